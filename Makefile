@@ -1,0 +1,34 @@
+# make demo: set up, then the whole main job on data it generates.  make test: set up, then linter, types and tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test fast lint setup clean
+
+demo: setup
+	$(BIN)/python benchmarks/run_all.py --demo
+
+test: lint
+	$(BIN)/pytest -m "not slow and not gpu and not data"
+	$(BIN)/pytest -m "slow or gpu or data" --durations=10
+
+fast: lint
+	$(BIN)/pytest -m "not slow and not gpu and not data" --durations=10
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs

@@ -1,0 +1,15 @@
+"""From a backbone file to a result on a downstream task.
+
+backbone.py    reads the backbone file and foreign checkpoints
+convert/       from and to other projects' weights
+datasets/      what each data set is, where it lies, whether it is whole
+features.py    frozen features, cached
+finetune.py    the only supervised loop
+metrics.py     pure functions
+tasks/         one protocol per file; TASKS
+cell.py        one backbone, task, protocol and seed: from the data to the record
+record.py      the result file
+folders.py     where things lie
+console.py     the lines people read
+__main__.py    python -m transfer
+"""

@@ -1,0 +1,16 @@
+"""Where a cell finds its data and leaves its traces."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The three places that a task may touch."""
+
+    data: Path
+    """All data sets, one folder each."""
+    cache: Path
+    """Shared by all cells: what may be deleted at any time."""
+    work: Path
+    """This cell's own: what a resumed run needs."""

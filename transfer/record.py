@@ -1,0 +1,143 @@
+"""The result file: one JSON per backbone, task, protocol and seed.
+
+A record is written whole or not at all, and says everything needed to repeat its number.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+Schedule = Literal["paper", "short", "smoke"]
+PACKAGES = ("torch", "torchvision", "numpy", "pillow", "scikit-learn")
+
+
+class RecordError(ValueError):
+    """A result file that is torn, or not one of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One finished cell, exactly as it stands in the file."""
+
+    backbone: dict[str, Any]
+    """name, arch, stem, sha256, file_sha256, source, made_by."""
+    task: str
+    """Id of the paper tables."""
+    protocol: dict[str, Any]
+    """name, hash, paper_hash, fields."""
+    schedule: Schedule
+    seed: int
+    engine: str
+    metrics: dict[str, float]
+    """Percent, under the names of the paper tables."""
+    details: dict[str, Any]
+    """What the metrics alone do not tell: chosen rates and costs, per-class values."""
+    data: dict[str, Any]
+    """Per data set: fingerprint, generated, counts, tolerated."""
+    departures: list[str]
+    """From the paper's protocol, each a sentence."""
+    wall_s: float
+    peak_memory_gb: float
+    commit: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: dict[str, str] = field(default_factory=dict)
+    finished: str = ""
+    format: str = "ssl-record/1"
+
+
+def record_path(
+    results: Path, backbone: str, task: str, protocol: str, schedule: str, seed: int
+) -> Path:
+    """Where the record of this cell lies."""
+    stem = f"{task}.{protocol.replace('/', '-')}.{schedule}.seed{seed}"
+    return results / backbone / f"{stem}.json"
+
+
+def failure_path(record: Path) -> Path:
+    """Where the reason lies when the cell failed."""
+    return record.with_name(record.name.removesuffix(".json") + ".failed.json")
+
+
+def protocol_hash(task: str, protocol: object) -> str:
+    """Twelve hex digits over the task id and every number of a protocol dataclass."""
+    fields = asdict(protocol)  # type: ignore[call-overload]
+    text = json.dumps([task, type(protocol).__name__, fields], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file whole or not at all: temporary file, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w") as file:
+            json.dump(content, file, indent=1, sort_keys=True)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Store a finished cell; an earlier failure of it is forgotten."""
+    write_json(path, asdict(record))
+    failure_path(path).unlink(missing_ok=True)
+
+
+def read_record(path: Path) -> Record:
+    """The record in a file; RecordError if the file is torn or foreign."""
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != Record.format:
+            raise RecordError(f"{path}: format {content['format']!r}, expected {Record.format!r}")
+        return Record(**content)
+    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: not a result record ({error}); delete it to recompute") from error
+
+
+def surroundings() -> dict[str, Any]:
+    """Commit, versions, hardware and time: what every record carries."""
+    return {
+        "commit": commit(),
+        "versions": {name: version(name) for name in PACKAGES}
+        | {"python": platform.python_version()},
+        "hardware": hardware(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def hardware() -> dict[str, str]:
+    """Processor, threads and accelerator."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {
+        "machine": platform.machine(),
+        "threads": str(torch.get_num_threads()),
+        "accelerator": device,
+    }
+
+
+def commit() -> str:
+    """Of this checkout, with "+" where files differ from it; empty outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        head = _git(here, "rev-parse", "--short=10", "HEAD")
+        changed = _git(here, "status", "--porcelain", "--", "*.py")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head + ("+" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
