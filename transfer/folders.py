@@ -14,3 +14,5 @@ class Folders:
     """Shared by all cells: what may be deleted at any time."""
     work: Path
     """This cell's own: what a resumed run needs."""
+    broken: frozenset[str] = frozenset()
+    """Images that cannot be read and that the user tolerates: they are left out."""

@@ -103,7 +103,9 @@ def read_record(path: Path) -> Record:
             raise RecordError(f"{path}: format {content['format']!r}, expected {Record.format!r}")
         return Record(**content)
     except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise RecordError(f"{path}: not a result record ({error}); delete it to recompute") from error
+        raise RecordError(
+            f"{path}: not a result record ({error}); delete it to recompute"
+        ) from error
 
 
 def surroundings() -> dict[str, Any]:
@@ -132,7 +134,7 @@ def commit() -> str:
     here = Path(__file__).parent
     try:
         head = _git(here, "rev-parse", "--short=10", "HEAD")
-        changed = _git(here, "status", "--porcelain", "--", "*.py")
+        changed = _git(here, "status", "--porcelain", "--", ":/*.py")
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head + ("+" if changed else "")

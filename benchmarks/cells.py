@@ -1,0 +1,99 @@
+"""What stands in a cell: mean, standard deviation and number of runs, or why there is nothing."""
+
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from benchmarks.blocks import Block
+from benchmarks.records import Failure, Model, Result
+from benchmarks.suites import TRANSFER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A number in percent, over seeds."""
+
+    mean: float
+    std: float = 0.0
+    """Sample standard deviation; 0 for a single run."""
+    runs: int = 1
+
+    def text(self, decimals: int) -> str:
+        """ "71.2", or "71.2 ± 0.3" of several runs."""
+        if self.runs == 1:
+            return f"{self.mean:.{decimals}f}"
+        return f"{self.mean:.{decimals}f} ± {self.std:.{decimals}f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of a new row."""
+
+    score: Score | None = None
+    missing: str = "not run"
+    """What stands there without a score."""
+    notes: tuple[str, ...] = ()
+    """How the number came about."""
+    failures: tuple[str, ...] = ()
+
+
+def score_of(values: list[float]) -> Score:
+    """Mean and deviation of at least one value."""
+    return Score(
+        mean=fmean(values), std=stdev(values) if len(values) > 1 else 0.0, runs=len(values)
+    )
+
+
+def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> Cell:
+    """A model's result on a task; protocol without version."""
+    done = block.done.get((model, (task, protocol)), ())
+    failed = block.failed.get((model, (task, protocol)), ())
+    values = [result.metrics[metric] for result in done if metric in result.metrics]
+    if values:
+        broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
+        return Cell(score=score_of(values), notes=_notes(done), failures=broken)
+    if failed:
+        return Cell(missing="failed", failures=_reasons(failed))
+    if done:
+        names = ", ".join(sorted(done[0].metrics))
+        return Cell(missing="–", failures=(f"the record has {names}, not {metric}",))
+    return Cell()
+
+
+def average(block: Block, model: Model, protocol: str) -> Cell:
+    """LORAC's average: the unweighted mean of the twelve data sets, if all twelve are there."""
+    done = [block.done.get((model, (task, protocol)), ()) for task in TRANSFER]
+    members = [_single(results) for results in done if results]
+    if len(members) < len(TRANSFER):
+        return Cell(missing=f"– ({len(members)} of {len(TRANSFER)})" if members else "not run")
+    notes = tuple(
+        note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
+    )
+    seeds = set(members[0])
+    if all(set(member) == seeds for member in members):
+        per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
+        return Cell(score=score_of(per_seed), notes=notes)
+    means = [fmean(member.values()) for member in members]
+    return Cell(score=Score(mean=fmean(means)), notes=notes)
+
+
+def _single(results: tuple[Result, ...]) -> dict[int, float]:
+    """Per seed the record's only metric."""
+    return {result.seed: next(iter(result.metrics.values())) for result in results}
+
+
+def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
+    """Schedule, engine, seeds, data and departures behind a number, each once."""
+    first = done[0]
+    notes = [f"{first.schedule} schedule"]
+    notes += [f"engine {engine}" for engine in sorted({result.engine for result in done})]
+    seeds = ", ".join(str(result.seed) for result in done)
+    notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
+    if first.generated:
+        notes.append("generated data")
+    for key, count in first.tolerated:
+        notes.append(f"{count} missing, surplus or unreadable images of {key} tolerated")
+    return (*notes, *first.departures)
+
+
+def _reasons(failed: tuple[Failure, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"failed: {failure.reason}" for failure in failed))

@@ -1,0 +1,225 @@
+"""One published table with our rows in it: the paper's rows and order, then ours, then the rest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.against import comparison_lines
+from benchmarks.blocks import Block, arrange, family
+from benchmarks.cells import Cell, Score, average, cell
+from benchmarks.grid import Entry, Heading, Line, Sayings, describe, grid, new_line, row_label
+from benchmarks.markdown import Notes
+from benchmarks.published import Column, Mark, Paper, Row, Table
+from benchmarks.records import Failure, Model, Result, Results
+from benchmarks.suites import AVERAGE, TRANSFER
+from benchmarks.verdict import noise_rule
+
+MARKS = {True: "✓", False: "", None: "?", "default": "*"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Consecutive rows of one group; our rows are added where `ours` says so."""
+
+    title: str
+    task: str
+    """Where rows tell the task; else empty."""
+    rows: tuple[Row, ...]
+    ours: bool
+
+
+def tasks_of(published: Table) -> set[str]:
+    """Task ids that fill its columns; the average counts as its twelve members."""
+    named = {column.task for column in published.columns} | {row.task for row in published.rows}
+    return (named - {"", AVERAGE}) | (set(TRANSFER) if AVERAGE in named else set())
+
+
+def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
+    """The whole page."""
+    readings = _readings(published)
+    done = [r for r in results.done if _belongs(r, readings)]
+    failed = [f for f in results.failed if _belongs(f, readings)]
+    blocks = arrange(done, failed, readings)
+    comparable = next((b for b in blocks if not b.reasons and not b.version), EMPTY)
+    others = [b for b in blocks if b is not comparable]
+    notes = Notes()
+    parts = [_head(published, paper, command), *_block(published, comparable, notes, printed=True)]
+    parts += [_legend(published, comparable, printed=True)]
+    for block in others:
+        beside = ": not comparable with the rows above" if published.rows else ""
+        parts.append(f"## {block.heading}{beside}")
+        parts += [*_block(published, block, notes, printed=False)]
+        parts.append(_legend(published, block, printed=False))
+    if notes.lines():
+        parts += ["## Notes", "\n".join(notes.lines())]
+    parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
+    models = sorted({model for block in blocks for model in block.models})
+    if models:
+        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+EMPTY = Block(reasons=(), version=0, done={}, failed={})
+
+
+def _readings(published: Table) -> dict[str, str]:
+    """Per task the protocol that the table asks for."""
+    protocol = published.columns[0].protocol
+    named = {column.task: column.protocol for column in published.columns}
+    return {task: named.get(task, protocol) for task in tasks_of(published)}
+
+
+def _belongs(entry: Result | Failure, readings: dict[str, str]) -> bool:
+    """Under the paper's reading of the task, or a variant of it such as co2-2021-11point."""
+    reading = readings.get(entry.task)
+    name = family(entry.protocol)
+    return reading is not None and (name == reading or name.startswith(reading + "-"))
+
+
+def _head(published: Table, paper: Paper, command: str) -> str:
+    lines = [
+        f"# {paper.name}, {published.number}",
+        "",
+        f"{published.title}.",
+        f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
+        "",
+        f"Percent. Rows with → are measured here, all others are the paper's. Made by `{command}`.",
+    ]
+    grouped: dict[str, list[str]] = {}
+    for column in published.columns:
+        if column.block:
+            grouped.setdefault(column.block, []).append(column.label)
+    if grouped:
+        said = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in grouped.items())
+        lines += ["", f"Columns: {said}."]
+    lines += ["", noise_rule(sorted(tasks_of(published)))]
+    return "\n".join(lines)
+
+
+def sections(published: Table) -> list[Section]:
+    """The printed groups of rows; where rows tell the task, every group gets our rows."""
+    found: list[Section] = []
+    for row in published.rows:
+        if found and (found[-1].title, found[-1].task) == (row.group, row.task):
+            found[-1] = replace(found[-1], rows=(*found[-1].rows, row))
+        else:
+            found.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
+    if not any(section.ours for section in found):
+        title = "measured here" if any(section.title for section in found) else ""
+        found.append(Section(title=title, task="", rows=(), ours=True))
+    return found
+
+
+def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:
+    """A table, and what holds for all its new rows."""
+    cells = {
+        (section.task, model): [
+            _cell(block, model, column, section.task) for column in published.columns
+        ]
+        for section in sections(published)
+        if section.ours
+        for model in block.models
+    }
+    say = Sayings.of((c for row in cells.values() for c in row), notes)
+    lines: list[Line] = []
+    for section in sections(published):
+        rows = [_printed_line(published, row) for row in section.rows] if printed else []
+        if section.ours:
+            rows += [
+                _new_line(published, block, model, cells[section.task, model], say)
+                for model in block.models
+            ]
+        if section.title and rows:
+            lines.append(Line(label=f"*{section.title}*"))
+        lines += [replace(row, scope=section.task) for row in rows]
+    if not lines:
+        return ["No row yet."]
+    header = ["method", *(a.label for a in published.attributes)]
+    return [
+        grid(header, [_heading(column) for column in published.columns], lines),
+        _said(block, say),
+    ]
+
+
+def _said(block: Block, say: Sayings) -> str:
+    if not block.done:
+        return ""
+    return f"All → rows: {say.line(block.protocols(block.columns))}."
+
+
+def _heading(column: Column) -> Heading:
+    return Heading(column.label, column.task, column.higher_is_better is not False)
+
+
+def _new_line(
+    published: Table, block: Block, model: Model, cells: Sequence[Cell], say: Sayings
+) -> Line:
+    known = {"arch": model.arch, "epochs": model.epochs}
+    return new_line(
+        "→ " + row_label(model, block.models),
+        cells,
+        say,
+        decimals=[_decimals(published, column) for column in published.columns],
+        attributes=[known.get(a.key, "") for a in published.attributes],
+    )
+
+
+def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell:
+    task = section_task or column.task
+    if task == AVERAGE:
+        names = [name for member, name in block.columns if member in TRANSFER]
+        return average(block, model, names[0] if names else "")
+    names = [name for member, name in block.columns if member == task]
+    return cell(block, model, task, names[0] if names else "", column.metric)
+
+
+def _printed_line(published: Table, row: Row) -> Line:
+    note = f" ({row.note})" if row.note else ""
+    return Line(
+        label=row.label + note,
+        attributes=tuple(_attribute(row, a.key) for a in published.attributes),
+        entries=tuple(_printed(published, row, column) for column in published.columns),
+    )
+
+
+def _attribute(row: Row, key: str) -> str:
+    if key in row.marks:
+        return _mark(row.marks[key], inferred=row.marks_inferred)
+    value = row.attrs.get(key)
+    return "–" if value is None else str(value)
+
+
+def _mark(mark: Mark, *, inferred: bool) -> str:
+    return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
+
+
+def _printed(published: Table, row: Row, column: Column) -> Entry:
+    value, decimals = row.values.get(column.key), _decimals(published, column)
+    if value is None:
+        return Entry(number="–")
+    interval = row.ci.get(column.key)
+    after = f" ± {interval:.1f}" if interval is not None else ""
+    after += row.markers.get(column.key, "")
+    if column.key in row.bracketed:
+        mark = row.markers.get("bracketed", "")
+        after += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
+    score = Score(mean=value, std=interval or 0.0)
+    return Entry(number=f"{value:.{decimals}f}", after=after, score=score)
+
+
+def _decimals(published: Table, column: Column) -> int:
+    """As many as the paper prints, at least one."""
+    values = [row.values.get(column.key) for row in published.rows]
+    printed = [repr(float(v)).partition(".")[2] for v in values if v is not None]
+    return max((len(digits) for digits in printed), default=1)
+
+
+def _legend(published: Table, block: Block, *, printed: bool) -> str:
+    """What the signs in the table above mean."""
+    lines = []
+    if any(len(results) > 1 for results in block.done.values()):
+        lines.append("- ± of → rows: standard deviation over the runs.")
+    if printed:
+        empty = any(v is None for row in published.rows for v in row.values.values())
+        lines += ["- –: not reported by the paper."] if empty else []
+        lines += [f"- {fact}" for fact in published.facts]
+    return "\n".join(lines)

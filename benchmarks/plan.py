@@ -1,0 +1,96 @@
+"""What a run would do, before it does anything: a line per cell."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transfer.cell import Cell, departures, finished, registered
+from transfer.datasets.catalog import DATASETS
+
+State = Literal["run", "cached", "no data"]
+
+IMAGES_PER_GPU_SECOND = 2500.0
+"""Assumed for a ResNet-50 at 224 px in bf16, until measured on the user's GPU."""
+FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
+"""Arithmetic of a forward pass beside a ResNet-50's (torchvision's table of GFLOPS)."""
+CIFAR_STEM_COST = 15.0
+"""Arithmetic of the 3x3 stride-1 stem without max-pool beside the ImageNet stem's, at equal size."""
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell, and what would become of it."""
+
+    cell: Cell
+    state: State
+    missing: tuple[str, ...]
+    """Data sets that are not there."""
+    gpu_hours: float
+
+
+def planned(cell: Cell) -> PlannedCell:
+    """Look at data and records of a cell without computing anything."""
+    missing = tuple(key for key in cell.task.keys() if not DATASETS[key].is_there(cell.place.data))
+    if missing:
+        return PlannedCell(cell, "no data", missing, 0.0)
+    if finished(cell) is not None:
+        return PlannedCell(cell, "cached", (), 0.0)
+    return PlannedCell(cell, "run", (), gpu_hours(cell))
+
+
+def gpu_hours(cell: Cell) -> float:
+    """Forward passes of the protocol on published counts, at the assumed rate."""
+    task: Any = cell.task
+    counts = DATASETS[task.keys()[0]].counts
+    trained = float(getattr(task, "steps", 0) * getattr(task, "batch_size", 0))
+    trained += getattr(task, "epochs", 0) * counts.get("trainval", 0)
+    extracted = counts.get("trainval", 0) + counts.get("test", 0)
+    backbone = cell.backbone
+    cost = FORWARD_COST.get(backbone.arch, 1.0) * (backbone.input.size_px / 224) ** 2
+    if backbone.stem == "cifar":
+        cost *= CIFAR_STEM_COST
+    searches = 2.0 if hasattr(task, "learning_rates") else 1.0  # the rate is searched, then used
+    passes = searches * trained + extracted
+    return cost * passes / IMAGES_PER_GPU_SECOND / 3600
+
+
+def render_plan(rows: list[PlannedCell]) -> str:
+    """The plan as a table for people."""
+    lines = [
+        f"{'backbone':<16}{'task':<30}{'protocol':<22}{'engine':<14}{'seed':<6}"
+        f"{'state':<9}{'GPU h':>7}  data"
+    ]
+    for row in rows:
+        cell = row.cell
+        have = "missing: " + ", ".join(row.missing) if row.missing else ", ".join(cell.task.keys())
+        hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
+        lines.append(
+            f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
+            f"{cell.task.engine:<14}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
+        )
+    counts = {state: sum(row.state == state for row in rows) for state in ("run", "cached")}
+    lines.append(
+        f"{counts['run']} to run, {counts['cached']} finished, "
+        f"{len(rows) - sum(counts.values())} without data; about "
+        f"{sum(row.gpu_hours for row in rows):.1f} GPU hours if a ResNet-50 passes "
+        f"{IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
+    )
+    lines += sorted(_gaps(rows))
+    return "\n".join(lines)
+
+
+def _gaps(rows: list[PlannedCell]) -> set[str]:
+    return {f"to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
+
+
+def protocol_notes(rows: list[PlannedCell]) -> list[str]:
+    """Where the cells will leave the papers' protocols, each line once."""
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row.state != "no data":
+            for line in departures(row.cell):
+                notes.setdefault(line, []).append(row.cell.key)
+    return [
+        f"departs from {registered(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
+        f"({len(set(keys))} tasks)"
+        for line, keys in notes.items()
+    ]

@@ -1,0 +1,159 @@
+"""Reads the result files; a torn or foreign one becomes a warning, never a crash.
+
+Apart from transfer/record.py, which imports torch: tables must be there at once.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TABLES = "tables"
+"""Below the results: what we write, not what we read."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Model:
+    """A backbone as its records describe it: one row of the tables, told by name and weights."""
+
+    name: str
+    sha256: str = ""
+    arch: str = field(default="", compare=False)
+    stem: str = field(default="", compare=False)
+    method: str = field(default="", compare=False)
+    recipe: str = field(default="", compare=False)
+    epochs: str = field(default="", compare=False)
+    data: str = field(default="", compare=False)
+    """What it was pre-trained on; empty, as method to epochs are, for foreign files."""
+    changed: str = field(default="", compare=False)
+    """Settings in which the run left its recipe."""
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One finished cell."""
+
+    model: Model
+    task: str
+    protocol: str
+    """Name and version."""
+    protocol_hash: str
+    paper_hash: str
+    schedule: str
+    seed: int
+    engine: str
+    metrics: Mapping[str, float] = field(hash=False)
+    """Percent."""
+    fingerprint: str
+    """Of the data, all sets together."""
+    generated: bool
+    tolerated: tuple[tuple[str, int], ...]
+    """Data sets with missing, surplus or unreadable images, and how many."""
+    departures: tuple[str, ...]
+    finished: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One cell that has a reason instead of a number."""
+
+    backbone: str
+    task: str
+    protocol: str
+    schedule: str
+    seed: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that lies under a results folder, in a fixed order."""
+
+    done: tuple[Result, ...]
+    failed: tuple[Failure, ...]
+    warnings: tuple[str, ...]
+
+
+def read_results(folder: Path) -> Results:
+    """Every record and failure below a folder."""
+    done, failed, warnings = [], [], []
+    for path in sorted(folder.rglob("*.json")):
+        name = path.relative_to(folder)
+        if name.parts[0] == TABLES or path.name.startswith("."):
+            continue
+        try:
+            entry = _parse(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            warnings.append(f"{name.as_posix()}: not a result file ({_reason(error)})")
+            continue
+        if isinstance(entry, Result):
+            done.append(entry)
+        else:
+            failed.append(entry)
+    return Results(tuple(done), tuple(failed), tuple(warnings))
+
+
+def _reason(error: Exception) -> str:
+    what = f"no field {error}" if isinstance(error, KeyError) else str(error)
+    return what.splitlines()[0] if what else type(error).__name__
+
+
+def _parse(content: dict[str, Any]) -> Result | Failure:
+    if content["format"] == "ssl-record/1":
+        return _result(content)
+    if content["format"] == "ssl-failure/1":
+        return _failure(content)
+    raise ValueError(f"format {content['format']!r}, expected 'ssl-record/1' or 'ssl-failure/1'")
+
+
+def _result(content: dict[str, Any]) -> Result:
+    data: dict[str, Any] = content["data"]
+    return Result(
+        model=_model(content["backbone"]),
+        task=content["task"],
+        protocol=content["protocol"]["name"],
+        protocol_hash=content["protocol"]["hash"],
+        paper_hash=content["protocol"]["paper_hash"],
+        schedule=content["schedule"],
+        seed=int(content["seed"]),
+        engine=content["engine"],
+        metrics={name: float(value) for name, value in content["metrics"].items()},
+        fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
+        generated=any(entry["generated"] for entry in data.values()),
+        tolerated=tuple(
+            (key, int(data[key]["tolerated"])) for key in sorted(data) if data[key]["tolerated"]
+        ),
+        departures=tuple(content["departures"]),
+        finished=content["finished"],
+    )
+
+
+def _failure(content: dict[str, Any]) -> Failure:
+    return Failure(
+        backbone=content["backbone"],
+        task=content["task"],
+        protocol=content["protocol"],
+        schedule=content["schedule"],
+        seed=int(content["seed"]),
+        reason=" ".join(content["reason"].split()),
+    )
+
+
+def _model(content: dict[str, Any]) -> Model:
+    made_by = content.get("made_by") or {}
+    told = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
+    return Model(
+        name=content["name"],
+        sha256=content["sha256"],
+        arch=content["arch"],
+        stem=content["stem"],
+        source=content.get("source", ""),
+        changed=", ".join(sorted(made_by.get("changed") or {})),
+        **told,
+    )
+
+
+def _words(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,199 @@
+"""One checkpoint, every task, then the tables: python benchmarks/run_all.py --ckpt jcl.pth.
+
+What is finished is not run again; what fails leaves a reason in the tables and does not stop the
+rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the request is wrong.
+"""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan
+from benchmarks.suites import SUITES
+from benchmarks.tables import write_tables
+from transfer import stop
+from transfer.__main__ import data_folder, summary
+from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone
+from transfer.cell import Cell, Place, evaluate, note_failure, registered
+from transfer.console import duration
+from transfer.datasets.generate import generate
+from transfer.datasets.images import DataError
+from transfer.record import Schedule
+from transfer.tasks import TASKS, reading_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunAll:
+    """Evaluate checkpoints on every downstream task whose data is there."""
+
+    ckpt: tuple[Path, ...] = ()
+    """Backbone files or checkpoints of other projects."""
+    name: tuple[str, ...] = ()
+    """Rows in the tables, one per checkpoint; the files' names if not given."""
+    random: bool = False
+    """Also evaluate a random initialization of the first checkpoint's network."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    results: Path = Path("results")
+    """Where records and tables go."""
+    runs: Path = Path("runs")
+    """Where caches and unfinished work lie."""
+    tasks: str = ""
+    """Task ids, separated by commas; all if not given."""
+    suite: str = ""
+    """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
+    schedule: Schedule = "paper"
+    """The paper's length, about a tenth of it, or a few steps."""
+    seeds: str = "0"
+    """Separated by commas; tables show mean and standard deviation."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images that a data set may have."""
+    plan: bool = False
+    """Only print what would run."""
+    demo: bool = False
+    """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
+
+
+def chosen_tasks(tasks: str, suite: str) -> list[str]:
+    """Keys of TASKS that the request names; ValueError for what does not exist."""
+    wanted = [word.strip() for word in tasks.split(",") if word.strip()]
+    if suite:
+        if suite not in SUITES:
+            raise ValueError(f"no suite {suite!r}; the papers are {', '.join(SUITES)}")
+        unbuilt = [task for task in SUITES[suite] if not _keys_of(task)]
+        if unbuilt:
+            print(f"not in this version: {', '.join(unbuilt)}", file=sys.stderr)
+        wanted += [task for task in SUITES[suite] if task not in unbuilt]
+    if not wanted:
+        return list(TASKS)
+    for word in wanted:
+        if not _keys_of(word):
+            registered(word)
+    return list(dict.fromkeys(key for word in wanted for key in _keys_of(word) or [word]))
+
+
+def _keys_of(task: str) -> list[str]:
+    """All readings of a task id, or the one key itself."""
+    return [key for key in TASKS if key == task or reading_of(key)[0] == task]
+
+
+def backbones(request: RunAll) -> list[Backbone]:
+    """The rows of the tables; BackboneError or ValueError with what is wrong."""
+    if not request.ckpt:
+        raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
+    if request.name and len(request.name) != len(request.ckpt):
+        raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
+    names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
+    rows = [load_backbone(p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
+    if request.random:
+        first = rows[0]
+        rows.append(random_backbone(arch=first.arch, stem=first.stem, seed=0, input=first.input))
+    twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
+    if twice:
+        raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
+    return rows
+
+
+def plan(request: RunAll) -> list[PlannedCell]:
+    """Every cell of the request, backbone by backbone."""
+    place = Place(
+        data=request.data,
+        results=request.results,
+        runs=request.runs,
+        schedule=request.schedule,
+        tolerated=request.tolerate,
+    )
+    try:
+        seeds = [int(word) for word in request.seeds.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--seeds {request.seeds!r}: expected numbers such as 0,1,2") from error
+    keys = chosen_tasks(request.tasks, request.suite)
+    return [
+        planned(Cell(key=key, backbone=backbone, seed=seed, place=place))
+        for backbone in backbones(request)
+        for key in keys
+        for seed in seeds
+    ]
+
+
+def run_cells(rows: list[PlannedCell]) -> list[Cell]:
+    """Run what is not finished; the cells that failed."""
+    failed = []
+    waiting = [row.cell for row in rows if row.state == "run"]
+    for number, cell in enumerate(waiting, 1):
+        print(
+            f"[{number}/{len(waiting)}] {cell.backbone.name}  {cell.key}",
+            file=sys.stderr,
+            flush=True,
+        )
+        try:
+            print(summary(cell, evaluate(cell)), flush=True)
+        except Exception as error:  # whatever breaks one cell must not take the others with it
+            note_failure(cell, error)
+            failed.append(cell)
+            print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+    return failed
+
+
+def run(request: RunAll) -> int:
+    """Exit status."""
+    start = time.monotonic()
+    rows = plan(request)
+    print(render_plan(rows), file=sys.stderr)
+    for note in protocol_notes(rows):
+        print(note, file=sys.stderr)
+    if request.plan:
+        return 0
+    if all(row.state == "no data" for row in rows):
+        raise DataError(f"none of the data sets is below {request.data}; see the lines above")
+    failed = run_cells(rows)
+    for path in write_tables(request.results):
+        print(f"table  {path}")
+    print(
+        f"{len(rows)} cells, {len(failed)} failed, {duration(time.monotonic() - start)}",
+        file=sys.stderr,
+    )
+    return int(bool(failed))
+
+
+def demo(request: RunAll) -> int:
+    """The whole main job on data made here; everything lies below runs/demo."""
+    home = request.runs / "demo"
+    data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
+    print("generating small versions of all data sets", file=sys.stderr, flush=True)
+    generate(data)
+    command = [sys.executable, "-m", "pretrain", "jcl/demo", "--data", str(data / "pretrain")]
+    subprocess.run([*command, "--out", str(checkpoint.parent)], check=True)
+    status = run(
+        RunAll(
+            ckpt=(checkpoint,),
+            name=("jcl",),
+            random=True,
+            data=data,
+            results=home / "results",
+            runs=home,
+            schedule="smoke",
+        )
+    )
+    for path in sorted((home / "results" / "tables").glob("*.md")):
+        print(f"\n{path}\n\n{path.read_text()}")
+    return status
+
+
+def main() -> int:
+    """Exit status of the command line."""
+    request = tyro.cli(RunAll, description=__doc__)
+    stop.listen()
+    try:
+        return demo(request) if request.demo else run(request)
+    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

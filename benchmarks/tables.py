@@ -1,0 +1,80 @@
+"""From result files to markdown: python -m benchmarks.tables --results results.
+
+One page for every published table that has a column of a task built here, and an overview.
+The same results give the same bytes.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from benchmarks.overview import overview_page
+from benchmarks.paper_page import paper_page, tasks_of
+from benchmarks.published import published
+from benchmarks.records import TABLES, read_results
+from benchmarks.suites import BUILT_TASKS
+
+
+@dataclass(frozen=True)
+class Request:
+    """Write the tables of all results."""
+
+    results: Path = Path("results")
+    """Folder of the records; the tables go to its folder tables."""
+
+
+def write_tables(results: Path) -> list[Path]:
+    """Write all pages; their paths, the overview last.
+
+    Torn and foreign files are listed in the overview. FileNotFoundError without a results folder.
+    """
+    if not results.is_dir():
+        raise FileNotFoundError(
+            f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
+        )
+    found = read_results(results)
+    command = f"python -m benchmarks.tables --results {results.as_posix()}"
+    pages = {}
+    listed = []
+    for paper in published():
+        for table in paper.tables:
+            if table.kind != "settings" and tasks_of(table) & set(BUILT_TASKS):
+                pages[table.file_name] = paper_page(table, paper, found, command)
+                listed.append((f"{paper.name}, {table.number}", table.file_name))
+    pages["overview.md"] = overview_page(found, listed, command)
+    return [_write(results / TABLES / name, page) for name, page in pages.items()]
+
+
+def _write(path: Path, text: str) -> Path:
+    """Whole or not at all: temporary file, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def main() -> int:
+    """Exit status of the command line."""
+    request = tyro.cli(Request, description=__doc__)
+    try:
+        paths = write_tables(request.results)
+    except FileNotFoundError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for path in paths:
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

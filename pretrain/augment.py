@@ -1,0 +1,134 @@
+"""Views from pixels, many at a time and on the device that trains.
+
+The operations are those of torchvision's transforms on PIL images, in floating point, each image
+with its own numbers.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pretrain.views import Colors, Integers, ViewRecipe
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as PIL's mode "L"
+
+
+def crop(pixels: Tensor, boxes: Integers, size_px: int) -> Tensor:
+    """Cut boxes (n, 4) out of images (n, 3, H, W) and resize them to (n, 3, S, S) in 0..1.
+
+    Bilinear with antialiasing; pixels outside a box do not matter, so images may be padded.
+    """
+    corners = torch.from_numpy(boxes).to(pixels.device, torch.float32)
+    top, left, height, width = corners.unbind(dim=1)
+    rows = resize_matrix(top, height, pixels.shape[2], size_px)
+    columns = resize_matrix(left, width, pixels.shape[3], size_px)
+    scaled = pixels.float() / 255
+    return rows[:, None] @ scaled @ columns[:, None].mT
+
+
+def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) -> Tensor:
+    """Weights (n, out, in) of a bilinear, antialiased resize of [start, start + length) (n,)."""
+    places = torch.arange(out_size, device=start.device) + 0.5
+    scale = (length / out_size)[:, None]
+    centers = start[:, None] + places * scale
+    taps = torch.arange(in_size, device=start.device) + 0.5
+    distance = (taps - centers[..., None]).abs() / scale.clamp(min=1)[..., None]
+    inside = (taps > start[:, None]) & (taps < (start + length)[:, None])
+    weights = (1 - distance).clamp(min=0) * inside[:, None]
+    return weights / weights.sum(dim=2, keepdim=True)
+
+
+def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
+    """Jitter, gray, blur, flip and normalize crops (n, 3, S, S) in 0..1; changes its input."""
+    jitter_colors(images, colors)
+    _change(images, colors.gray, to_gray)
+    blurred = colors.blur_sigma_px > 0
+    if blurred.any():
+        sigma = torch.from_numpy(colors.blur_sigma_px[blurred]).to(images.device, torch.float32)
+        _change(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
+    _change(images, colors.flip, lambda chosen: chosen.flip(3))
+    mean = torch.tensor(recipe.mean, device=images.device)[:, None, None]
+    std = torch.tensor(recipe.std, device=images.device)[:, None, None]
+    return images.sub_(mean).div_(std)
+
+
+def jitter_colors(images: Tensor, colors: Colors) -> None:
+    """Apply the four operations of the jitter to images (n, 3, S, S), each in its own order."""
+    strengths = torch.from_numpy(colors.jitter).to(images.device, torch.float32)
+    operations = (brightness, contrast, saturation, hue)
+    for place in range(len(operations)):
+        for number, operation in enumerate(operations):
+            chosen = (colors.jitter_order[:, place] == number).nonzero()[0]
+            if len(chosen):
+                rows = torch.from_numpy(chosen).to(images.device)
+                strength = strengths[rows, number][:, None, None, None]
+                images[rows] = operation(images[rows], strength)
+
+
+def brightness(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend (n, 3, H, W) in 0..1 with black."""
+    return (images * factor).clamp_(0, 1)
+
+
+def contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the mean gray level of each image."""
+    level = _luma(images).mean(dim=(1, 2, 3), keepdim=True)
+    return torch.lerp(level, images, factor).clamp_(0, 1)
+
+
+def saturation(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the image's own gray version."""
+    return torch.lerp(_luma(images), images, factor).clamp_(0, 1)
+
+
+def hue(images: Tensor, shift: Tensor) -> Tensor:
+    """Turn the hue by a share of the color circle; value and saturation stay."""
+    largest, where = images.max(dim=1, keepdim=True)
+    span = largest - images.amin(dim=1, keepdim=True)
+    red, green, blue = images.split(1, dim=1)
+    offset = torch.where(
+        where == 0, green - blue, torch.where(where == 1, blue - red, red - green)
+    ) / span.clamp(min=1e-8)
+    sixth = offset + 2 * where + 6 * shift
+    # in the hexagon model a channel is value - span * ramp of its distance on the circle
+    channels = torch.tensor([5.0, 3.0, 1.0], device=images.device)[:, None, None]
+    distance = (channels + sixth) % 6
+    return largest - span * torch.minimum(distance, 4 - distance).clamp_(0, 1)
+
+
+def to_gray(images: Tensor) -> Tensor:
+    """Three equal channels of luma."""
+    return _luma(images).expand_as(images)
+
+
+def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
+    """Gaussian blur (n, 3, H, W) by sigma (n,); the border is continued by its last pixel."""
+    rows = _blur_matrix(sigma_px, images.shape[2], largest_sigma_px)
+    columns = _blur_matrix(sigma_px, images.shape[3], largest_sigma_px)
+    return rows[:, None] @ images @ columns[:, None].mT
+
+
+def _blur_matrix(sigma_px: Tensor, size: int, largest_sigma_px: float) -> Tensor:
+    reach = math.ceil(3 * largest_sigma_px)
+    offsets = torch.arange(-reach, reach + 1, device=sigma_px.device)
+    taps = torch.exp(-0.5 * (offsets / sigma_px[:, None]) ** 2)
+    taps = taps / taps.sum(dim=1, keepdim=True)
+    places = torch.arange(size, device=sigma_px.device)
+    sources = (places[:, None] + offsets).clamp(0, size - 1)
+    matrix = taps.new_zeros(len(taps), size, size)
+    shape = (len(taps), size, len(offsets))
+    return matrix.scatter_add_(2, sources.expand(shape), taps[:, None].expand(shape))
+
+
+def _luma(images: Tensor) -> Tensor:
+    weights = torch.tensor(LUMA, device=images.device)[:, None, None]
+    return (images * weights).sum(dim=1, keepdim=True)
+
+
+def _change(images: Tensor, mask: NDArray[np.bool_], operation: Callable[[Tensor], Tensor]) -> None:
+    rows = torch.from_numpy(mask.nonzero()[0]).to(images.device)
+    images[rows] = operation(images[rows])

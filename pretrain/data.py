@@ -1,0 +1,138 @@
+"""Training images: which files, in which order, decoded into what.
+
+Labels are never read; a folder may be flat or hold a folder per class.
+"""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import simplejpeg
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
+
+
+class DataError(ValueError):
+    """The images are not what the run needs."""
+
+
+@dataclass(frozen=True)
+class TrainingImages:
+    """Readable files of one folder and their sizes."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    heights: NDArray[np.int64]
+    widths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the relative names and the sizes in px."""
+        lines = [
+            f"{file.relative_to(self.folder).as_posix()} {height} {width}"
+            for file, height, width in zip(self.files, self.heights, self.widths, strict=True)
+        ]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
+    """All images below a folder, sorted by name; those that do not open are left out.
+
+    More unreadable files than tolerated, or no image at all, are a DataError that names them.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; --data wants a folder of images")
+    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    if not found:
+        raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
+    with ThreadPoolExecutor(8) as pool:
+        sizes = list(pool.map(_size, found))
+    broken = [file for file, size in zip(found, sizes, strict=True) if size is None]
+    if len(broken) > tolerated:
+        names = ", ".join(str(file.relative_to(folder)) for file in broken[:10])
+        raise DataError(
+            f"{folder}: {len(broken)} of {len(found)} images are unreadable ({names}"
+            f"{', ...' if len(broken) > 10 else ''}), {tolerated} tolerated; "
+            f"replace them or pass --tolerated-images {len(broken)}"
+        )
+    files = tuple(file for file, size in zip(found, sizes, strict=True) if size is not None)
+    measured = np.array([size for size in sizes if size is not None], dtype=np.int64)
+    return TrainingImages(folder, files, measured[:, 0], measured[:, 1])
+
+
+def _size(file: Path) -> tuple[int, int] | None:
+    try:
+        with Image.open(file) as image:
+            return image.height, image.width
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+        return None
+
+
+def read_pixels(file: Path) -> Tensor:
+    """RGB pixels (H, W, 3), uint8; a DataError names a file that does not decode."""
+    try:
+        if file.suffix.lower() in {".jpg", ".jpeg"}:
+            # PIL below knows what this does not: CMYK, and other formats named .jpeg
+            with suppress(ValueError):
+                return torch.from_numpy(simplejpeg.decode_jpeg(file.read_bytes()))
+        with Image.open(file) as image:
+            return torch.from_numpy(np.array(image.convert("RGB")))
+    except (OSError, ValueError, UnidentifiedImageError) as error:
+        raise DataError(f"{file} does not decode ({error}); replace or delete it") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """Which image is used when: shuffled by seed and epoch, the last partial batch dropped.
+
+    Every process takes its share of each batch, so two processes see what one would.
+    """
+
+    num_images: int
+    batch_size: int
+    seed: int
+    rank: int = 0
+    num_processes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise DataError(f"--seed {self.seed} is negative; choose 0 or more")
+        if self.num_images < self.batch_size:
+            raise DataError(
+                f"{self.num_images} images do not fill one batch of {self.batch_size}; "
+                f"add images or pass a smaller --batch-size"
+            )
+        if self.batch_size % self.num_processes:
+            raise DataError(
+                f"a batch of {self.batch_size} does not divide among {self.num_processes} "
+                f"processes; choose a multiple"
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.num_images // self.batch_size
+
+    def batch(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        """Epoch and image indices (n,) of this process at a step counted from 0."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = _epoch_order(self.num_images, self.seed, epoch)
+        images_per_process = self.batch_size // self.num_processes
+        start = place * self.batch_size + self.rank * images_per_process
+        return epoch, order[start : start + images_per_process]
+
+
+@lru_cache(maxsize=2)
+def _epoch_order(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    bits = np.random.Philox(key=seed, counter=[0, 1, epoch, 0])  # views.py counts from [0, 0, ..]
+    return np.random.Generator(bits).permutation(num_images)

@@ -1,0 +1,223 @@
+"""The only pre-training loop.
+
+A run is a sequence of steps counted from 0. What a step does is a function of its number, the seed
+and the state before it, so a resumed run equals one that never stopped.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pretrain import checkpoint
+from pretrain.feed import Feed
+from pretrain.launch import Process
+from pretrain.metrics import Log, NotFiniteError, Window
+from pretrain.optim import scheduled_rate, sgd
+from pretrain.progress import Progress, say
+from pretrain.recipes import Recipe
+from pretrain.stop import StopRequest
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How a run is carried out; only the precision touches its numbers."""
+
+    precision: Precision = "auto"
+    """Of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
+    channels_last: bool = True
+    """Memory layout of images and weights."""
+    compile: bool = False
+    """Compile the networks: minutes at the start, faster steps on GPUs."""
+    read_every_steps: int = 20
+    """How often metrics are read from the device, logged, and checked to be finite."""
+    save_every_min: float = 10.0
+    """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
+
+    def dtype(self, device_type: str) -> torch.dtype:
+        """Of the networks' matrix products on cpu or cuda."""
+        if self.precision == "auto":
+            return torch.bfloat16 if device_type == "cuda" else torch.float32
+        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run, ready to go."""
+
+    name: str
+    recipe: Recipe[Any]
+    method: nn.Module
+    feed: Feed
+    num_steps: int
+    settings: dict[str, object]
+    """What a checkpoint must agree with."""
+    folder: Path
+    process: Process
+    execution: Execution
+
+    @property
+    def checkpoint_path(self) -> Path:
+        return self.folder / "checkpoint.pt"
+
+
+class Training:
+    """All that changes during a run: networks, optimizer, step, unread metrics."""
+
+    def __init__(self, job: Job) -> None:
+        recipe = job.recipe
+        self.method = job.method.to(job.process.device).train()
+        if job.execution.channels_last:
+            self.method = self.method.to(memory_format=torch.channels_last)
+        self.optimizer = sgd(
+            self.method,
+            learning_rate=recipe.learning_rate,
+            momentum=recipe.sgd_momentum,
+            weight_decay=recipe.weight_decay,
+        )
+        self.step = 0
+        self.window = Window()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "window": self.window.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.step = state["step"]
+        self.method.load_state_dict(state["method"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.window.load_state_dict(state["window"])
+
+
+def train(job: Job, stop: StopRequest) -> int:
+    """Run or resume until the last step or a request to stop; the number of finished steps.
+
+    Raises NotFiniteError when a loss is not finite; the last checkpoint is from before.
+    """
+    training = Training(job)
+    state = checkpoint.load(job.checkpoint_path, job.settings)
+    if state is not None:
+        training.load_state_dict(state)
+        if job.process.speaks:
+            say(f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}")
+    log = Log(job.folder, training.step) if job.process.speaks else None
+    try:
+        _steps(job, training, stop, log)
+    finally:
+        if log is not None:
+            log.close()
+    return training.step
+
+
+def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> None:
+    network = _wrapped(job, training.method)
+    steps_per_epoch = job.feed.plan.steps_per_epoch
+    progress = Progress(
+        job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
+    )
+    batches = job.feed.batches(training.step, job.num_steps)
+    saved_s = time.monotonic()
+    stopping = False
+    while training.step < job.num_steps and not stopping:
+        waiting_s = time.monotonic()
+        views = next(batches)
+        progress.waited_s += time.monotonic() - waiting_s
+        _step(job, training, network, views)
+        last = training.step == job.num_steps
+        reading = last or training.step % job.execution.read_every_steps == 0
+        # processes agree on a stop only where they wait for the device anyway
+        stopping = (reading or job.process.num_processes == 1) and stop.agreed(job.process.device)
+        due = time.monotonic() - saved_s > 60 * job.execution.save_every_min
+        saving = due or last or stopping or training.step % steps_per_epoch == 0
+        if reading or saving:
+            _require_finite(job, training)
+        if reading:
+            _read(training, progress, log)
+        if saving and job.process.speaks:
+            state = training.state_dict() | {"settings": job.settings}
+            checkpoint.save(job.checkpoint_path, state)
+            saved_s = time.monotonic()
+
+
+def _read(training: Training, progress: Progress, log: Log | None) -> None:
+    """Mean metrics of the window to the log and the console, where there is one."""
+    means = training.window.take_means()
+    if log is None:
+        return
+    rates = {
+        "learning_rate": training.optimizer.param_groups[0]["lr"],
+        "epoch": training.step / progress.steps_per_epoch,
+        "images_per_s": progress.images_per_s(training.step),
+        "data_share": progress.data_share,
+    }
+    log.write(training.step, means | rates)
+    progress.show(training.step, means["loss"])
+
+
+def _step(job: Job, training: Training, network: nn.Module, views: list[Tensor]) -> None:
+    recipe, step = job.recipe, training.step
+    # methods may draw numbers: the same on every process, whether or not the run was resumed
+    torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
+    started, ended = _shares(job, step)
+    for group in training.optimizer.param_groups:
+        group["lr"] = scheduled_rate(
+            recipe.schedule,
+            started,
+            learning_rate=recipe.learning_rate,
+            milestones=recipe.milestones,
+        )
+    if job.execution.channels_last:
+        views = [view.contiguous(memory_format=torch.channels_last) for view in views]
+    device = job.process.device.type
+    low = job.execution.dtype(device) == torch.bfloat16
+    with torch.autocast(device, torch.bfloat16, enabled=low):
+        metrics = network(views, ended)
+    training.optimizer.zero_grad(set_to_none=True)
+    metrics["loss"].backward()
+    training.optimizer.step()
+    training.window.add(metrics)
+    training.step += 1
+
+
+def _shares(job: Job, step: int) -> tuple[float, float]:
+    """Share of the run done before and after the epoch, or the step, that this step is in."""
+    unit = job.feed.plan.steps_per_epoch if job.recipe.schedule_unit == "epoch" else 1
+    start = step // unit * unit
+    return start / job.num_steps, min(start + unit, job.num_steps) / job.num_steps
+
+
+def _wrapped(job: Job, method: nn.Module) -> nn.Module:
+    if job.execution.compile:
+        for module in method.modules():
+            if isinstance(module, type(method.backbone)):
+                module.compile()
+    if job.process.num_processes == 1:
+        return method
+    device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None
+    # each process keeps its own batch-norm statistics, and all queues are equal already
+    return DistributedDataParallel(
+        method, device_ids=device_ids, broadcast_buffers=False, gradient_as_bucket_view=True
+    )
+
+
+def _require_finite(job: Job, training: Training) -> None:
+    bad = training.window.first_bad_step()
+    if bad is None:
+        return
+    step = training.step - len(training.window) + bad + 1
+    path = job.checkpoint_path
+    kept = f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"
+    raise NotFiniteError(
+        f"{job.name}: the loss of method {job.recipe.method} is not finite at step {step} "
+        f"of {job.num_steps}; {kept}. Try a lower --learning-rate or --precision float32"
+    )

@@ -1,0 +1,111 @@
+"""JCL: contrast each query with the mean and the covariance of many positive keys.
+
+Cai et al., NeurIPS 2020, arXiv:2009.14776.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.projector import mlp
+from pretrain.parts.queue import KeyQueue
+from pretrain.parts.queue_logsumexp import queue_logsumexp
+from pretrain.parts.ramp import Ramp, ramp
+from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+
+
+def jcl_loss(
+    query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float, covariance_weight: float
+) -> Tensor:
+    """Bound of eq. 8, mean over the batch, in nats; float32, also under autocast.
+
+    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. The query alone gets a
+    gradient through the queue. Keys that are all equal give InfoNCE.
+    """
+    positive = similarities(query, keys) / temperature
+    attraction = positive.mean(dim=1)
+    # q' Sigma q equals the variance of q' k over the keys: no d x d matrix is built
+    spread = positive.var(dim=1, correction=0)
+    negative = queue_logsumexp(query, queue, temperature=temperature)
+    positive_logit = attraction + covariance_weight / 2 * spread
+    return (torch.logaddexp(positive_logit, negative) - attraction).mean()
+
+
+def similarities(query: Tensor, keys: Tensor) -> Tensor:
+    """Query (n, d) times each of its keys (n, M, d): (n, M), float32, also under autocast."""
+    return (query.float()[:, None] * keys.float()).sum(dim=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JCLConfig:
+    """Settings of JCL; the defaults are the paper's for ImageNet-1k."""
+
+    temperature: float = 0.2
+    """Divides cosine similarities."""
+    covariance_weight: float = 4.0
+    """Lambda of eq. 8."""
+    covariance_ramp: Ramp = "constant"
+    """Of lambda over the run: the paper prints a constant, the released code ramps linearly."""
+    num_keys: int = 5
+    """M', positive keys per image; the query is not counted."""
+    queue_size: int = 65_536
+    """K, keys."""
+    momentum: float = 0.999
+    """Of the momentum encoder, per step."""
+    embedding_dim: int = 128
+    """d."""
+    key_forward: Literal["concatenated", "per_view"] = "concatenated"
+    """Batch norm of the keys sees all M' views of a batch together, as section 3.3 has it, or one
+    view at a time."""
+    bn_splits: int = 1
+    """Groups of images in one process, each with its own batch-norm statistics."""
+
+
+class JCL(nn.Module):
+    """Encoder, its momentum copy, and a queue of key means."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: JCLConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.num_views = 1 + config.num_keys
+        self.backbone = backbone  # what export.py writes
+        self.encoder = nn.Sequential(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """views: 1 + M of (n, 3, H, W), query first; progress: share of the run done."""
+        config = self.config
+        self.key_encoder.follow(self.encoder)
+        keys = self._keys(views[1:])
+        query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
+        weight = config.covariance_weight * ramp(config.covariance_ramp, progress)
+        loss = jcl_loss(
+            query,
+            keys,
+            self.queue.keys,
+            temperature=config.temperature,
+            covariance_weight=weight,
+        )
+        mean_key = keys.mean(dim=1)  # as in the released code, not normalized again
+        self.queue.push(mean_key)
+        similarity = similarities(query.detach(), keys)
+        return {
+            "loss": loss,
+            "positive_similarity": similarity.mean(),
+            "positive_variance": similarity.var(dim=1, correction=0).mean(),
+        }
+
+    def _keys(self, views: list[Tensor]) -> Tensor:
+        """Keys (n, M, d) of M views of (n, 3, H, W), of unit length."""
+        joint = self.config.key_forward == "concatenated"
+        keys = [
+            shuffled_forward(self.key_encoder, images, self.config.bn_splits)
+            for images in ([torch.cat(views)] if joint else views)
+        ]
+        unit_keys = normalize(torch.cat(keys).float(), dim=1)
+        return unit_keys.view(len(views), -1, unit_keys.shape[1]).transpose(0, 1)

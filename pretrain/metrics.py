@@ -1,0 +1,78 @@
+"""What a run logs: metrics.jsonl and TensorBoard, one mean per window of steps."""
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+
+
+class NotFiniteError(ArithmeticError):
+    """A loss became infinite or undefined."""
+
+
+class Window:
+    """Metrics of the steps since the last reading; nothing waits for the device until then."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[Tensor]] = {}
+
+    def add(self, metrics: dict[str, Tensor]) -> None:
+        """Metrics of one step, scalars on any device."""
+        for name, value in metrics.items():
+            self.values.setdefault(name, []).append(value.detach().float())
+
+    def __len__(self) -> int:
+        return len(self.values.get("loss", ()))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Name -> (steps,), on the CPU; waits for the device once per metric."""
+        return {
+            name: torch.stack([value.to(values[-1].device) for value in values]).cpu()
+            for name, values in self.values.items()
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.values = {name: list(values) for name, values in state.items()}
+
+    def first_bad_step(self) -> int | None:
+        """Place of the first loss that is not finite."""
+        losses = self.state_dict().get("loss", torch.empty(0))
+        bad = (~losses.isfinite()).nonzero()
+        return int(bad[0]) if len(bad) else None
+
+    def take_means(self) -> dict[str, float]:
+        """Mean of each metric; the window is empty afterwards."""
+        means = {name: values.mean().item() for name, values in self.state_dict().items()}
+        self.values.clear()
+        return means
+
+
+class Log:
+    """Writes metrics.jsonl and TensorBoard events; what lies after `first_step` is dropped."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self.path = folder / "metrics.jsonl"
+        kept = [line for line in _lines(self.path) if json.loads(line)["step"] <= first_step]
+        self.path.write_text("".join(f"{line}\n" for line in kept))
+        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step + 1)
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """One line; step counts finished steps."""
+        line = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": step, **line}) + "\n")
+        for name, value in values.items():
+            self.board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self.board.close()
+
+
+def _lines(path: Path) -> list[str]:
+    """Complete lines; a killed run may leave half a line at the end."""
+    if not path.exists():
+        return []
+    return [line for line in path.read_text().split("\n")[:-1] if line.endswith("}")]

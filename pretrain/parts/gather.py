@@ -1,0 +1,48 @@
+"""Rows of all processes, in order of rank; a process alone gets its own rows back."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def num_processes() -> int:
+    """Processes of this run, 1 without torch.distributed."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+@torch.no_grad()
+def gather(rows: Tensor) -> Tensor:
+    """(n, ...) of each process -> (N, ...), without gradient; every process must hold n rows."""
+    if num_processes() == 1:
+        return rows.detach()
+    gathered = rows.new_empty((num_processes() * len(rows), *rows.shape[1:]))
+    dist.all_gather_into_tensor(gathered, rows.detach().contiguous())
+    return gathered
+
+
+def gather_with_gradient(rows: Tensor) -> Tensor:
+    """(n, ...) of each process -> (N, ...); the gradient of a row is summed over all processes.
+
+    DistributedDataParallel averages parameter gradients, so a loss that every process computes
+    over all N rows needs the factor `num_processes()` to equal the loss of one process.
+    """
+    if num_processes() == 1:
+        return rows
+    gathered: Tensor = _Gather.apply(rows)
+    return gathered
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.num_rows = len(rows)
+        return gather(rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient)
+        start = dist.get_rank() * ctx.num_rows
+        return gradient[start : start + ctx.num_rows]

@@ -1,0 +1,31 @@
+"""An encoder that follows another: He et al., CVPR 2020, arXiv:1911.05722, eq. 2."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+
+class MomentumEncoder(nn.Module):
+    """Moving average of an encoder's parameters.
+
+    Buffers are not averaged: batch norm keeps the statistics of the keys it sees.
+    """
+
+    def __init__(self, encoder: nn.Module, momentum: float) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(encoder).requires_grad_(False)
+        self.momentum = momentum
+
+    @torch.no_grad()
+    def follow(self, encoder: nn.Module) -> None:
+        """momentum * own + (1 - momentum) * encoder's, in one fused call."""
+        own: list[Tensor] = list(self.network.parameters())
+        target: list[Tensor] = list(encoder.parameters())
+        torch._foreach_lerp_(own, target, 1 - self.momentum)
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, 3, H, W) -> (n, d), without gradient."""
+        embeddings: Tensor = self.network(images)
+        return embeddings

@@ -1,0 +1,46 @@
+"""Signals that ask a run to stop: a time limit, a preemption, Ctrl-C."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+import torch.distributed as dist
+
+from pretrain.parts.gather import num_processes
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+EXIT_STATUS = 75
+"""Of a run that stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
+
+
+class StopRequest:
+    """Remembers that a signal came."""
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Signal handler."""
+        self.name = signal.Signals(number).name
+
+    def agreed(self, device: torch.device) -> bool:
+        """Whether any process was asked to stop; all must call it at the same step."""
+        if num_processes() == 1:
+            return bool(self.name)
+        asked = torch.tensor(float(bool(self.name)), device=device)
+        dist.all_reduce(asked, dist.ReduceOp.MAX)
+        return bool(asked)
+
+
+@contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Catch the signals that schedulers send, for as long as the run lasts."""
+    request = StopRequest()
+    before = {number: signal.signal(number, request.note) for number in SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""One command: what is finished stays, what fails says why, and the rest goes on."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import benchmarks.run_all
+from benchmarks.run_all import RunAll, chosen_tasks, plan, run
+from transfer.backbone import Backbone
+from transfer.cell import Cell
+from transfer.datasets.images import DataError
+from transfer.record import Record
+from transfer.tasks import TASKS
+
+Request = Callable[..., RunAll]
+
+
+@pytest.fixture
+def request_for(small_backbone: Backbone, small_data: Path, tmp_path: Path) -> Request:
+    """Requests on one small checkpoint at the smoke schedule."""
+    checkpoint = tmp_path / "jcl.pth"
+    names = {f"module.encoder_q.{name}": t for name, t in small_backbone.state_dict.items()}
+    torch.save({"state_dict": names}, checkpoint)
+
+    def make(**changes: object) -> RunAll:
+        settings: dict[str, object] = {
+            "ckpt": (checkpoint,),
+            "data": small_data,
+            "results": tmp_path / "results",
+            "runs": tmp_path / "runs",
+            "schedule": "smoke",
+            "tasks": "cifar10_knn,in100_knn",
+        }
+        return RunAll(**{**settings, **changes})  # type: ignore[arg-type]
+
+    return make
+
+
+def test_a_foreign_checkpoint_becomes_records_and_tables(request_for: Request) -> None:
+    request = request_for()
+    assert run(request) == 0
+    records = sorted(request.results.glob("jcl/*.json"))
+    assert [path.name.split(".")[0] for path in records] == ["cifar10_knn", "in100_knn"]
+    assert "jcl" in (request.results / "tables" / "overview.md").read_text()
+
+
+def test_what_is_finished_is_not_run_again(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(request_for()) == 0
+    monkeypatch.delattr(benchmarks.run_all, "evaluate")
+    assert run(request_for()) == 0
+    assert {row.state for row in plan(request_for())} == {"cached"}
+
+
+def test_one_failing_task_leaves_the_others_and_its_reason(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = benchmarks.run_all.evaluate
+
+    def breaks(cell: Cell) -> Record:
+        if cell.key == "cifar10_knn":
+            raise RuntimeError("the disk is on fire")
+        return evaluate(cell)
+
+    monkeypatch.setattr(benchmarks.run_all, "evaluate", breaks)
+    request = request_for()
+    assert run(request) == 1
+    assert len(list(request.results.glob("jcl/in100_knn.*.json"))) == 1
+    (failure,) = request.results.glob("jcl/cifar10_knn.*.failed.json")
+    assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
+    assert "the disk is on fire" in (request.results / "tables" / "overview.md").read_text()
+
+
+def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> None:
+    rows = plan(request_for(tasks="transfer_linear/food"))
+    assert [(row.state, row.missing) for row in rows] == [("no data", ("food",))]
+    assert "food-101" in benchmarks.run_all.render_plan(rows)
+
+
+def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="none of the data sets"):
+        run(request_for(data=tmp_path))
+
+
+def test_several_checkpoints_and_seeds_make_a_cell_each(
+    request_for: Request, tmp_path: Path
+) -> None:
+    twin = tmp_path / "twin.pth"
+    shutil.copy(tmp_path / "jcl.pth", twin)
+    rows = plan(request_for(ckpt=(tmp_path / "jcl.pth", twin), seeds="0,1,2", random=True))
+    assert len(rows) == 3 * 3 * 2
+    assert len({row.cell.path for row in rows}) == len(rows)
+
+
+def test_two_checkpoints_of_one_name_are_refused(request_for: Request, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="two checkpoints are called 'jcl'"):
+        plan(request_for(ckpt=(tmp_path / "jcl.pth", tmp_path / "jcl.pth")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tasks": "nosuch"}, "no task 'nosuch'"),
+        ({"suite": "nosuch"}, "no suite 'nosuch'"),
+        ({"seeds": "a"}, "--seeds 'a'"),
+        ({"ckpt": ()}, "no checkpoint"),
+    ],
+)
+def test_a_wrong_request_is_told_before_any_work(
+    request_for: Request, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(request_for(**changes))
+
+
+def test_a_task_id_means_all_its_readings() -> None:
+    keys = chosen_tasks("in100_linear", "")
+    assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
+    assert chosen_tasks("", "") == list(TASKS)
+
+
+def test_a_corrupt_checkpoint_exits_with_2(tmp_path: Path) -> None:
+    torn = tmp_path / "torn.pth"
+    torn.write_bytes(b"PK\x03\x04 torn")
+    command = [sys.executable, "benchmarks/run_all.py", "--ckpt", str(torn), "--plan"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "torn.pth" in done.stderr

@@ -1,0 +1,50 @@
+"""What several rooms' tests share: small data, a small backbone, and skips that say why."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from transfer.backbone import Backbone, InputFormat, random_backbone
+from transfer.cell import Place
+from transfer.datasets.generate import generate
+
+SMALL_SETS = ("cars", "dtd", "cifar10", "voc07", "in100")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what this machine cannot run."""
+    no_gpu = pytest.mark.skip(reason="needs a CUDA device; a CPU twin checks the same fact")
+    no_data = pytest.mark.skip(reason="needs real data: set DATASETS to their folder")
+    for item in items:
+        if "gpu" in item.keywords and not torch.cuda.is_available():
+            item.add_marker(no_gpu)
+        if "data" in item.keywords and "DATASETS" not in os.environ:
+            item.add_marker(no_data)
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated copies of a few sets; do not write into it."""
+    folder = tmp_path_factory.mktemp("data")
+    generate(folder, keys=SMALL_SETS)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_backbone() -> Backbone:
+    """A random ResNet-18 for images of 32 px."""
+    form = InputFormat(size_px=32)
+    return random_backbone(arch="resnet18", stem="imagenet", seed=0, input=form)
+
+
+@pytest.fixture
+def place(small_data: Path, tmp_path: Path) -> Place:
+    """Smoke schedule on the small data, everything written below tmp_path."""
+    return Place(
+        data=small_data,
+        results=tmp_path / "results",
+        runs=tmp_path / "runs",
+        schedule="smoke",
+    )

@@ -1,0 +1,21 @@
+"""Small image folders."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def image_folder(tmp_path: Path) -> Path:
+    """Two classes of ten 20 x 24 px images, each class with its own color, and noise."""
+    folder = tmp_path / "images"
+    generator = np.random.default_rng(0)
+    for name, color in (("cold", (40, 80, 200)), ("warm", (220, 120, 30))):
+        (folder / name).mkdir(parents=True)
+        for number in range(10):
+            noise = generator.normal(0, 30, (20, 24, 3))
+            pixels = (np.array(color) + noise).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return folder

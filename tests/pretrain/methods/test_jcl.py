@@ -1,0 +1,205 @@
+"""The JCL loss against its equation by other routes: Cai et al., arXiv:2009.14776."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import MultivariateNormal
+from torch.nn.functional import cross_entropy, normalize
+
+from pretrain.methods.jcl import JCL, JCLConfig, jcl_loss
+from pretrain.parts.momentum_encoder import MomentumEncoder
+
+
+def problem(
+    *, n: int = 6, num_keys: int = 5, size: int = 40, dim: int = 8
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query (n, d), keys (n, M, d) around it, queue (K, d), all of unit length."""
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(n, dim, generator=generator)
+    keys = query[:, None] + 0.7 * torch.randn(n, num_keys, dim, generator=generator)
+    queue = torch.randn(size, dim, generator=generator)
+    return normalize(query, dim=1), normalize(keys, dim=2), normalize(queue, dim=1)
+
+
+def simple_loss(
+    query: Tensor, keys: Tensor, queue: Tensor, temperature: float, weight: float
+) -> Tensor:
+    """Equation 8 with the covariance and all logits in memory."""
+    mean = keys.mean(dim=1)
+    centered = keys - mean[:, None]
+    covariance = centered.mT @ centered / keys.shape[1]
+    attraction = (query * mean).sum(dim=1) / temperature
+    spread = torch.einsum("nd,nde,ne->n", query, covariance, query) / temperature**2
+    positive = attraction + weight / 2 * spread
+    logits = torch.cat([positive[:, None], query @ queue.T / temperature], dim=1)
+    return (logits.logsumexp(dim=1) - attraction).mean()
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
+def test_loss_and_gradient_equal_those_with_an_explicit_covariance(weight: float) -> None:
+    query, keys, queue = problem(size=10_000)  # more than two blocks of the streamed sum
+    streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    loss = jcl_loss(streamed, keys, queue, temperature=0.2, covariance_weight=weight)
+    expected = simple_loss(simple, keys, queue, 0.2, weight)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(streamed.grad, simple.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_equals_finite_differences() -> None:
+    query, keys, queue = (tensor.double() for tensor in problem())
+    leaf = query.float().requires_grad_()
+    jcl_loss(leaf, keys.float(), queue.float(), temperature=0.2, covariance_weight=4.0).backward()
+    assert leaf.grad is not None
+    direction = torch.randn(query.shape, generator=torch.Generator().manual_seed(1)).double()
+    step = 1e-6
+    above = simple_loss(query + step * direction, keys, queue, 0.2, 4.0)
+    below = simple_loss(query - step * direction, keys, queue, 0.2, 4.0)
+    slope = ((above - below) / (2 * step)).item()
+    assert (leaf.grad.double() * direction).sum().item() == pytest.approx(slope, rel=1e-5)
+
+
+def test_loss_is_cross_entropy_plus_half_the_weighted_variance() -> None:
+    query, keys, queue = problem()
+    similarity = torch.einsum("nd,nmd->nm", query, keys) / 0.2
+    penalty = 4.0 / 2 * similarity.var(dim=1, correction=0)
+    positive = similarity.mean(dim=1) + penalty
+    logits = torch.cat([positive[:, None], query @ queue.T / 0.2], dim=1)
+    expected = cross_entropy(logits, torch.zeros(len(query), dtype=torch.long)) + penalty.mean()
+    loss = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0)
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("num_keys", [1, 4])
+def test_equal_keys_give_info_nce_at_any_covariance_weight(num_keys: int) -> None:
+    query, keys, queue = problem()
+    key = keys[:, :1]
+    logits = torch.cat([(query[:, None] * key).sum(dim=2), query @ queue.T], dim=1) / 0.2
+    expected = cross_entropy(logits, torch.zeros(len(query), dtype=torch.long))
+    equal = key.expand(-1, num_keys, -1)
+    loss = jcl_loss(query, equal, queue, temperature=0.2, covariance_weight=9.0)
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("num_negatives", [1, 7, 63])
+def test_an_orthogonal_queue_costs_a_known_number(num_negatives: int) -> None:
+    axes = torch.eye(num_negatives + 1)
+    query, queue = axes[:1], axes[1:]
+    loss = jcl_loss(query, query[:, None], queue, temperature=0.5, covariance_weight=4.0)
+    assert loss.item() == pytest.approx(math.log(1 + num_negatives * math.exp(-2)))
+
+
+def test_loss_bounds_the_expectation_over_gaussian_keys() -> None:
+    query, keys, queue = problem(n=1)
+    mean = keys[0].mean(dim=0)
+    centered = keys[0] - mean
+    covariance = centered.T @ centered / len(centered) + 1e-6 * torch.eye(len(mean))
+    torch.manual_seed(0)
+    positive = MultivariateNormal(mean, covariance).sample((20_000,)) @ query[0] / 0.2
+    negative = (query @ queue.T / 0.2).logsumexp(dim=1)
+    sampled = (torch.logaddexp(positive, negative) - positive).mean()
+    bound = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=1.0)
+    assert sampled.item() < bound.item()
+
+
+def test_loss_grows_with_the_spread_of_keys_and_falls_with_their_mean_similarity() -> None:
+    query, axis, queue = torch.eye(4)[:1], torch.eye(4)[1], torch.eye(4)[2:]
+
+    def loss_of(similarities: list[float]) -> float:
+        rows = [s * query[0] + math.sqrt(1 - s * s) * axis for s in similarities]
+        keys = torch.stack(rows)[None]
+        return jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0).item()
+
+    assert loss_of([0.5, 0.5]) < loss_of([0.4, 0.6]) < loss_of([0.2, 0.8])
+    assert loss_of([0.6, 0.6]) < loss_of([0.5, 0.5])
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    query, keys, queue = problem()
+    expected = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def tiny_jcl(**changes: object) -> JCL:
+    """JCL on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    settings: dict[str, object] = {"num_keys": 3, "queue_size": 16, "embedding_dim": 8}
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    return JCL(backbone, 12, JCLConfig(**(settings | changes)))  # type: ignore[arg-type]
+
+
+def test_step_pushes_key_means_and_contrasts_with_the_queue_before_them() -> None:
+    method = tiny_jcl()
+    views = list(torch.randn(4, 5, 3, 4, 4))
+    before = method.queue.keys.clone()
+    with torch.no_grad():
+        query = normalize(method.encoder(views[0]), dim=1)
+        keys = torch.stack([normalize(method.key_encoder(v), dim=1) for v in views[1:]], dim=1)
+    expected = jcl_loss(query, keys, before, temperature=0.2, covariance_weight=4.0)
+    torch.testing.assert_close(method(views, 1.0)["loss"], expected)
+    torch.testing.assert_close(method.queue.keys[:5], keys.mean(dim=1))
+    assert torch.equal(method.queue.keys[5:], before[5:])
+
+
+def test_no_gradient_reaches_the_key_encoder() -> None:
+    method = tiny_jcl()
+    method(list(torch.randn(4, 5, 3, 4, 4)), 1.0)["loss"].backward()
+    assert all(p.grad is None for p in method.key_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+
+
+def test_training_separates_images_from_a_fixed_queue() -> None:
+    method = tiny_jcl(covariance_weight=1.0)
+    views = list(torch.randn(4, 5, 3, 4, 4))
+    queue = method.queue.keys.clone()
+    losses = []
+    for _ in range(30):
+        method.queue.keys.copy_(queue)
+        method.zero_grad()
+        loss = method(views, 1.0)["loss"]
+        loss.backward()
+        losses.append(loss.item())
+        with torch.no_grad():
+            for parameter in method.encoder.parameters():
+                assert parameter.grad is not None
+                parameter.sub_(parameter.grad, alpha=0.5)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_a_linear_ramp_scales_the_covariance_weight_by_progress() -> None:
+    views = list(torch.randn(4, 5, 3, 4, 4))
+    ramped = tiny_jcl(covariance_ramp="linear", covariance_weight=8.0)(views, 0.25)
+    constant = tiny_jcl(covariance_weight=2.0)(views, 0.25)
+    assert torch.equal(ramped["loss"], constant["loss"])
+
+
+def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
+    views = list(torch.randn(4, 5, 3, 4, 4))
+    method = tiny_jcl()
+    method(views, 0.1)
+    copy = tiny_jcl(momentum=0.999)
+    copy.load_state_dict(method.state_dict())
+    assert torch.equal(method(views, 0.2)["loss"], copy(views, 0.2)["loss"])
+    assert torch.equal(method.queue.keys, copy.queue.keys)
+
+
+def test_concatenated_keys_share_batch_statistics_and_single_views_do_not() -> None:
+    means = {}
+    views = [torch.randn(4, 3, 4, 4) + shift for shift in (0.0, 0.0, 5.0)]
+    for choice in ("concatenated", "per_view"):
+        method = tiny_jcl(num_keys=2, key_forward=choice)
+        norm = nn.BatchNorm2d(3, momentum=1.0)
+        method.key_encoder = MomentumEncoder(nn.Sequential(norm, method.encoder), 0.9)
+        method.encoder = nn.Sequential(nn.BatchNorm2d(3), method.encoder)
+        method(views, 1.0)
+        inner = method.key_encoder.network
+        assert isinstance(inner, nn.Sequential)
+        means[choice] = inner[0].running_mean
+    torch.testing.assert_close(means["concatenated"], torch.cat(views[1:]).mean(dim=(0, 2, 3)))
+    torch.testing.assert_close(means["per_view"], views[2].mean(dim=(0, 2, 3)))

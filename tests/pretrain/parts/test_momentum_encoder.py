@@ -1,0 +1,25 @@
+import torch
+from torch import nn
+
+from pretrain.parts.momentum_encoder import MomentumEncoder
+
+
+def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None:
+    encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    follower = MomentumEncoder(encoder, momentum=0.9)
+    start = [parameter.clone() for parameter in encoder.parameters()]
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    encoder(torch.randn(8, 3))  # moves the encoder's batch-norm statistics
+    follower.follow(encoder)
+    for own, old, new in zip(follower.parameters(), start, encoder.parameters(), strict=True):
+        torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
+    statistics = dict(follower.named_buffers())["network.1.running_mean"]
+    assert torch.equal(statistics, torch.zeros(4))
+
+
+def test_the_copy_learns_nothing_by_gradient() -> None:
+    follower = MomentumEncoder(nn.Linear(3, 2), momentum=0.9)
+    assert not follower(torch.randn(2, 3)).requires_grad
+    assert not any(parameter.requires_grad for parameter in follower.parameters())

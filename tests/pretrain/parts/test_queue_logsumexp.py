@@ -1,0 +1,29 @@
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from pretrain.parts import queue_logsumexp as module
+from pretrain.parts.queue_logsumexp import queue_logsumexp
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 4096])
+def test_blocks_of_any_size_give_the_logsumexp_and_its_gradient(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_KEYS", block)
+    query = normalize(torch.randn(5, 8), dim=1)
+    queue = normalize(torch.randn(101, 8), dim=1)
+    streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    result = queue_logsumexp(streamed, queue, temperature=0.07)
+    expected = (simple @ queue.T / 0.07).logsumexp(dim=1)
+    weights = torch.arange(1.0, 6.0)
+    (result * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(streamed.grad, simple.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_large_logits_do_not_overflow() -> None:
+    query = torch.ones(1, 1)
+    result = queue_logsumexp(query, torch.tensor([[1.0], [0.5]]), temperature=1e-3)
+    assert result.item() == pytest.approx(1000.0)

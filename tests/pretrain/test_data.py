@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pretrain.data import BatchPlan, DataError, find_images, read_pixels
+
+
+def test_flat_and_nested_folders_are_found_whatever_the_labels(image_folder: Path) -> None:
+    Image.new("L", (9, 5)).save(image_folder / "flat.jpg")
+    (image_folder / "notes.txt").write_text("no image")
+    images = find_images(image_folder)
+    assert len(images) == 21
+    place = images.files.index(image_folder / "flat.jpg")
+    assert (images.heights[place], images.widths[place]) == (5, 9)
+
+
+def test_a_broken_image_is_named_and_refused_unless_tolerated(image_folder: Path) -> None:
+    (image_folder / "warm" / "broken.png").write_bytes(b"not a picture")
+    with pytest.raises(DataError, match=r"1 of 21 images are unreadable \(warm/broken.png\)"):
+        find_images(image_folder)
+    assert len(find_images(image_folder, tolerated=1)) == 20
+
+
+def test_a_missing_or_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no folder"):
+        find_images(tmp_path / "absent")
+    with pytest.raises(DataError, match="holds no image"):
+        find_images(tmp_path)
+
+
+def test_a_truncated_image_is_named_when_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "cut.jpg"
+    Image.effect_noise((64, 64), 50).save(file)
+    file.write_bytes(file.read_bytes()[:600])
+    with pytest.raises(DataError, match=r"cut.jpg does not decode"):
+        read_pixels(file)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_pixels_are_those_of_pillow(tmp_path: Path, mode: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
+    Image.fromarray(noise).convert(mode).save(tmp_path / "image.jpg")
+    with Image.open(tmp_path / "image.jpg") as image:
+        expected = torch.from_numpy(np.array(image.convert("RGB")))
+    apart = (read_pixels(tmp_path / "image.jpg").int() - expected.int()).abs()
+    assert apart.max() <= (1 if mode == "CMYK" else 0)
+
+
+def test_the_fingerprint_follows_names_and_sizes(image_folder: Path) -> None:
+    before = find_images(image_folder).fingerprint
+    assert find_images(image_folder).fingerprint == before
+    (image_folder / "warm" / "0.png").rename(image_folder / "warm" / "zero.png")
+    assert find_images(image_folder).fingerprint != before
+
+
+def plan(rank: int = 0, num_processes: int = 1, seed: int = 0) -> BatchPlan:
+    return BatchPlan(num_images=23, batch_size=6, seed=seed, rank=rank, num_processes=num_processes)
+
+
+def test_an_epoch_uses_each_image_at_most_once_and_drops_the_rest() -> None:
+    batches = [plan().batch(step)[1] for step in range(3)]
+    assert plan().steps_per_epoch == 3
+    assert len(np.unique(np.concatenate(batches))) == 18
+
+
+def test_order_changes_with_epoch_and_seed_only() -> None:
+    epoch, first = plan().batch(0)
+    assert epoch == 0
+    assert np.array_equal(first, plan().batch(0)[1])
+    assert not np.array_equal(first, plan().batch(3)[1])
+    assert not np.array_equal(first, plan(seed=1).batch(0)[1])
+
+
+def test_the_shares_of_two_processes_make_the_batch_of_one() -> None:
+    shares = [plan(rank, 2).batch(4)[1] for rank in range(2)]
+    assert np.array_equal(np.concatenate(shares), plan().batch(4)[1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 24}, "23 images do not fill one batch of 24"),
+        ({"num_processes": 4}, "6 does not divide among 4 processes"),
+        ({"seed": -1}, "--seed -1 is negative"),
+    ],
+)
+def test_an_impossible_plan_is_refused(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        BatchPlan(**({"num_images": 23, "batch_size": 6, "seed": 0} | changes))

@@ -1,0 +1,217 @@
+"""The loop on tiny networks: what a step gets, when it saves, and that nothing depends on stops."""
+
+import errno
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pretrain.checkpoint import SaveError
+from pretrain.data import BatchPlan, find_images
+from pretrain.feed import Feed
+from pretrain.launch import Process
+from pretrain.loop import Execution, Job, train
+from pretrain.methods.jcl import JCL, JCLConfig
+from pretrain.metrics import NotFiniteError
+from pretrain.recipes import RECIPES, Recipe
+from pretrain.stop import StopRequest
+from pretrain.views import ViewRecipe
+
+CONFIG = JCLConfig(num_keys=2, queue_size=10, momentum=0.9, embedding_dim=8, bn_splits=2)
+RECIPE = replace(
+    RECIPES["jcl/smoke"],
+    config=CONFIG,
+    views=ViewRecipe(size_px=12),
+    batch_size=4,
+    epochs=3,
+    learning_rate=0.05,
+)
+
+
+def small_jcl() -> nn.Module:
+    """JCL on one convolution with batch norm."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
+    return JCL(nn.Sequential(*layers, nn.Flatten()), 8, CONFIG)
+
+
+def job(
+    images: Path,
+    folder: Path,
+    *,
+    method: nn.Module | None = None,
+    recipe: Recipe[Any] = RECIPE,
+    execution: Execution | None = None,
+    memory_gb: float = 1.0,
+) -> Job:
+    """Five steps an epoch, three epochs."""
+    folder.mkdir(exist_ok=True)
+    found = find_images(images)
+    plan = BatchPlan(num_images=len(found), batch_size=recipe.batch_size, seed=0)
+    feed = Feed(
+        images=found,
+        plan=plan,
+        recipe=recipe.views,
+        num_views=3,
+        device=torch.device("cpu"),
+        workers=0,
+        memory_gb=memory_gb,
+    )
+    return Job(
+        name="jcl/smoke",
+        recipe=recipe,
+        method=method or small_jcl(),
+        feed=feed,
+        num_steps=round(recipe.epochs * plan.steps_per_epoch),
+        settings={"recipe": "jcl/smoke"},
+        folder=folder,
+        process=Process(device=torch.device("cpu")),
+        execution=execution or Execution(read_every_steps=4),
+    )
+
+
+class StopAfter(StopRequest):
+    """A signal that comes during a step."""
+
+    def __init__(self, num_steps: int) -> None:
+        super().__init__()
+        self.left = num_steps
+
+    def agreed(self, device: torch.device) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [(line["step"], line["loss"]) for line in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize("memory_gb", [1.0, 0.0])
+@pytest.mark.parametrize("stops", [(1,), (5,), (7, 3), (14,)])
+def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
+    image_folder: Path, tmp_path: Path, stops: tuple[int, ...], memory_gb: float
+) -> None:
+    whole = job(image_folder, tmp_path / "whole", memory_gb=memory_gb)
+    assert train(whole, StopRequest()) == 15
+    done = 0
+    for num_steps in stops:
+        done += num_steps
+        part = job(image_folder, tmp_path / "parts", memory_gb=memory_gb)
+        assert train(part, StopAfter(num_steps)) == done
+    last = job(image_folder, tmp_path / "parts", memory_gb=memory_gb)
+    assert train(last, StopRequest()) == 15
+    expected, found = whole.method.state_dict(), last.method.state_dict()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+def test_a_run_killed_between_checkpoints_repeats_its_lost_steps(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = job(image_folder, tmp_path / "whole")
+    train(whole, StopRequest())
+
+    killed = job(image_folder, tmp_path / "killed")
+    plain = killed.method.forward
+    calls = []
+
+    def dying(views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        calls.append(progress)
+        if len(calls) == 9:  # the checkpoint is from step 5
+            raise KeyboardInterrupt
+        result: dict[str, Tensor] = plain(views, progress)
+        return result
+
+    monkeypatch.setattr(killed.method, "forward", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train(killed, StopRequest())
+    again = job(image_folder, tmp_path / "killed")
+    train(again, StopRequest())
+    expected, found = whole.method.state_dict(), again.method.state_dict()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+
+
+class Recorder(nn.Module):
+    """A method that remembers what the loop told it."""
+
+    num_views = 3
+
+    def __init__(self, bad_step: int | None = None) -> None:
+        super().__init__()
+        self.backbone = nn.Linear(1, 1)
+        self.progress: list[float] = []
+        self.bad_step = bad_step
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        self.progress.append(progress)
+        bad = len(self.progress) == self.bad_step
+        return {"loss": self.backbone.weight.sum() * (float("nan") if bad else 1.0)}
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    diverging = job(image_folder, tmp_path / "run", method=Recorder(bad_step=7))
+    message = r"loss of method jcl is not finite at step 7 of 15; the last good checkpoint is"
+    with pytest.raises(NotFiniteError, match=message):
+        train(diverging, StopRequest())
+    assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
+
+
+def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    sync, calls = os.fsync, []
+
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > 2:  # file and folder of the first checkpoint
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(SaveError, match="the previous one is intact"):
+            train(job(image_folder, tmp_path / "run"), StopRequest())
+    again = job(image_folder, tmp_path / "run")
+    assert torch.load(again.checkpoint_path, weights_only=True)["step"] == 5
+    assert train(again, StopRequest()) == 15
+
+
+@pytest.mark.parametrize(
+    ("unit", "progress", "rate"),
+    [
+        ("epoch", [1 / 3] * 5 + [2 / 3] * 5 + [1.0] * 5, 0.75),
+        ("step", [step / 15 for step in range(1, 16)], 0.6545),
+    ],
+)
+def test_rate_and_ramp_change_once_per_unit(
+    image_folder: Path, tmp_path: Path, unit: Any, progress: list[float], rate: float
+) -> None:
+    recorder = Recorder()
+    recipe = replace(RECIPE, schedule_unit=unit, learning_rate=1.0)
+    execution = Execution(read_every_steps=7)
+    train(
+        job(image_folder, tmp_path, method=recorder, recipe=recipe, execution=execution),
+        StopRequest(),
+    )
+    assert recorder.progress == pytest.approx(progress)
+    line = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
+    assert line["learning_rate"] == pytest.approx(rate, abs=1e-4)  # at step 7 of 15
+
+
+def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    execution = Execution(precision="bfloat16", read_every_steps=5)
+    low = job(image_folder, tmp_path / "run", execution=execution)
+    assert train(low, StopRequest()) == 15
+    assert {value.dtype for value in low.method.parameters()} == {torch.float32}
+    assert all(value.isfinite().all() for value in low.method.parameters())

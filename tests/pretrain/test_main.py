@@ -1,0 +1,161 @@
+"""The command line: what it prints, what it refuses, and that signals and kills cost nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrain.__main__ import main, parse
+from pretrain.recipes import RECIPES
+
+ROOT = Path(__file__).parents[2]
+QUICK = ["--read-every-steps", "1", "--batch-size", "4", "--bn-splits", "2", "--epochs", "4"]
+
+
+def test_the_list_shows_every_recipe_with_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(RECIPES)
+    paper = next(line for line in lines if line.startswith("jcl/in1k-r50 "))
+    for part in ("ImageNet-1k train", " 200 ", " 512 ", " 0.06 ", "2009.14776", "jcl/table1"):
+        assert part in paper
+
+
+def test_options_come_from_the_dataclasses_and_keep_the_recipes_values() -> None:
+    command = parse("jcl/in1k-r50", ["--data", "d", "--out", "o", "--num-keys", "2", "--seed", "5"])
+    assert command.recipe.config.num_keys == 2
+    assert command.recipe.config.covariance_weight == 4.0
+    assert (command.recipe.epochs, command.seed, command.data) == (200, 5, Path("d"))
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["jcl/unknown"]) == 2
+    assert "jcl/smoke" in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["jcl/smoke", "--data", str(tmp_path / "no"), "--out", str(tmp_path / "run")])
+    assert status == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["jcl/smoke", "--data", str(image_folder), "--out", str(out), "--dry-run"]) == 0
+    assert "3 views of 32 px, 20 images in memory, batch 16, 2 steps" in capsys.readouterr().err
+    assert [file.name for file in out.iterdir()] == [".lock"]
+
+
+def start(images: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pretrain", "jcl/smoke"]
+    command += ["--data", str(images), "--out", str(out), *QUICK, *more]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(run: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit status and stdout."""
+    output, _ = run.communicate(timeout=300)
+    return run.returncode, output
+
+
+def wait_for_step(out: Path, step: int) -> None:
+    deadline_s = time.monotonic() + 200
+    while time.monotonic() < deadline_s:
+        if (out / "metrics.jsonl").exists():
+            lines = (out / "metrics.jsonl").read_text().split("\n")[:-1]
+            if lines and json.loads(lines[-1])["step"] >= step:
+                return
+        time.sleep(0.02)
+    raise TimeoutError(f"{out} did not reach step {step}")
+
+
+def losses(out: Path) -> list[tuple[int, float]]:
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [(line["step"], line["loss"]) for line in lines]
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    a, b = (torch.load(out / "backbone.pt")["state_dict"] for out in (first, second))
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.slow
+def test_stopped_and_killed_runs_end_as_one_that_never_stopped(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    whole, stopped, killed = tmp_path / "whole", tmp_path / "stopped", tmp_path / "killed"
+    status, output = finish(start(image_folder, whole))
+    assert status == 0
+    assert output.startswith("jcl/smoke  4 epochs")
+    assert output.endswith(f"->  {whole / 'backbone.pt'}\n")
+
+    run = start(image_folder, stopped)
+    wait_for_step(stopped, 2)
+    run.send_signal(signal.SIGTERM)
+    status, output = finish(run)
+    assert status == 75
+    assert "stopped by SIGTERM" in output
+    assert finish(start(image_folder, stopped))[0] == 0
+
+    run = start(image_folder, killed)
+    wait_for_step(killed, 7)  # the epoch has five steps, and ends with a checkpoint
+    run.kill()
+    assert finish(run)[0] == -signal.SIGKILL
+    assert finish(start(image_folder, killed))[0] == 0
+
+    for other in (stopped, killed):
+        assert same_weights(whole, other)
+        assert losses(other) == losses(whole)
+
+
+@pytest.mark.slow
+def test_a_second_run_on_the_same_folder_says_so_and_other_settings_are_refused(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    first = start(image_folder, tmp_path / "run", "--epochs", "400")
+    wait_for_step(tmp_path / "run", 1)
+    second = start(image_folder, tmp_path / "run")
+    _, complaint = second.communicate(timeout=300)
+    assert second.returncode == 2
+    assert f"in use by another run (process {first.pid} on" in complaint
+    first.send_signal(signal.SIGUSR1)
+    assert finish(first)[0] == 75
+    third = start(image_folder, tmp_path / "run")
+    _, complaint = third.communicate(timeout=300)
+    assert third.returncode == 2
+    assert "made by another run: epochs 400.0 -> 4.0" in complaint
+
+
+@pytest.mark.slow
+def test_the_exported_file_tells_how_it_was_made(image_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = ["--data", str(image_folder), "--out", str(out), "--steps", "1", "--num-keys", "1"]
+    assert main(["jcl/smoke", *options, "--safetensors"]) == 0
+    made_by = torch.load(out / "backbone.pt", weights_only=True)["made_by"]
+    assert made_by["method"] == "jcl"
+    assert made_by["recipe"] == "jcl/smoke"
+    assert made_by["changed"] == {"config.num_keys": 1}
+    assert made_by["settings"]["batch_size"] == 16
+    assert made_by["epochs"] == 1.0  # 20 images fill one batch of 16
+    assert made_by["data"].startswith("images (20 images, fingerprint ")
+    assert made_by["seed"] == 0
+    assert {"commit", "versions"} <= made_by.keys()
+    assert (out / "backbone.safetensors").exists()
+    assert list((out / "tensorboard").iterdir())

@@ -1,0 +1,90 @@
+"""The proof agrees with torchvision on right conversions, and notices every wrong one."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from transfer.convert.proof import fixed_images, prove, raw_features
+from transfer.convert.resnet import BackboneError, Stem, network_with
+
+Weights = dict[str, Tensor]
+GetWeights = Callable[..., Weights]
+
+SWAPS = {
+    "two convolutions of one stage": ("layer1.0.conv2.weight", "layer1.1.conv1.weight"),
+    "two norms of one block": ("layer3.1.bn1.weight", "layer3.1.bn2.weight"),
+    "mean and bias of a norm": ("bn1.running_mean", "bn1.bias"),
+    "norms of shortcut and block": ("layer2.0.downsample.1.weight", "layer2.0.bn2.weight"),
+    "the last norms": ("layer4.0.bn2.running_var", "layer4.1.bn2.running_var"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arch", "stem"), [("resnet18", "imagenet"), ("resnet18", "cifar"), ("resnet50", "imagenet")]
+)
+def test_both_forward_passes_agree(arch: str, stem: Stem, weights: GetWeights) -> None:
+    raw = weights(arch, stem=stem)
+    assert prove(network_with(arch, stem, raw), raw) <= 1e-5
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_a_swap_in_the_conversion_fails_the_proof(name: str, weights: GetWeights) -> None:
+    raw = weights()
+    one, other = SWAPS[name]
+    converted = {**raw, one: raw[other], other: raw[one]}
+    with pytest.raises(BackboneError, match="differ"):
+        prove(network_with("resnet18", "imagenet", converted), raw)
+
+
+def test_a_transposed_kernel_fails_the_proof(weights: GetWeights) -> None:
+    raw = weights()
+    kernel = raw["layer4.1.conv2.weight"].transpose(2, 3).contiguous()
+    converted = {**raw, "layer4.1.conv2.weight": kernel}
+    with pytest.raises(BackboneError, match="differ"):
+        prove(network_with("resnet18", "imagenet", converted), raw)
+
+
+def test_a_stem_with_max_pool_is_told_from_one_without(weights: GetWeights) -> None:
+    raw = weights(stem="cifar")
+    network = network_with("resnet18", "cifar", raw)
+    network.maxpool = torch.nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+    with pytest.raises(BackboneError, match="differ"):
+        prove(network, raw)
+
+
+def test_features_that_are_not_finite_are_no_proof(weights: GetWeights) -> None:
+    raw = weights()
+    raw["bn1.running_var"] = torch.full((64,), -1.0)
+    with pytest.raises(BackboneError, match="not finite"):
+        prove(network_with("resnet18", "imagenet", raw), raw)
+
+
+def test_one_block_per_stage_equals_the_formula_written_out() -> None:
+    """With identity kernels, each block gives relu(x + x / sqrt(1 + eps)), scaled where strided."""
+    norm = {"running_mean": 0.0, "running_var": 1.0, "weight": 1.0, "bias": 0.0}
+    raw = {f"bn1.{kind}": torch.full((3,), value) for kind, value in norm.items()}
+    raw["conv1.weight"] = identity(3)
+    for stage in (1, 2, 3, 4):
+        for i in (1, 2):
+            raw[f"layer{stage}.0.conv{i}.weight"] = identity(3)
+            for kind, value in norm.items():
+                raw[f"layer{stage}.0.bn{i}.{kind}"] = torch.full((3,), value)
+    for stage in (2, 3, 4):
+        raw[f"layer{stage}.0.downsample.0.weight"] = torch.eye(3)[:, :, None, None]
+        for kind, value in norm.items():
+            raw[f"layer{stage}.0.downsample.1.{kind}"] = torch.full((3,), value)
+    shrink = 1 / math.sqrt(1 + 1e-5)
+    factor = shrink * (1 + shrink**2) * (shrink + shrink**2) ** 3
+    images = fixed_images().abs()
+    expected = images[:, :, ::8, ::8].mean(dim=(2, 3)) * factor
+    assert torch.allclose(raw_features(raw, images), expected, rtol=1e-5)
+
+
+def identity(channels: int) -> Tensor:
+    """A 3x3 kernel that changes nothing."""
+    kernel = torch.zeros(channels, channels, 3, 3)
+    kernel[:, :, 1, 1] = torch.eye(channels)
+    return kernel

@@ -1,0 +1,182 @@
+"""Formats are told by content, read as torch reads them, and damage is said in words."""
+
+import io
+import json
+import pickle
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save as save_safetensors
+from torch import Tensor
+
+from transfer.convert.read_file import read_file
+from transfer.convert.resnet import BackboneError
+
+BASE = torch.arange(24.0)
+
+CONTENT: dict[str, Tensor] = {
+    "float": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)),
+    "transposed": BASE.reshape(4, 6).T,
+    "part of a shared storage": BASE[5:20:3],
+    "scalar": torch.tensor(3),
+    "empty": torch.empty(0, 5),
+    "half": torch.ones(3, dtype=torch.float16),
+    "bfloat": torch.ones(3, dtype=torch.bfloat16),
+    "bool": torch.tensor([True, False]),
+    "complex": torch.ones(2, dtype=torch.complex64),
+}
+
+
+def zip_bytes(content: object) -> bytes:
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
+
+
+def legacy_bytes(content: object) -> bytes:
+    file = io.BytesIO()
+    torch.save(content, file, _use_new_zipfile_serialization=False)
+    return file.getvalue()
+
+
+def safetensors_bytes(content: dict[str, Tensor]) -> bytes:
+    known = {n: t.clone().contiguous() for n, t in content.items() if not t.is_complex()}
+    return bytes(save_safetensors(known))
+
+
+FORMATS: dict[str, Callable[[Any], bytes]] = {
+    "zip": zip_bytes,
+    "legacy": legacy_bytes,
+    "pickle": pickle.dumps,
+    "safetensors": safetensors_bytes,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_gives_back_each_tensor(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file.anything").write_bytes(FORMATS[name](CONTENT))
+    contents = read_file(tmp_path / "file.anything")
+    for key, stored in contents.tensors.items():
+        expected = CONTENT[key]
+        assert torch.equal(stored.read(), expected)
+        assert (stored.dtype, stored.shape) == (expected.dtype, tuple(expected.shape))
+        assert stored.num_values == expected.numel()
+    assert CONTENT.keys() - contents.tensors.keys() <= {"complex"}
+
+
+def test_names_follow_the_nesting_and_plain_values_are_kept(tmp_path: Path) -> None:
+    content = {"a": {"b.c": torch.ones(1)}, "list": [torch.ones(2), 5], "epoch": 3, "arch": "x"}
+    (tmp_path / "file").write_bytes(zip_bytes(content))
+    contents = read_file(tmp_path / "file")
+    assert list(contents.tensors) == ["a.b.c", "list.0"]
+    assert contents.values == {"list.1": 5, "epoch": 3, "arch": "x"}
+
+
+def test_a_cycle_ends(tmp_path: Path) -> None:
+    content: dict[str, Any] = {"weight": torch.ones(1)}
+    content["self"] = content
+    (tmp_path / "file").write_bytes(zip_bytes(content))
+    assert list(read_file(tmp_path / "file").tensors) == ["weight"]
+
+
+def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(zip_bytes({"a.b": torch.ones(1), "a": {"b": torch.ones(1)}}))
+    with pytest.raises(BackboneError, match=r"two tensors are called 'a\.b'"):
+        read_file(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_truncated_file_is_refused_wherever_it_ends(name: str, tmp_path: Path) -> None:
+    whole = FORMATS[name]({"weight": torch.ones(100), "bias": torch.zeros(100)})
+    for length in range(20, len(whole) - 1, max(1, len(whole) // 40)):
+        (tmp_path / "file").write_bytes(whole[:length])
+        with pytest.raises(BackboneError):
+            [tensor.read() for tensor in read_file(tmp_path / "file").tensors.values()]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_damage_is_an_error_in_words_or_harmless_never_another_exception(
+    name: str, tmp_path: Path
+) -> None:
+    whole = FORMATS[name]({"weight": torch.ones(10), "values": torch.zeros(3)})
+    dice = random.Random(0)
+    for _ in range(100):
+        damaged = bytearray(whole)
+        for _ in range(dice.randint(1, 4)):
+            damaged[dice.randrange(min(len(whole), 700))] = dice.randrange(256)
+        (tmp_path / "file").write_bytes(damaged)
+        try:
+            for tensor in read_file(tmp_path / "file").tensors.values():
+                tensor.read()
+        except BackboneError:
+            pass
+
+
+def test_a_flipped_bit_in_a_zip_file_is_noticed(tmp_path: Path) -> None:
+    content = bytearray(zip_bytes({"weight": torch.ones(1000)}))
+    content[content.index(b"\x80?\x00\x00\x80?") + 40] ^= 1
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(BackboneError, match="checksum"):
+        read_file(tmp_path / "file").tensors["weight"].read()
+
+
+def torchscript_bytes() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("net/data.pkl", pickle.dumps({}))
+        archive.writestr("net/code/__torch__.py", "def forward(self): ...")
+    return file.getvalue()
+
+
+def archive_bytes() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("weights.npy", b"123")
+    return file.getvalue()
+
+
+def compressed_bytes() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/data.pkl", pickle.dumps({"zeros": [0] * 1000}))
+    return file.getvalue()
+
+
+NO_CHECKPOINTS = {
+    "empty": (b"", "is empty"),
+    "web page": (b"<!DOCTYPE html><html>404</html>", "web page"),
+    "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+    "text": (b"hello, this is no checkpoint at all", "no checkpoint"),
+    "image": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(40), "no checkpoint"),
+    "gzip": (b"\x1f\x8b\x08\x00" + bytes(40), "unpack"),
+    "archive": (archive_bytes(), "data.pkl"),
+    "torchscript": (torchscript_bytes(), "TorchScript"),
+    "compressed": (compressed_bytes(), "compressed"),
+}
+
+
+@pytest.mark.parametrize("name", NO_CHECKPOINTS)
+def test_other_files_are_refused_with_what_they_are(name: str, tmp_path: Path) -> None:
+    content, words = NO_CHECKPOINTS[name]
+    (tmp_path / "file.pth").write_bytes(content)
+    with pytest.raises(BackboneError, match=words):
+        read_file(tmp_path / "file.pth")
+
+
+def test_a_missing_file_and_a_folder_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match="no such file"):
+        read_file(tmp_path / "absent.pth")
+    with pytest.raises(BackboneError, match="a folder"):
+        read_file(tmp_path)
+
+
+def test_a_safetensors_header_that_lies_about_sizes_is_refused(tmp_path: Path) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [9], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "file").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(BackboneError, match="safetensors"):
+        read_file(tmp_path / "file")

@@ -1,0 +1,221 @@
+"""The catalogue against the published table, and every generated layout through its reader."""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from PIL import Image
+from torchvision import datasets as torchvision_datasets
+
+from transfer.datasets.catalog import DATASETS, SPLITS, expected_sizes, open_split
+from transfer.datasets.expected import SMALL_DATA
+from transfer.datasets.images import DataError, ImageFiles
+from transfer.datasets.voc import CLASSES
+
+# classes, metric, train, val, test of LORAC's Table II and of the sets' own papers
+PUBLISHED = {
+    "aircraft": (100, "mean_per_class", 3_334, 3_333, 3_333),
+    "birdsnap": (500, "top1", 35_447, 5 * 500, 5 * 500),
+    "caltech101": (102, "mean_per_class", 25 * 102, 5 * 102, 9_144 - 30 * 102),
+    "cars": (196, "top1", 6_494, 1_650, 8_041),
+    "cifar10": (10, "top1", 45_000, 5_000, 10_000),
+    "cifar100": (100, "top1", 45_000, 5_000, 10_000),
+    "dtd": (47, "top1", 40 * 47, 40 * 47, 40 * 47),
+    "flowers": (102, "mean_per_class", 1_020, 1_020, 6_149),
+    "food": (101, "top1", 68_175, 7_575, 250 * 101),
+    "pets": (37, "mean_per_class", 2_940, 740, 3_669),
+    "places365": (365, "top1", 1_803_460 - 36_500, 36_500, 100 * 365),
+    "sun397": (397, "top1", 40 * 397, 10 * 397, 50 * 397),
+    "in1k": (1_000, "top1", 1_281_167 - 50_000, 50_000, 50 * 1_000),
+    "in100": (100, "top1", 126_689 - 5_000, 5_000, 50 * 100),
+    "voc07": (20, "mAP", 2_501, 5_011 - 2_501, 4_952),
+    "voc12": (20, "mAP", 5_717 - 572, 572, 5_823),
+}
+KEYS = tuple(PUBLISHED)
+ONE_LABEL = tuple(key for key in KEYS if not key.startswith("voc"))
+ONE_LABEL_FILES = tuple(key for key in ONE_LABEL if not key.startswith("cifar"))
+
+
+def test_catalogue_agrees_with_the_published_table() -> None:
+    found = {
+        key: (
+            info.num_classes,
+            info.metric,
+            *(info.counts[split] for split in ("train", "val", "test")),
+        )
+        for key, info in DATASETS.items()
+    }
+    assert found == PUBLISHED
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_train_and_val_are_disjoint_and_together_trainval(key: str, small_data: Path) -> None:
+    names = {
+        split: [images.name(i) for i in range(len(images))]
+        for split in SPLITS
+        for images in [open_split(key, small_data, split)]
+    }
+    assert sorted(names["train"] + names["val"]) == sorted(names["trainval"])
+    assert len(set(names["trainval"] + names["test"])) == len(names["trainval"] + names["test"])
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_generated_splits_have_the_announced_sizes(key: str, small_data: Path) -> None:
+    sizes = expected_sizes(key, small_data)
+    assert {split: len(open_split(key, small_data, split)) for split in SPLITS} == sizes.counts
+    assert len(open_split(key, small_data, "test").class_names) == sizes.classes
+
+
+@pytest.mark.parametrize("key", [key for key in ONE_LABEL if key != "cars"])
+def test_val_takes_the_same_number_of_images_from_every_class(key: str, small_data: Path) -> None:
+    counts = torch.bincount(open_split(key, small_data, "val").labels)
+    sizes = expected_sizes(key, small_data)
+    assert counts.tolist() == [sizes.counts["val"] // sizes.classes] * sizes.classes
+
+
+@pytest.mark.parametrize("key", [key for key in ONE_LABEL_FILES if key not in ("in1k", "in100")])
+def test_labels_are_those_that_the_generator_drew(key: str, small_data: Path) -> None:
+    for split in ("trainval", "test"):
+        images = open_split(key, small_data, split)
+        assert [_drawn_class(small_data / images.name(i)) for i in range(len(images))] == (
+            images.labels.tolist()
+        )
+
+
+def test_imagenet_classes_are_the_folders_in_alphabetical_order(small_data: Path) -> None:
+    images = open_split("in1k", small_data, "test")
+    folders = [Path(images.name(i)).parent.name for i in range(len(images))]
+    assert [images.class_names[label] for label in images.labels] == folders
+    assert list(images.class_names) == sorted(set(folders))
+
+
+def test_imagenet100_leaves_out_what_is_not_on_its_list(small_data: Path) -> None:
+    thousand = set(open_split("in1k", small_data, "train").class_names)
+    hundred = set(open_split("in100", small_data, "train").class_names)
+    assert thousand - hundred == {"n01440764", "n15075141"}
+
+
+@pytest.mark.parametrize(
+    ("key", "batches", "field"),
+    [
+        ("cifar10", [f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6)], "labels"),
+        ("cifar100", ["cifar-100-python/train"], "fine_labels"),
+    ],
+)
+def test_cifar_pixels_and_labels_are_those_of_the_pickles(
+    key: str, batches: list[str], field: str, small_data: Path
+) -> None:
+    contents = [pickle.loads((small_data / batch).read_bytes()) for batch in batches]
+    images = open_split(key, small_data, "trainval")
+    assert images.labels.tolist() == [label for batch in contents for label in batch[field]]
+    for i in (0, len(images) - 1):
+        row = contents[0 if i == 0 else -1]["data"][i and -1]
+        x, y = 5, 9
+        assert images[i][0].getpixel((x, y)) == tuple(row[y * 32 + x :: 32 * 32])
+    files = [name for batch in contents for name in batch["filenames"]]
+    named = [images.class_names[label] for label in images.labels]
+    assert named == [file.rsplit("_s_", 1)[0] for file in files]
+
+
+def test_cifar_pickle_that_calls_code_is_refused(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("cifar10")
+    payload = b"cos\nsystem\n(S'exit 1'\ntR."
+    (data / "cifar-10-batches-py" / "test_batch").write_bytes(payload)
+    with pytest.raises(DataError, match=r"test_batch.*os\.system"):
+        open_split("cifar10", data, "test")
+
+
+@pytest.mark.parametrize(("key", "year"), [("voc07", "2007"), ("voc12", "2012")])
+@pytest.mark.parametrize("split", ["trainval", "test"])
+def test_voc_labels_are_those_of_the_annotations(
+    key: str, year: str, split: str, small_data: Path
+) -> None:
+    images = open_split(key, small_data, split)
+    folder = small_data / "VOCdevkit" / f"VOC{year}" / "Annotations"
+    truth = [_voc_row(folder / f"{Path(images.name(i)).stem}.xml") for i in range(len(images))]
+    assert images.labels.tolist() == truth
+    assert images.labels.dtype == torch.int8
+    for mark in (1, -1):
+        assert (images.labels == mark).any(dim=0).all()
+    assert (images.labels == 0).any()
+
+
+def test_torchvision_reads_the_same_flowers_and_places(
+    small_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchvision.datasets.flowers102.check_integrity", lambda *_, **__: True)
+    monkeypatch.setattr("torchvision.datasets.places365.check_integrity", lambda *_, **__: True)
+    flowers = torchvision_datasets.Flowers102(small_data, split="test")
+    ours = open_split("flowers", small_data, "test")
+    assert [Path(ours.name(i)).name for i in range(len(ours))] == [
+        file.name for file in flowers._image_files
+    ]
+    assert ours.labels.tolist() == flowers._labels
+    places = torchvision_datasets.Places365(small_data / "places365", split="val", small=True)
+    ours = open_split("places365", small_data, "test")
+    assert [str(small_data / ours.name(i)) for i in range(len(ours))] == [
+        file for file, _ in places.imgs
+    ]
+    assert ours.labels.tolist() == places.targets
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_absent_set_says_how_to_get_it(key: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        open_split(key, tmp_path, "train")
+    assert DATASETS[key].folder in str(error.value)
+    assert DATASETS[key].how_to_get in str(error.value)
+    assert len(DATASETS[key].how_to_get) > 60
+
+
+def test_unknown_set_and_split_name_the_known_ones(small_data: Path) -> None:
+    with pytest.raises(DataError, match="aircraft, birdsnap"):
+        open_split("mnist", small_data, "train")
+    with pytest.raises(DataError, match="train, val, trainval, test"):
+        open_split("pets", small_data, "valid")
+
+
+def test_an_absent_annotation_file_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("food")
+    (data / "food-101" / "meta" / "test.json").unlink()
+    with pytest.raises(DataError, match=r"split test.*test\.json"):
+        open_split("food", data, "test")
+
+
+def test_a_wrong_voc_mark_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc07")
+    marks = data / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main" / "cow_test.txt"
+    marks.write_text(marks.read_text().replace(" 1\n", " 7\n"))
+    with pytest.raises(DataError, match=r"cow_test\.txt.*7"):
+        open_split("voc07", data, "test")
+
+
+def test_damaged_small_data_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / SMALL_DATA).write_text("{")
+    with pytest.raises(DataError, match=SMALL_DATA):
+        expected_sizes("pets", tmp_path)
+
+
+def test_every_image_of_the_file_sets_lies_below_the_data_folder(small_data: Path) -> None:
+    for key in ONE_LABEL_FILES:
+        images = open_split(key, small_data, "test")
+        assert isinstance(images.source, ImageFiles)
+        assert (small_data / images.name(0)).is_file()
+
+
+def _drawn_class(file: Path) -> int:
+    with Image.open(file) as image:
+        return int(image.info["comment"].decode().removeprefix("class "))
+
+
+def _voc_row(annotation: Path) -> list[int]:
+    flags: dict[str, list[int]] = {}
+    for thing in ElementTree.parse(annotation).iter("object"):
+        name, difficult = thing.findtext("name", ""), int(thing.findtext("difficult", ""))
+        flags.setdefault(name, []).append(difficult)
+    present = Counter(name for name, marks in flags.items() if 0 in marks)
+    return [1 if name in present else 0 if name in flags else -1 for name in CLASSES]

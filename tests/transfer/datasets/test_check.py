@@ -1,0 +1,154 @@
+"""The check finds every damage and names it; a whole set passes."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.check import Report, check, render, require
+from transfer.datasets.expected import SMALL_DATA, Sizes, mark_small
+from transfer.datasets.images import DataError
+
+
+def cut_in_half(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("decode", [False, True])
+@pytest.mark.parametrize("key", list(DATASETS))
+def test_a_generated_set_is_whole(key: str, decode: bool, small_data: Path) -> None:
+    report = check(key, small_data, decode=decode)
+    assert report.ok, report.problems
+    assert report.generated
+    assert report.missing_images == 0
+    assert require(key, small_data, tolerated=0) == check(key, small_data, decode=False)
+
+
+@pytest.mark.parametrize("decode", [False, True])
+def test_all_broken_images_are_named(decode: bool, copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("pets")
+    trainval, test = open_split("pets", data, "trainval"), open_split("pets", data, "test")
+    names = [trainval.name(4), trainval.name(40), test.name(9)]
+    for name in names[:2]:
+        cut_in_half(data / name)
+    (data / names[2]).unlink()
+    report = check("pets", data, decode=decode)
+    assert sorted(report.unreadable) == sorted(names)
+    assert [line for line in report.problems if "missing" in line] == [f"{names[2]}: missing"]
+    assert report.missing_images == 0
+    for name in names:
+        assert name in render([report])
+
+
+def test_only_full_decoding_sees_damage_between_whole_ends(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("dtd")
+    name = open_split("dtd", data, "test").name(0)
+    content = (data / name).read_bytes()
+    (data / name).write_bytes(content[:20] + bytes(len(content) - 22) + content[-2:])
+    assert check("dtd", data, decode=False).ok
+    assert check("dtd", data, decode=True).unreadable == (name,)
+
+
+def test_a_sound_file_of_another_kind_is_no_damage(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("dtd")
+    images = open_split("dtd", data, "test")
+    images[0][0].save(data / images.name(0), "BMP")
+    assert check("dtd", data, decode=False).ok
+
+
+def test_a_missing_class_folder_is_named_with_its_images(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("food")
+    shutil.rmtree(data / "food-101" / "images" / "beignets")
+    report = check("food", data, decode=False)
+    # 32 in trainval, 20 in test
+    assert report.problems == ("folder food-101/images/beignets is missing, 52 images",)
+    assert len(report.unreadable) == 52
+
+
+def test_a_missing_class_folder_lowers_the_class_count(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("caltech101")
+    shutil.rmtree(data / "caltech101" / "101_ObjectCategories" / "Faces")
+    report = check("caltech101", data, decode=False)
+    assert report.classes == (4, 5)
+    assert "4 complete classes found, 5 expected" in report.problems
+    with pytest.raises(DataError, match="4 classes found, 5 expected"):
+        require("caltech101", data, tolerated=1_000)
+
+
+def test_a_class_without_test_images_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("in1k")
+    shutil.rmtree(data / "imagenet" / "val" / "n01440764")
+    report = check("in1k", data, decode=False)
+    assert "test: class n01440764 has no image" in report.problems
+    assert report.counts["test"] == (180, 200)
+
+
+def test_a_missing_class_of_the_complete_imagenet100_is_named(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("in100")
+    (data / SMALL_DATA).unlink()
+    report = check("in100", data, decode=False)
+    assert report.classes == (8, 100)
+    assert sum("trainval: class n" in line for line in report.problems) == 92
+
+
+def test_wrong_counts_are_told_and_tolerated_up_to_the_number(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("sun397")
+    listing = data / "SUN397" / "Testing_01.txt"
+    lines = listing.read_text().splitlines()
+    listing.write_text("\n".join(lines[:-3]) + "\n")
+    cut_in_half(data / "SUN397" / lines[0].lstrip("/"))
+    report = check("sun397", data, decode=False)
+    assert report.counts["test"] == (97, 100)
+    assert (report.missing_images, len(report.unreadable)) == (3, 1)
+    assert require("sun397", data, tolerated=4) == report
+    with pytest.raises(DataError, match="4 images are missing") as error:
+        require("sun397", data, tolerated=3)
+    assert report.unreadable[0] in str(error.value)
+    assert "97 images found, 100 expected" in str(error.value)
+
+
+def test_without_a_marker_counts_are_compared_with_the_published(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("cars")
+    (data / SMALL_DATA).unlink()
+    report = check("cars", data, decode=False)
+    assert not report.generated
+    assert report.counts["test"] == (120, 8_041)
+    assert report.classes == (6, 196)
+
+
+def test_an_excerpt_may_announce_only_some_splits(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc07")
+    (data / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main" / "train.txt").unlink()
+    mark_small(data, "voc07", Sizes(classes=20, counts={"trainval": 200, "test": 160}))
+    assert check("voc07", data, decode=False).ok
+    assert "aircraft" in json.loads((data / SMALL_DATA).read_text())
+
+
+def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
+    reports = [check(key, tmp_path, decode=False) for key in DATASETS]
+    assert not any(report.found or report.ok for report in reports)
+    text = render(reports)
+    for info in DATASETS.values():
+        assert info.how_to_get in text
+    with pytest.raises(DataError, match="WNID"):
+        require("in1k", tmp_path, tolerated=10**9)
+
+
+def test_the_table_shows_found_against_expected() -> None:
+    counts = {"train": (10, 10), "val": (2_000, 2_000), "trainval": (2_010, 2_010), "test": (7, 9)}
+    report = Report("dtd", True, False, counts, (47, 47), (), ("test: 7 images found",))
+    header, row, *rest = render([report]).splitlines()
+    assert row.split() == [
+        *("dtd", "yes", "47", "10", "2,000", "2,010", "7", "of", "9", "0", "incomplete"),
+    ]
+    assert header.index("test") == row.index("7 of 9")
+    assert "  test: 7 images found" in rest

@@ -1,0 +1,91 @@
+"""Seeded draws: the same on every machine and in every directory order."""
+
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transfer.datasets.catalog import open_split
+from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.splits import SEED, balanced_split, plain_split, seeded_ranks
+
+NAMES = [f"folder/{i:03d}.jpg" for i in range(60)]
+
+
+def pool(names: list[str]) -> Images:
+    return image_files(
+        Path("data"), names, [int(name[7:10]) % 3 for name in names], ["a", "b", "c"]
+    )
+
+
+def names_of(images: Images) -> set[str]:
+    return {images.name(i) for i in range(len(images))}
+
+
+def test_ranks_follow_the_hash_of_seed_and_name() -> None:
+    def draw(name: str) -> str:
+        return hashlib.sha256(f"{SEED}/{name}".encode()).hexdigest()
+
+    for group in (0, 1, 2):
+        members = [name for i, name in enumerate(NAMES) if i % 3 == group]
+        ranks = seeded_ranks(NAMES, np.arange(60) % 3)[group::3]
+        assert [members[i] for i in np.argsort(ranks)] == sorted(members, key=draw)
+
+
+def test_the_draw_of_this_seed_never_changes() -> None:
+    val = balanced_split(pool(NAMES), "val", val_per_class=1)
+    assert [val.name(i) for i in range(3)] == FIXED_VAL
+
+
+FIXED_VAL = ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
+
+
+def test_the_order_of_the_names_does_not_matter() -> None:
+    shuffled = random.Random(1).sample(NAMES, len(NAMES))
+    for split in ("train", "val"):
+        one = balanced_split(pool(NAMES), split, val_per_class=4)
+        other = balanced_split(pool(shuffled), split, val_per_class=4)
+        assert names_of(one) == names_of(other)
+        one = plain_split(pool(NAMES), split, num_val=13)
+        other = plain_split(pool(shuffled), split, num_val=13)
+        assert names_of(one) == names_of(other)
+
+
+def test_a_missing_image_is_replaced_by_one_other() -> None:
+    val = names_of(balanced_split(pool(NAMES), "val", val_per_class=5))
+    without_one = [name for name in NAMES if name != min(val)]
+    again = names_of(balanced_split(pool(without_one), "val", val_per_class=5))
+    assert len(again) == 15
+    assert len(again - val) == 1
+
+
+def test_a_class_too_small_to_hold_out_is_named() -> None:
+    with pytest.raises(DataError, match="3 of 3 classes, first 'a'"):
+        balanced_split(pool(NAMES), "val", val_per_class=20)
+    with pytest.raises(DataError, match="60 images in trainval"):
+        plain_split(pool(NAMES), "val", num_val=60)
+
+
+@pytest.mark.parametrize("key", ["birdsnap", "caltech101", "in100"])
+def test_the_order_of_a_directory_does_not_matter(
+    key: str, small_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
+    monkeypatch.setattr("transfer.datasets.class_folders.os.scandir", _reversed_scandir(os.scandir))
+    after = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
+    assert after == before
+
+
+def _reversed_scandir(scandir: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @contextmanager
+    def backwards(folder: Any) -> Iterator[list[Any]]:
+        with scandir(folder) as entries:
+            yield sorted(entries, key=lambda entry: str(entry.name), reverse=True)
+
+    return backwards

@@ -1,0 +1,184 @@
+"""VOC 2007 SVMs: protocol, difficult images, both engines, and a set whose answer is known."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.bench_svm import Settings, column, synthetic_voc
+from transfer.backbone import InputFormat, random_backbone
+from transfer.datasets.images import DataError
+from transfer.features import EvalTransform, Features, Predictions
+from transfer.folders import Folders
+from transfer.metrics import average_precision
+from transfer.stages import save_stage
+from transfer.tasks import voc_svm
+from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
+
+QUICK = VOCSVM(costs=(0.01, 0.1, 1.0, 10.0), min_classes=1)
+REFERENCE = replace(QUICK, solver="scikit-learn")
+
+
+def folders(work: Path) -> Folders:
+    return Folders(Path("no data"), Path("no cache"), work)
+
+
+def small() -> SVMData:
+    return synthetic_voc(Settings(n=240, dim=32, classes=8))
+
+
+def solved_toy() -> SVMData:
+    """Three classes, each with its own feature; a fourth label column is absent everywhere."""
+    labels = torch.full((36, 4), -1, dtype=torch.int8)
+    labels[torch.arange(36), torch.arange(36) % 3] = 1
+    features = torch.cat([(labels[:, :3] == 1).float(), torch.full((36, 1), 0.2)], dim=1)
+    split = Features(features, labels)
+    return QUICK.measurable(split, split, ("a", "b", "c", "nowhere"))
+
+
+def test_a_separable_set_is_solved_exactly(tmp_path: Path) -> None:
+    predictions = QUICK.run(solved_toy(), folders(tmp_path), seed=0)
+    assert QUICK.metrics(predictions) == {"mAP": 100}
+
+
+def test_of_costs_that_all_solve_it_the_smallest_is_chosen_and_flagged(tmp_path: Path) -> None:
+    details = QUICK.details(QUICK.run(solved_toy(), folders(tmp_path), seed=0))
+    classes = cast(dict[str, dict[str, object]], details["classes"])
+    assert [row["cost"] for row in classes.values()] == [0.01] * 3
+    assert details["classes_at_grid_edge"] == ["a", "b", "c"]
+
+
+def test_a_class_that_cannot_be_measured_is_named(tmp_path: Path) -> None:
+    details = QUICK.details(QUICK.run(solved_toy(), folders(tmp_path), seed=0))
+    assert details["classes_left_out"] == ["nowhere"]
+    assert list(cast(dict[str, object], details["classes"])) == ["a", "b", "c"]
+
+
+def test_the_paper_protocol_refuses_a_set_with_fewer_classes() -> None:
+    split = Features(torch.rand(6, 3), -torch.ones(6, 20, dtype=torch.int8))
+    with pytest.raises(DataError, match=r"0 classes have 2 positive images .* expected 20"):
+        VOCSVM().measurable(split, split, tuple(f"class {i}" for i in range(20)))
+
+
+def test_difficult_images_are_negatives_in_training(tmp_path: Path) -> None:
+    data = small()
+    assert bool((data.train.labels == 0).any())
+    relabeled = data.train.labels.clone()
+    relabeled[relabeled == 0] = -1
+    as_negative = replace(data, train=Features(data.train.features, relabeled))
+    left = QUICK.run(data, folders(tmp_path / "left"), seed=0)
+    right = QUICK.run(as_negative, folders(tmp_path / "right"), seed=0)
+    assert torch.equal(left.scores, right.scores)
+
+
+@pytest.mark.parametrize("task", [QUICK, replace(QUICK, points="11")], ids=["area", "11"])
+def test_difficult_images_are_ignored_on_test(task: VOCSVM) -> None:
+    scores = torch.tensor([[0.9], [0.8], [0.7], [0.1]])
+    labels = torch.tensor([[0], [1], [-1], [1]], dtype=torch.int8)
+    expected = average_precision(
+        scores[1:, 0], torch.tensor([True, False, True]), points=task.points
+    )
+    assert task.metrics(Predictions(scores, labels)) == {"mAP": pytest.approx(expected)}
+
+
+def test_map_is_the_mean_of_the_classes_in_the_details(tmp_path: Path) -> None:
+    predictions = QUICK.run(small(), folders(tmp_path), seed=0)
+    mean = float(column(QUICK, predictions, "AP").mean())
+    assert QUICK.metrics(predictions)["mAP"] == pytest.approx(mean)
+
+
+def test_both_engines_choose_the_same_costs_and_score_the_same(tmp_path: Path) -> None:
+    ours = QUICK.run(small(), folders(tmp_path), seed=0)
+    theirs = REFERENCE.run(small(), folders(tmp_path), seed=0)
+    assert torch.equal(column(QUICK, ours, "cost"), column(REFERENCE, theirs, "cost"))
+    gap = QUICK.metrics(ours)["mAP"] - REFERENCE.metrics(theirs)["mAP"]
+    assert abs(gap) < 0.05
+
+
+@pytest.mark.slow
+def test_both_engines_agree_on_the_whole_grid_of_twenty_classes(tmp_path: Path) -> None:
+    data = synthetic_voc(Settings(n=800, dim=384))
+    task, reference = VOCSVM(), VOCSVM(solver="scikit-learn")
+    ours = task.run(data, folders(tmp_path), seed=0)
+    theirs = reference.run(data, folders(tmp_path), seed=0)
+    same = column(task, ours, "cost") == column(reference, theirs, "cost")
+    assert int(same.sum()) >= 18
+    assert abs(task.metrics(ours)["mAP"] - reference.metrics(theirs)["mAP"]) < 0.05
+
+
+@pytest.mark.parametrize("stages", range(4))
+def test_an_interrupted_task_ends_with_the_same_bits(
+    tmp_path: Path, stages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = QUICK.run(small(), folders(tmp_path / "undisturbed"), seed=0)
+    left = stages
+
+    def save_or_end(path: Path, tensors: dict[str, Tensor]) -> None:
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+        save_stage(path, tensors)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transfer.cost_search.save_stage", save_or_end)
+        with pytest.raises(KeyboardInterrupt):
+            QUICK.run(small(), folders(tmp_path / "work"), seed=0)
+    resumed = QUICK.run(small(), folders(tmp_path / "work"), seed=0)
+    assert torch.equal(resumed.scores, undisturbed.scores)
+    assert QUICK.details(resumed) == QUICK.details(undisturbed)
+
+
+def test_features_are_divided_by_their_length_and_an_offset() -> None:
+    scaled = unit_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 1e-5)
+    expected = torch.tensor([[3 / 5.00001, 4 / 5.00001], [0.0, 0.0]])
+    torch.testing.assert_close(scaled, expected)
+
+
+def test_features_that_are_not_finite_are_an_error() -> None:
+    with pytest.raises(ValueError, match="1 of 2 features are not finite"):
+        unit_length(torch.tensor([[1.0, 2.0], [float("inf"), 0.0]]), 1e-5)
+
+
+def test_the_grid_is_the_union_of_the_public_ones() -> None:
+    listed = {0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000}
+    assert set(VOCSVM().costs) == listed | {2.0**-k for k in range(4, 20)}
+    assert VOCSVM().costs == tuple(sorted(VOCSVM().costs))
+
+
+def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, data = [], solved_toy()
+
+    def record(_: object, key: str, split: str, transform: object, __: object) -> Features:
+        asked.append((key, split, transform))
+        return data.train if split == "trainval" else data.test
+
+    monkeypatch.setattr(voc_svm, "frozen_features", record)
+    monkeypatch.setattr(voc_svm, "open_images", lambda *_: type("", (), {"class_names": "abc"}))
+    task = replace(VOCSVM(), min_classes=3)
+    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    task.fitted(backbone).prepare(backbone, folders(Path()))
+    squash = EvalTransform(resize_px=256, crop_px=224, squash=True)
+    assert asked == [("voc07", "trainval", squash), ("voc07", "test", squash)]
+
+
+def test_a_shorter_schedule_never_touches_the_rest_of_the_protocol() -> None:
+    paper = VOCSVM()
+    assert paper.at("paper") == paper
+    for schedule in ("short", "smoke"):
+        other = paper.at(schedule)
+        assert set(other.costs) < set(paper.costs)
+        changed = {
+            f.name for f in fields(paper) if getattr(other, f.name) != getattr(paper, f.name)
+        }
+        assert changed <= {"costs", "crop_px", "min_classes"}
+
+
+def test_images_are_never_larger_than_the_backbone_knows() -> None:
+    form = InputFormat(size_px=32)
+    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0, input=form)
+    assert VOCSVM().fitted(backbone).crop_px == 32
+    assert VOCSVM().at("smoke").fitted(backbone).crop_px == 32

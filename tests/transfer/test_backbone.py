@@ -1,0 +1,210 @@
+"""The backbone file comes back as it was written, and every deviation from it is refused."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from safetensors.torch import save_file
+
+from transfer.backbone import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Backbone,
+    BackboneError,
+    InputFormat,
+    Stem,
+    build_resnet,
+    inspect_file,
+    load_backbone,
+    random_backbone,
+    render,
+)
+
+MADE_BY = {"method": "jcl", "recipe": "jcl_cifar", "epochs": 3, "seed": 0, "versions": {"a": "1"}}
+
+
+def own_file(backbone: Backbone) -> dict[str, Any]:
+    """What the pre-training room's export writes."""
+    return {
+        "format": "ssl-backbone/1",
+        "arch": backbone.arch,
+        "stem": backbone.stem,
+        "state_dict": dict(backbone.state_dict),
+        "input": {
+            "mean": list(backbone.input.mean),
+            "std": list(backbone.input.std),
+            "size": backbone.input.size_px,
+            "channels": "RGB",
+        },
+        "made_by": MADE_BY,
+    }
+
+
+@pytest.fixture(scope="module")
+def cifar() -> Backbone:
+    mean = (0.1, 0.2, 0.3)
+    return random_backbone(
+        arch="resnet18", stem="cifar", seed=1, input=InputFormat(mean=mean, size_px=32)
+    )
+
+
+def test_our_own_file_comes_back_as_written(cifar: Backbone, tmp_path: Path) -> None:
+    torch.save(own_file(cifar), tmp_path / "jcl.pt")
+    backbone = load_backbone(tmp_path / "jcl.pt")
+    assert (backbone.name, backbone.arch, backbone.stem) == ("jcl", "resnet18", "cifar")
+    assert backbone.input == cifar.input
+    assert backbone.made_by == MADE_BY
+    assert backbone.state_dict.keys() == cifar.state_dict.keys()
+    assert all(torch.equal(backbone.state_dict[n], t) for n, t in cifar.state_dict.items())
+    content = (tmp_path / "jcl.pt").read_bytes()
+    assert backbone.file_sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_our_own_file_may_be_safetensors(cifar: Backbone, tmp_path: Path) -> None:
+    content = own_file(cifar)
+    tensors = content.pop("state_dict")
+    save_file(tensors, tmp_path / "file", metadata={"ssl-backbone": json.dumps(content)})
+    backbone = load_backbone(tmp_path / "file", name="twin")
+    assert (backbone.name, backbone.made_by, backbone.input) == ("twin", MADE_BY, cifar.input)
+    assert backbone.sha256 == cifar.sha256
+
+
+DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
+    "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
+    "unknown arch": ({"arch": "resnet50-heads4"}, "known are resnet18"),
+    "unknown stem": ({"stem": "3x3"}, "imagenet or cifar"),
+    "no input": ({"input": None}, "input"),
+    "input without mean": ({"input": {"size": 3}}, "mean and positive std"),
+    "std of zero": (
+        {"input": {"mean": [0.0] * 3, "std": [0.0] * 3, "size": 32, "channels": "RGB"}},
+        "positive std",
+    ),
+    "other arch than told": ({"arch": "resnet34"}, "of resnet34 are missing"),
+    "other stem than told": ({"stem": "imagenet"}, r"conv1.weight has shape \(64, 3, 3, 3\)"),
+}
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_a_deviation_from_our_format_is_refused(name: str, cifar: Backbone, tmp_path: Path) -> None:
+    changes, words = DEVIATIONS[name]
+    torch.save({**own_file(cifar), **changes}, tmp_path / "file")
+    with pytest.raises(BackboneError, match=words):
+        load_backbone(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("fc.weight", torch.ones(10, 512), r"unexpected \['fc.weight'\]"),
+        ("bn1.bias", torch.full((64,), float("nan")), "bn1.bias holds 64 values"),
+        ("bn1.bias", torch.ones(63), r"bn1.bias has shape \(63,\), expected \(64,\)"),
+        ("bn1.bias", "text", "bn1.bias has shape none"),
+    ],
+)
+def test_a_wrong_tensor_in_our_format_is_named(
+    name: str, value: object, words: str, cifar: Backbone, tmp_path: Path
+) -> None:
+    content = own_file(cifar)
+    content["state_dict"][name] = value
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match=words):
+        load_backbone(tmp_path / "file")
+
+
+def test_the_hash_follows_content_and_nothing_else(cifar: Backbone, tmp_path: Path) -> None:
+    content = own_file(cifar)
+    torch.save(content, tmp_path / "one")
+    torch.save({**content, "made_by": {}}, tmp_path / "two")
+    content["state_dict"]["bn1.bias"] = torch.full((64,), 1e-30)
+    torch.save(content, tmp_path / "changed")
+    one, two, changed = (load_backbone(tmp_path / name) for name in ("one", "two", "changed"))
+    assert one.sha256 == two.sha256 == cifar.sha256
+    assert one.file_sha256 != two.file_sha256
+    assert changed.sha256 != one.sha256
+
+
+@pytest.mark.parametrize(("stem", "pixels"), [("imagenet", 224), ("cifar", 32)])
+def test_a_foreign_file_gets_the_usual_input_of_its_stem(
+    stem: Stem, pixels: int, tmp_path: Path
+) -> None:
+    torch.save(build_resnet("resnet18", stem).state_dict(), tmp_path / "file.pth")
+    backbone = load_backbone(tmp_path / "file.pth")
+    assert backbone.input == InputFormat(mean=IMAGENET_MEAN, std=IMAGENET_STD, size_px=pixels)
+    assert backbone.made_by == {}
+    assert backbone.source == "file.pth: bare torchvision layout"
+
+
+def test_a_random_backbone_is_torchvisions_and_its_seeds_differ() -> None:
+    torch.manual_seed(3)
+    reference = torchvision.models.resnet18().state_dict()
+    one, other = (random_backbone(arch="resnet18", stem="imagenet", seed=s) for s in (3, 4))
+    assert all(torch.equal(t, reference[name]) for name, t in one.state_dict.items())
+    assert one.sha256 != other.sha256
+    assert one.file_sha256 == ""
+
+
+def test_a_random_backbone_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    random_backbone(arch="resnet18", stem="cifar", seed=5).network()
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Backbone) -> None:
+    network = cifar.network()
+    assert not network.training
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    before = cifar.state_dict["conv1.weight"].clone()
+    network.conv1.weight.fill_(0)
+    assert torch.equal(cifar.state_dict["conv1.weight"], before)
+
+
+@pytest.mark.parametrize(
+    ("arch", "stem", "feature_dim"),
+    [("resnet18", "cifar", 512), ("resnet34", "imagenet", 512), ("resnet50", "imagenet", 2048)],
+)
+def test_features_are_as_wide_as_told(arch: str, stem: Stem, feature_dim: int) -> None:
+    backbone = random_backbone(arch=arch, stem=stem, seed=0)
+    assert backbone.feature_dim == feature_dim
+    assert backbone.network()(torch.zeros(2, 3, 32, 32)).shape == (2, feature_dim)
+
+
+def test_a_cifar_stem_keeps_all_pixels_until_the_second_stage() -> None:
+    network = build_resnet("resnet18", "cifar")
+    x = network.maxpool(network.conv1(torch.zeros(1, 3, 32, 32)))
+    assert x.shape == (1, 64, 32, 32)
+
+
+def test_the_report_tells_layout_network_counts_and_proof(tmp_path: Path) -> None:
+    weights = build_resnet("resnet18", "imagenet").state_dict()
+    content = {f"module.encoder_q.{name}": tensor for name, tensor in weights.items()}
+    content["module.queue"] = torch.ones(128, 10)
+    torch.save({"epoch": 200, "state_dict": content}, tmp_path / "moco.pth")
+    text = render(inspect_file(tmp_path / "moco.pth"))
+    for words in (
+        "moco.pth: MoCo layout, prefix state_dict.module.encoder_q.",
+        "resnet18, imagenet stem",
+        "tensors   121, all accounted for",
+        "1,280 values",
+        "state_dict.module.queue",
+        "relative difference",
+        "the file says: epoch 200",
+    ):
+        assert words in text
+
+
+def test_the_report_of_our_own_file_tells_how_it_was_made(cifar: Backbone, tmp_path: Path) -> None:
+    torch.save(own_file(cifar), tmp_path / "jcl.pt")
+    text = render(inspect_file(tmp_path / "jcl.pt"))
+    assert "method jcl, recipe jcl_cifar" in text
+    assert "ssl-backbone/1" in text
+
+
+def test_every_refusal_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match=str(tmp_path / "absent.pth")):
+        load_backbone(tmp_path / "absent.pth")

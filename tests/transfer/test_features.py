@@ -1,0 +1,98 @@
+"""The cache gives what a plain forward pass gives, and never something stale."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import transfer.features
+from transfer.backbone import Backbone, InputFormat, random_backbone
+from transfer.datasets.catalog import open_split
+from transfer.features import EvalTransform, Features, cache_key, frozen_features
+from transfer.folders import Folders
+
+TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
+
+
+@pytest.fixture
+def folders(small_data: Path, tmp_path: Path) -> Folders:
+    return Folders(small_data, tmp_path / "cache", tmp_path / "work")
+
+
+def extract(backbone: Backbone, folders: Folders) -> Features:
+    return frozen_features(backbone, "dtd", "val", TRANSFORM, folders)
+
+
+def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: Folders) -> None:
+    images = open_split("dtd", folders.data, "val")
+    pixels = torch.stack([TRANSFORM(images[i][0], small_backbone.input) for i in range(3)])
+    with torch.no_grad():
+        expected = small_backbone.network()(pixels)
+    found = extract(small_backbone, folders)
+    torch.testing.assert_close(found.features[:3], expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(found.labels, images.labels)
+
+
+def test_the_second_call_computes_nothing(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = extract(small_backbone, folders).features
+    monkeypatch.delattr(transfer.features, "forward")
+    assert torch.equal(extract(small_backbone, folders).features, first)
+
+
+def test_an_interrupted_extraction_goes_on_and_ends_the_same(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = extract(small_backbone, folders).features
+    elsewhere = replace(folders, cache=folders.cache / "second")
+    monkeypatch.setattr(transfer.features, "IMAGES_PER_PART", 32)
+    calls = []
+    forward = transfer.features.forward
+
+    def breaks(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
+        calls.append(len(images))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return forward(network, images)
+
+    monkeypatch.setattr(transfer.features, "forward", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        extract(small_backbone, elsewhere)
+    assert torch.equal(extract(small_backbone, elsewhere).features, whole)
+    assert sum(calls) == len(whole) + 32  # only the part under way was done twice
+
+
+def test_weights_data_and_transform_shape_the_key(
+    small_backbone: Backbone, small_data: Path
+) -> None:
+    images = open_split("dtd", small_data, "val")
+    form = InputFormat(size_px=32)
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form)
+    keys = {
+        cache_key(small_backbone, images, TRANSFORM),
+        cache_key(other, images, TRANSFORM),
+        cache_key(small_backbone, images.subset([0, 1]), TRANSFORM),
+        cache_key(small_backbone, images, replace(TRANSFORM, squash=True)),
+    }
+    assert len(keys) == 4
+
+
+def test_the_short_side_is_resized_and_the_center_cropped() -> None:
+    stripes = np.zeros((64, 128, 3), np.uint8)
+    stripes[:, 32:96] = 255  # the central square
+    pixels = np.asarray(EvalTransform(resize_px=32, crop_px=32).pixels(Image.fromarray(stripes)))
+    assert pixels.shape == (32, 32, 3)
+    assert pixels[:, 2:-2].min() == 255
+
+
+def test_squashing_keeps_the_whole_image() -> None:
+    stripes = np.zeros((64, 128, 3), np.uint8)
+    stripes[:, 32:96] = 255
+    transform = EvalTransform(resize_px=32, crop_px=32, squash=True)
+    pixels = np.asarray(transform.pixels(Image.fromarray(stripes)))
+    assert pixels[:, :6].max() == 0
+    assert pixels[:, 10:22].min() == 255

@@ -1,0 +1,184 @@
+"""Metrics against slow loops, closed forms and scikit-learn where the definitions agree."""
+
+import itertools
+
+import pytest
+import torch
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    top_k_accuracy_score,
+)
+from torch import Tensor
+
+from transfer.metrics import Points, average_precision, mean_per_class, top1, topk
+
+BOTH: list[Points] = ["area", "11"]
+
+
+def classification(seed: int, num_classes: int = 7) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(num_classes, (200,), generator=generator)
+    labels[:num_classes] = torch.arange(num_classes)
+    scores = torch.randn(200, num_classes, generator=generator)
+    scores[torch.arange(200), labels] += 0.8
+    return scores, labels
+
+
+def ranking(seed: int, *, levels: int | None = None) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    positive = torch.rand(60, generator=generator) < 0.3
+    scores = torch.rand(60, generator=generator) + 0.3 * positive
+    if levels is not None:
+        scores = (scores * levels).floor() / levels
+    return scores, positive
+
+
+def precision_and_recall(scores: Tensor, positive: Tensor) -> list[tuple[float, float]]:
+    """Threshold by threshold, as the definition reads."""
+    points = []
+    for threshold in sorted(set(scores.tolist()), reverse=True):
+        chosen = [
+            p for s, p in zip(scores.tolist(), positive.tolist(), strict=True) if s >= threshold
+        ]
+        points.append((sum(chosen) / len(chosen), sum(chosen) / int(positive.sum())))
+    return points
+
+
+def brute_force(scores: Tensor, positive: Tensor, points: Points) -> float:
+    curve = precision_and_recall(scores, positive)
+
+    def best(recall: float) -> float:
+        return max(p for p, r in curve if r >= recall - 1e-9)
+
+    if points == "11":
+        return 100 * sum(best(i / 10) for i in range(11)) / 11
+    recalls = [0.0, *(r for _, r in curve)]
+    return 100 * sum((high - low) * best(high) for low, high in itertools.pairwise(recalls))
+
+
+@pytest.mark.parametrize("points", BOTH)
+@pytest.mark.parametrize("levels", [None, 8, 2])
+def test_average_precision_is_its_definition(points: Points, levels: int | None) -> None:
+    for seed in range(10):
+        scores, positive = ranking(seed, levels=levels)
+        expected = brute_force(scores, positive, points)
+        assert average_precision(scores, positive, points=points) == pytest.approx(expected)
+
+
+def test_area_equals_scikit_learn_where_precision_needs_no_interpolation() -> None:
+    scores = torch.arange(10, 0, -1).float()
+    positive = torch.tensor(
+        [1, 1, 1, 0, 1, 0, 0, 1, 0, 0]
+    ).bool()  # precision falls from hit to hit
+    expected = 100 * average_precision_score(positive.numpy(), scores.numpy())
+    assert average_precision(scores, positive, points="area") == pytest.approx(expected)
+
+
+def test_interpolation_never_lowers_the_area() -> None:
+    for seed in range(20):
+        scores, positive = ranking(seed)
+        plain = 100 * average_precision_score(positive.numpy(), scores.numpy())
+        assert average_precision(scores, positive, points="area") >= plain - 1e-9
+
+
+def test_area_of_a_known_ranking() -> None:
+    scores = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    positive = torch.tensor([False, True, True, False])
+    # recall 1/2 at precision 1/2, recall 1 at 2/3: interpolated 2/3 everywhere
+    assert average_precision(scores, positive, points="area") == pytest.approx(200 / 3)
+
+
+def test_eleven_points_of_a_known_ranking() -> None:
+    scores = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    positive = torch.tensor([True, False, False, True])
+    # recalls 0 to 0.5 are reached at precision 1, the five above at 1/2
+    assert average_precision(scores, positive, points="11") == pytest.approx(100 * (6 + 5 / 2) / 11)
+
+
+@pytest.mark.parametrize("num_positive", [10, 30, 70, 110])
+def test_eleven_points_meet_recalls_that_floats_miss(num_positive: int) -> None:
+    positive = torch.ones(2 * num_positive, dtype=torch.bool)
+    positive[1::2] = False  # every recall step has its own precision
+    scores = -torch.arange(2 * num_positive).float()
+    expected = brute_force(scores, positive, "11")
+    assert average_precision(scores, positive, points="11") == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("points", BOTH)
+def test_a_perfect_ranking_has_100(points: Points) -> None:
+    scores = torch.tensor([0.1, 0.9, 0.8, 0.2])
+    positive = torch.tensor([False, True, True, False])
+    assert average_precision(scores, positive, points=points) == 100
+
+
+@pytest.mark.parametrize("points", BOTH)
+def test_equal_scores_give_the_share_of_positives_in_any_order(points: Points) -> None:
+    positive = torch.tensor([True, False, False, False])
+    for shift in range(4):
+        rolled = positive.roll(shift)
+        assert average_precision(torch.zeros(4), rolled, points=points) == pytest.approx(25)
+
+
+@pytest.mark.parametrize("points", BOTH)
+def test_ties_do_not_depend_on_the_order_of_images(points: Points) -> None:
+    scores, positive = ranking(3, levels=5)
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    assert average_precision(scores, positive, points=points) == average_precision(
+        scores[order], positive[order], points=points
+    )
+
+
+def test_no_positive_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no positive among 3 images"):
+        average_precision(torch.rand(3), torch.zeros(3, dtype=torch.bool), points="area")
+
+
+def test_scores_that_are_nan_are_an_error() -> None:
+    scores, labels = classification(0)
+    scores[4, 2] = float("nan")
+    with pytest.raises(ValueError, match="1 of 1400 scores are NaN"):
+        top1(scores, labels)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 7])
+def test_topk_equals_scikit_learn(k: int) -> None:
+    scores, labels = classification(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *_, **__: None)  # k = L warns that it is perfect
+        expected = 100 * top_k_accuracy_score(labels.numpy(), scores.numpy(), k=k)
+    assert topk(scores, labels, k=k) == pytest.approx(expected)
+
+
+def test_top1_is_topk_of_one_even_with_ties() -> None:
+    scores, labels = classification(2)
+    tied = scores.round()
+    assert top1(tied, labels) == topk(tied, labels, k=1)
+
+
+def test_mean_per_class_is_the_balanced_accuracy() -> None:
+    scores, labels = classification(3)
+    expected = 100 * balanced_accuracy_score(labels.numpy(), scores.argmax(dim=1).numpy())
+    assert mean_per_class(scores, labels) == pytest.approx(expected)
+
+
+def test_mean_per_class_weighs_classes_not_images() -> None:
+    labels = torch.tensor([0] * 9 + [1])
+    scores = torch.tensor([1.0, 0.0]).expand(10, 2)
+    assert top1(scores, labels) == 90
+    assert mean_per_class(scores, labels) == 50
+
+
+def test_a_class_without_image_is_an_error() -> None:
+    with pytest.raises(ValueError, match="1 of 3 classes have no image to score, first class 1"):
+        mean_per_class(torch.rand(2, 3), torch.tensor([0, 2]))
+
+
+def test_labels_beyond_the_scores_are_an_error() -> None:
+    with pytest.raises(ValueError, match="labels reach from 0 to 3; expected 0 to 2"):
+        top1(torch.rand(2, 3), torch.tensor([0, 3]))
+
+
+def test_k_beyond_the_classes_is_an_error() -> None:
+    with pytest.raises(ValueError, match="k is 4, but scores have 3 classes"):
+        topk(torch.rand(2, 3), torch.tensor([0, 1]), k=4)

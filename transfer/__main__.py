@@ -1,0 +1,168 @@
+"""python -m transfer TASK | check-data | inspect | generate-data | --list.
+
+One task on one checkpoint, or a look at checkpoints and data. benchmarks/run_all.py runs them all.
+"""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from transfer import stop
+from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.cell import Cell, Place, departures, evaluate, registered
+from transfer.console import duration
+from transfer.convert.inspection import render as render_inspection
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.check import check, render
+from transfer.datasets.generate import generate
+from transfer.datasets.images import DataError
+from transfer.record import Record, Schedule
+from transfer.tasks import EXTRA, TASKS
+
+
+def data_folder() -> Path:
+    """$DATASETS, or ./datasets."""
+    return Path(os.environ.get("DATASETS", "datasets"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Evaluate one checkpoint on one task."""
+
+    task: Annotated[str, tyro.conf.Positional]
+    """Of `python -m transfer --list`."""
+    ckpt: Path
+    """Backbone file, or a checkpoint of another project."""
+    name: str | None = None
+    """Row in the tables; the file's name if not given."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    results: Path = Path("results")
+    """Where records go."""
+    runs: Path = Path("runs")
+    """Where caches and unfinished work lie."""
+    schedule: Schedule = "paper"
+    """The paper's length, about a tenth of it, or a few steps."""
+    seed: int = 0
+    """Of initial weights and random crops."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images that a data set may have."""
+    dry_run: bool = False
+    """Only say what would be done."""
+
+    def __call__(self) -> int:
+        """Exit status."""
+        registered(self.task)
+        place = Place(
+            data=self.data,
+            results=self.results,
+            runs=self.runs,
+            schedule=self.schedule,
+            tolerated=self.tolerate,
+        )
+        backbone = load_backbone(self.ckpt, name=self.name)
+        print(f"backbone  {backbone.source}", file=sys.stderr)
+        cell = Cell(key=self.task, backbone=backbone, seed=self.seed, place=place)
+        if self.dry_run:
+            print(f"{cell.task}\nrecord: {cell.path}")
+            for line in departures(cell):
+                print(f"departs from the paper: {line}")
+            return 0
+        print(summary(cell, evaluate(cell)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckData:
+    """Count every data set against its published numbers and look for broken images."""
+
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    sets: tuple[str, ...] = ()
+    """Only these; all if not given."""
+    decode: bool = True
+    """Decode every image; without, headers and end markers are read."""
+
+    def __call__(self) -> int:
+        """Exit status: 1 if a set that is there is not whole."""
+        unknown = [key for key in self.sets if key not in DATASETS]
+        if unknown:
+            raise ValueError(f"no data set {unknown[0]!r}; there are {', '.join(DATASETS)}")
+        keys = self.sets or tuple(DATASETS)
+        reports = [check(key, self.data, decode=self.decode) for key in keys]
+        print(render(reports))
+        return int(any(report.found and not report.ok for report in reports))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """Tell what a checkpoint file is, and account for every tensor in it."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """The file."""
+
+    def __call__(self) -> int:
+        """Exit status."""
+        print(render_inspection(inspect_file(self.file)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateData:
+    """Write a small version of every data set, in its true layout, with a learnable signal."""
+
+    data: Path = Path("datasets-small")
+    """Where."""
+    seed: int = 0
+    """Of everything drawn."""
+
+    def __call__(self) -> int:
+        """Exit status."""
+        generate(self.data, seed=self.seed)
+        print(f"small versions of {len(DATASETS)} data sets  ->  {self.data}")
+        return 0
+
+
+COMMANDS = {"check-data": CheckData, "inspect": Inspect, "generate-data": GenerateData}
+
+
+def summary(cell: Cell, record: Record) -> str:
+    """The last line of a cell: task, metrics, time, file."""
+    values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
+    return f"{cell.key}  {values}  {duration(record.wall_s)}  ->  {cell.path}"
+
+
+def list_tasks() -> str:
+    """A line per task: key, protocol, data, the first line of its protocol's description."""
+    lines = []
+    for key, task in {**TASKS, **EXTRA}.items():
+        text = (type(task).__doc__ or "").splitlines()[0]
+        lines.append(f"{key:<28}{task.protocol:<22}{', '.join(task.keys()):<12}{text}")
+    return "\n".join(lines)
+
+
+def main(words: list[str]) -> int:
+    """Exit status: 0 done, 1 failed, 2 the request is wrong."""
+    if words[:1] == ["--list"]:
+        print(list_tasks())
+        return 0
+    command = COMMANDS.get(words[0]) if words else None
+    stop.listen()
+    try:
+        if command is not None:
+            return tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")()
+        return tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)()
+    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (ArithmeticError, OSError, RuntimeError) as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,255 @@
+"""The backbone: loaded from our own file or any public checkpoint, checked in full either way.
+
+Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the
+pre-training room's export: format, arch, stem, state_dict, input, made_by.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torchvision.models import ResNet
+
+from transfer.convert.account import Group
+from transfer.convert.from_public import convert, plain_floats
+from transfer.convert.inspection import Inspection, render
+from transfer.convert.read_file import Contents, read_file
+from transfer.convert.resnet import (
+    FEATURE_DIM,
+    BackboneError,
+    Stem,
+    build_resnet,
+    is_optional,
+    network_with,
+    tensor_shapes,
+)
+from transfer.convert.safe_pickle import StoredTensor
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "Backbone",
+    "BackboneError",
+    "InputFormat",
+    "Stem",
+    "build_resnet",
+    "inspect_file",
+    "load_backbone",
+    "random_backbone",
+    "render",
+]
+
+FORMAT = "ssl-backbone/1"
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+Channels = tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFormat:
+    """Images as the backbone was trained on them: (x - mean) / std, x from 0 to 1."""
+
+    mean: Channels = IMAGENET_MEAN
+    std: Channels = IMAGENET_STD
+    size_px: int = 224
+    channels: Literal["RGB"] = "RGB"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Backbone:
+    """A network to transfer, with all that its records need."""
+
+    name: str
+    """Row in tables, folder under results/."""
+    arch: str
+    """Torchvision's name."""
+    stem: Stem
+    state_dict: dict[str, Tensor]
+    """Torchvision's names, no prefix, no classifier, float32."""
+    input: InputFormat
+    made_by: dict[str, object]
+    """Method, recipe, epochs, data, seed, commit, versions; empty for foreign files."""
+    source: str
+    """One line for people: "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
+    file_sha256: str
+    """Empty for a random initialisation."""
+    sha256: str
+    """`content_sha256` of this backbone: the key of caches."""
+
+    @property
+    def feature_dim(self) -> int:
+        """C."""
+        return FEATURE_DIM[self.arch]
+
+    def network(self) -> ResNet:
+        """(n, 3, H, W) -> (n, C), in eval mode, without gradients."""
+        copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
+        return network_with(self.arch, self.stem, copies).requires_grad_(False)
+
+
+def content_sha256(
+    arch: str, stem: Stem, input: InputFormat, state_dict: Mapping[str, Tensor]
+) -> str:
+    """Hash of all that shapes the features, whatever file they came from."""
+    digest = hashlib.sha256(json.dumps([arch, stem, asdict(input)]).encode())
+    for name, tensor in sorted(state_dict.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def load_backbone(path: Path, *, name: str | None = None) -> Backbone:
+    """The backbone in a file of ours or of another project; `name` defaults to the file's stem.
+
+    Raises BackboneError, with what was found and expected, unless the file holds exactly one
+    complete ResNet whose conversion is proven.
+    """
+    return _load(path, name or path.stem)[0]
+
+
+def inspect_file(path: Path) -> Inspection:
+    """How `load_backbone` understands the file; `render` makes it text. Raises the same errors."""
+    return _load(path, path.stem)[1]
+
+
+def random_backbone(
+    *, arch: str, stem: Stem, seed: int, input: InputFormat | None = None, name: str = "random"
+) -> Backbone:
+    """Torchvision's initialisation, the same for the same seed; the global generator is kept."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = build_resnet(arch, stem)
+    state_dict: dict[str, Tensor] = dict(network.state_dict())
+    input = input or _usual_input(stem)
+    return Backbone(
+        name=name,
+        arch=arch,
+        stem=stem,
+        state_dict=state_dict,
+        input=input,
+        made_by={"method": "random initialisation", "seed": seed},
+        source=f"random initialisation of {arch}, {stem} stem, seed {seed}",
+        file_sha256="",
+        sha256=content_sha256(arch, stem, input, state_dict),
+    )
+
+
+def _usual_input(stem: Stem) -> InputFormat:
+    """What foreign checkpoints of that stem were trained on."""
+    return InputFormat(size_px=224 if stem == "imagenet" else 32)
+
+
+def _load(path: Path, name: str) -> tuple[Backbone, Inspection]:
+    try:
+        contents = read_file(path)
+        read = _read_own if _is_own(contents.tree) else _read_foreign
+        state_dict, input_format, inspection = read(contents, path)
+    except BackboneError as error:
+        raise BackboneError(f"{path}: {error}") from error
+    arch, stem = inspection.arch, inspection.stem
+    with path.open("rb") as file:
+        file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    backbone = Backbone(
+        name=name,
+        arch=arch,
+        stem=stem,
+        state_dict=state_dict,
+        input=input_format,
+        made_by=inspection.made_by,
+        source=inspection.source,
+        file_sha256=file_sha256,
+        sha256=content_sha256(arch, stem, input_format, state_dict),
+    )
+    return backbone, inspection
+
+
+Loaded = tuple[dict[str, Tensor], InputFormat, Inspection]
+
+
+def _read_foreign(contents: Contents, path: Path) -> Loaded:
+    converted = convert(contents, path)
+    inspection = converted.inspection
+    return converted.state_dict, _usual_input(inspection.stem), inspection
+
+
+def _is_own(tree: Any) -> bool:
+    return isinstance(tree, dict) and str(tree.get("format", "")).startswith("ssl-backbone")
+
+
+def _read_own(contents: Contents, path: Path) -> Loaded:
+    """Our own file: every field checked, names and shapes exactly those of the architecture."""
+    match contents.tree:
+        case {
+            "format": "ssl-backbone/1",  # FORMAT
+            "arch": str() as arch,
+            "stem": "imagenet" | "cifar" as stem,
+            "state_dict": dict() as stored,
+            "input": dict() as input_fields,
+            "made_by": dict() as made_by,
+        }:
+            shapes = tensor_shapes(arch, stem)
+        case tree:
+            fields = {key: value for key, value in tree.items() if key != "state_dict"}
+            raise BackboneError(
+                f"the fields are {str(fields)[:300]} and {'a' if 'state_dict' in tree else 'no'} "
+                f"state_dict; "
+                f"expected format {FORMAT!r}, arch, stem imagenet or cifar, state_dict, input and "
+                f"made_by: export it again with this version"
+            )
+    _check_names(stored, shapes, arch)
+    state_dict = {
+        key: stored[key].read().clone() if is_optional(key) else plain_floats(key, stored[key])
+        for key in shapes
+    }
+    num_values = sum(tensor.num_values for tensor in stored.values())
+    inspection = Inspection(
+        file=path.name,
+        layout=FORMAT,
+        prefix="state_dict.",
+        arch=arch,
+        stem=stem,
+        account=(Group("state_dict.", "backbone", len(stored), num_values),),
+        candidates=(f"state_dict. ({arch}, {stem} stem)",),
+        choice="the file says so",
+        proof=None,
+        made_by=dict(made_by),
+    )
+    return state_dict, _input_format(input_fields), inspection
+
+
+def _check_names(
+    stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]], arch: str
+) -> None:
+    missing = [name for name in shapes if name not in stored]
+    unexpected = [name for name in stored if name not in shapes]
+    if missing or unexpected:
+        raise BackboneError(
+            f"{len(missing)} of {len(shapes)} tensors of {arch} are missing {missing[:3]}, and "
+            f"{len(unexpected)} are unexpected {unexpected[:3]}; export it again"
+        )
+    for name, shape in shapes.items():
+        found = stored[name].shape if isinstance(stored[name], StoredTensor) else "none"
+        if found != shape:
+            raise BackboneError(f"{name} has shape {found}, expected {shape} for {arch}")
+
+
+def _input_format(fields: Any) -> InputFormat:
+    match fields:
+        case {
+            "mean": [float(), float(), float()] as mean,
+            "std": [float(), float(), float()] as std,
+            "size": int() as size_px,
+            "channels": "RGB",
+        } if min(std) > 0 and size_px > 0:
+            return InputFormat(mean=tuple(mean), std=tuple(std), size_px=size_px)
+    raise BackboneError(
+        f"input is {fields!r}; expected mean and positive std of three floats, size in px, "
+        f"channels RGB; export it again"
+    )

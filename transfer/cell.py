@@ -1,0 +1,229 @@
+"""One cell of the tables: a backbone, a task and its protocol, a seed; from the data to the record."""
+
+import fcntl
+import resource
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import open_split
+from transfer.datasets.check import Report, require
+from transfer.folders import Folders
+from transfer.record import (
+    Record,
+    RecordError,
+    Schedule,
+    failure_path,
+    protocol_hash,
+    read_record,
+    record_path,
+    surroundings,
+    write_json,
+    write_record,
+)
+from transfer.tasks import EXTRA, TASKS, Task, reading_of
+
+
+class BusyError(RuntimeError):
+    """Another process works on the same cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where cells read and write, and at which length they run."""
+
+    data: Path
+    results: Path
+    runs: Path
+    """Checkpoints of unfinished cells, and the shared cache."""
+    schedule: Schedule = "paper"
+    tolerated: int = 0
+    """Missing, surplus or unreadable images that a data set may have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one record holds."""
+
+    key: str
+    """Of TASKS: task id and reading."""
+    backbone: Backbone
+    seed: int
+    place: Place
+
+    @property
+    def task(self) -> Task:
+        """The protocol as it will run: at the schedule's length and the backbone's image size."""
+        return registered(self.key).at(self.place.schedule).fitted(self.backbone)
+
+    @property
+    def path(self) -> Path:
+        """Of the record."""
+        return record_path(
+            self.place.results,
+            self.backbone.name,
+            reading_of(self.key)[0],
+            self.task.protocol,
+            self.place.schedule,
+            self.seed,
+        )
+
+    @property
+    def folders(self) -> Folders:
+        """Data, cache, and a working folder of its own."""
+        work = self.place.runs / "cells" / self.path.relative_to(self.place.results)
+        return Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
+
+
+def registered(key: str) -> Task:
+    """The paper's protocol of a key; ValueError with the known keys if there is none."""
+    task = TASKS.get(key) or EXTRA.get(key)
+    if task is None:
+        raise ValueError(f"no task {key!r}; the tasks are {', '.join([*TASKS, *EXTRA])}")
+    return task
+
+
+def finished(cell: Cell) -> Record | None:
+    """The record, if it was made with the same protocol, weights and data."""
+    try:
+        record = read_record(cell.path)
+    except (FileNotFoundError, RecordError):
+        return None
+    same = (
+        record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
+        and record.backbone["sha256"] == cell.backbone.sha256
+        and all(
+            record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
+            for key in cell.task.keys()
+        )
+    )
+    return record if same else None
+
+
+@lru_cache(maxsize=64)
+def fingerprint(key: str, data: Path) -> str:
+    """Of the training and test splits of a data set."""
+    parts = [open_split(key, data, split).fingerprint for split in ("trainval", "test")]
+    return "-".join(part[:12] for part in parts)
+
+
+@lru_cache(maxsize=64)
+def checked(key: str, data: Path, tolerated: int) -> Report:
+    """The data set's report; DataError if it is not whole."""
+    return require(key, data, tolerated=tolerated)
+
+
+def evaluate(cell: Cell) -> Record:
+    """Run the cell and write its record; a finished one is read, not run again.
+
+    BusyError if another process has it. Every other error leaves no record.
+    """
+    record = finished(cell)
+    if record is not None:
+        return record
+    with _alone(cell.folders.work):
+        start = time.monotonic()
+        reports = {
+            key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.keys()
+        }
+        broken = frozenset(name for report in reports.values() for name in report.unreadable)
+        folders = replace(cell.folders, broken=broken)
+        prepared = cell.task.prepare(cell.backbone, folders)
+        predictions = cell.task.run(prepared, folders, cell.seed)
+        record = Record(
+            backbone=_about(cell.backbone),
+            task=reading_of(cell.key)[0],
+            protocol=_protocol(cell),
+            schedule=cell.place.schedule,
+            seed=cell.seed,
+            engine=cell.task.engine,
+            metrics=cell.task.metrics(predictions),
+            details=dict(cell.task.details(predictions)),
+            data={key: _data(cell, report) for key, report in reports.items()},
+            departures=departures(cell),
+            wall_s=round(time.monotonic() - start, 1),
+            peak_memory_gb=_peak_memory_gb(),
+            **surroundings(),
+        )
+        write_record(cell.path, record)
+    return record
+
+
+def note_failure(cell: Cell, error: BaseException) -> None:
+    """Leave the reason where the tables find it; an older record stays away from it."""
+    write_json(
+        failure_path(cell.path),
+        {
+            "format": "ssl-failure/1",
+            "backbone": cell.backbone.name,
+            "task": reading_of(cell.key)[0],
+            "protocol": cell.task.protocol,
+            "schedule": cell.place.schedule,
+            "seed": cell.seed,
+            "reason": f"{type(error).__name__}: {error}".splitlines()[0],
+            "traceback": "".join(traceback.format_exception(error)),
+        },
+    )
+
+
+def departures(cell: Cell) -> list[str]:
+    """Every number in which the cell leaves the paper's protocol."""
+    paper, task = registered(cell.key), cell.task
+    found = []
+    for spec in fields(paper):  # type: ignore[arg-type]
+        printed, used = getattr(paper, spec.name), getattr(task, spec.name)
+        if printed != used:
+            found.append(f"{spec.name} {used} instead of {printed}")
+    return found
+
+
+def _protocol(cell: Cell) -> dict[str, Any]:
+    task_id = reading_of(cell.key)[0]
+    return {
+        "name": cell.task.protocol,
+        "hash": protocol_hash(task_id, cell.task),
+        "paper_hash": protocol_hash(task_id, registered(cell.key)),
+        "fields": asdict(cell.task),  # type: ignore[call-overload]
+    }
+
+
+def _about(backbone: Backbone) -> dict[str, Any]:
+    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
+    return {name: getattr(backbone, name) for name in names}
+
+
+def _data(cell: Cell, report: Report) -> dict[str, Any]:
+    return {
+        "fingerprint": fingerprint(report.key, cell.place.data),
+        "generated": report.generated,
+        "counts": {split: found for split, (found, _) in report.counts.items()},
+        "tolerated": report.missing_images + len(report.unreadable),
+    }
+
+
+def _peak_memory_gb() -> float:
+    """Of the accelerator where there is one, else of this process so far."""
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+
+
+@contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"{work}: another process works on this cell; wait for it, or stop it"
+            ) from error
+        yield

@@ -1,0 +1,76 @@
+"""Accounts for every tensor of a checkpoint: what is the backbone, and what is all the rest."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from transfer.convert.candidates import Candidate
+from transfer.convert.resnet import BackboneError
+from transfer.convert.safe_pickle import StoredTensor
+
+HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
+"""First word below the backbone's prefix that names a classifier, projector or predictor."""
+
+OPTIMIZER = r"(^|[._])(optim\w*|(lr_)?schedulers?|grad_scaler|scaler|amp)([._]|$)"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tensors of one kind below one prefix."""
+
+    prefix: str
+    kind: str
+    """backbone, head, another ResNet (with its head), optimizer, or beside the backbone."""
+    num_tensors: int
+    num_values: int
+
+
+def account(
+    tensors: Mapping[str, StoredTensor], chosen: Candidate, others: Iterable[Candidate]
+) -> tuple[Group, ...]:
+    """Groups that hold each tensor exactly once.
+
+    Raises BackboneError for a tensor inside the backbone's prefix that no ResNet has.
+    """
+    backbone = set(chosen.names.values())
+    copies = [other for other in others if not chosen.prefix.startswith(other.prefix)]
+    groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    unexpected = []
+    for name in tensors:
+        below = name.startswith(chosen.prefix)
+        if name in backbone:
+            groups[chosen.prefix, "backbone"].append(name)
+        elif copy := next((c.prefix for c in copies if name.startswith(c.prefix)), None):
+            groups[copy, "another ResNet"].append(name)
+        elif re.search(OPTIMIZER, name):
+            groups[_branch(name, chosen.prefix), "optimizer"].append(name)
+        elif below and re.match(HEAD, name.removeprefix(chosen.prefix)):
+            groups[_branch(name, chosen.prefix), "head"].append(name)
+        elif below:
+            unexpected.append(name)
+        else:
+            groups[_branch(name, chosen.prefix), "beside the backbone"].append(name)
+    if unexpected:
+        raise BackboneError(
+            f"{chosen} is complete, but {len(unexpected)} tensors below its prefix belong neither "
+            f"to it nor to a head, first {', '.join(unexpected[:3])}: the network computes "
+            f"something else than a torchvision {chosen.arch}. Export the ResNet alone"
+        )
+    return tuple(
+        Group(prefix, kind, len(names), sum(tensors[name].num_values for name in names))
+        for (prefix, kind), names in groups.items()
+    )
+
+
+def _branch(name: str, prefix: str) -> str:
+    """The shortest start of `name` at which it leaves `prefix`: where a part of the file begins."""
+    branch = ""
+    for word in name.split("."):
+        branch += word
+        if branch == name:
+            return name
+        branch += "."
+        if not prefix.startswith(branch):
+            return branch
+    return branch

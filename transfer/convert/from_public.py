@@ -1,0 +1,123 @@
+"""Turns a checkpoint of another project into torchvision's names, or says what is missing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transfer.convert.account import account
+from transfer.convert.candidates import Candidate, choose, find_candidates
+from transfer.convert.inspection import Inspection
+from transfer.convert.layouts import layout_name
+from transfer.convert.proof import prove
+from transfer.convert.read_file import Contents
+from transfer.convert.resnet import BackboneError, is_optional, network_with, tensor_shapes
+from transfer.convert.safe_pickle import StoredTensor
+
+CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+TOLD_VALUES = ("epoch", "arch", "global_step", "__author__", "matching_heuristics")
+"""Names of plain values worth repeating in the report."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    """A foreign backbone under torchvision's names."""
+
+    state_dict: dict[str, Tensor]
+    inspection: Inspection
+
+
+def convert(contents: Contents, path: Path) -> Converted:
+    """The one backbone in `contents`; `path` appears in the report only.
+
+    Raises BackboneError unless there is exactly one, whole, finite, and proven equal to the file's.
+    """
+    tensors = contents.tensors
+    if not tensors:
+        raise BackboneError("the file holds no tensors; expected the weights of a ResNet")
+    found = find_candidates(tensors)
+    chosen, choice = choose(found, tensors)
+    complete = [c for c in found if c.num_flaws == 0 and c is not chosen]
+    groups = account(tensors, chosen, complete)
+    raw = {
+        name: plain_floats(name, tensors[name])
+        for key, name in chosen.names.items()
+        if not is_optional(key)
+    }
+    state_dict = to_torchvision(chosen, raw, tensors)
+    network = network_with(chosen.arch, chosen.stem, state_dict)
+    proof = prove(network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()})
+    inspection = Inspection(
+        file=path.name,
+        layout=layout_name(chosen.scheme, chosen.prefix, tensors.keys() - raw.keys()),
+        prefix=chosen.prefix,
+        arch=chosen.arch,
+        stem=chosen.stem,
+        account=groups,
+        candidates=(str(chosen), *map(str, complete)),
+        choice=choice,
+        proof=proof,
+        notes=tuple(_notes(chosen, contents)),
+    )
+    return Converted(state_dict=state_dict, inspection=inspection)
+
+
+def to_torchvision(
+    chosen: Candidate, raw: dict[str, Tensor], tensors: dict[str, StoredTensor]
+) -> dict[str, Tensor]:
+    """The state dict in torchvision's order; a counter of steps that the file lacks is 0."""
+    state_dict = {}
+    for key in tensor_shapes(chosen.arch, chosen.stem):
+        name = chosen.names.get(key)
+        if not is_optional(key):
+            state_dict[key] = raw[chosen.names[key]]
+        elif name is None:
+            state_dict[key] = torch.zeros((), dtype=torch.int64)
+        else:
+            state_dict[key] = tensors[name].read().reshape(-1)[:1].sum().to(torch.int64)
+    return state_dict
+
+
+def plain_floats(name: str, stored: StoredTensor) -> Tensor:
+    """The tensor in float32 and memory of its own; BackboneError unless all values are finite."""
+    if stored.dtype not in CASTABLE:
+        raise BackboneError(
+            f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
+        )
+    tensor = stored.read().to(torch.float32).clone(memory_format=torch.contiguous_format)
+    # a sum is quick and never hides a NaN; where it overflows, the count below is 0
+    if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
+        raise BackboneError(
+            f"{name} holds {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
+            f"training diverged: take an earlier checkpoint"
+        )
+    return tensor
+
+
+def _notes(chosen: Candidate, contents: Contents) -> list[str]:
+    """What people should know and tensors cannot tell."""
+    notes = [
+        f"the file says: {name} {contents.values[name]}"
+        for name in TOLD_VALUES
+        if name in contents.values
+    ]
+    dtypes = {
+        contents.tensors[name].dtype for key, name in chosen.names.items() if not is_optional(key)
+    }
+    if cast := dtypes - {torch.float32}:
+        notes.append(f"cast to float32 from {', '.join(sorted(map(str, cast)))}")
+    if not any(map(is_optional, chosen.names)):
+        notes.append("num_batches_tracked is absent and set to 0, which evaluation never reads")
+    if chosen.scheme.name == "detectron2":
+        notes.append(
+            "tensors cannot tell BGR input, inputs of 0 to 255, or stride in the 1x1 convolutions "
+            "(Caffe weights): RGB, mean and std of ImageNet and stride in the 3x3 are assumed"
+        )
+    if chosen.stem == "cifar":
+        notes.append(
+            "tensors cannot tell padding, stride and pooling of a 3x3 stem: padding 1, stride 1 "
+            "and no max-pool are assumed (some solo-learn versions pad by 2)"
+        )
+    return notes

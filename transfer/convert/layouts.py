@@ -1,0 +1,110 @@
+"""How checkpoints name the tensors of a ResNet, and which projects are known to write them so.
+
+A `Scheme` is a way to name the layers; a *layout* is a scheme below a prefix, beside other parts,
+by which people know a project. Recognition needs the scheme only; the layout is for the report.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from transfer.convert.resnet import STEMS, Stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """Torchvision's names, translated."""
+
+    name: str
+    conv1: str = "conv1"
+    bn1: str = "bn1"
+    layers: tuple[str, str, str, str] = ("layer1", "layer2", "layer3", "layer4")
+    norm: str = "bn{}"
+    """Of the convolution with that number in a block."""
+    shortcut: tuple[str, str] = ("downsample.0", "downsample.1")
+    """Convolution and norm."""
+    stems: tuple[Stem, ...] = STEMS
+    refusal: str = ""
+    """Why a complete network under this scheme still is not torchvision's."""
+
+    def rename(self, name: str) -> str:
+        """Torchvision's `name` in this scheme: layer1.0.bn2.bias -> res2.0.conv2.norm.bias."""
+        first, *rest = name.split(".")
+        if first == "conv1":
+            return ".".join([self.conv1, *rest])
+        if first == "bn1":
+            return ".".join([self.bn1, *rest])
+        block, module, *rest = rest
+        if module == "downsample":
+            module = self.shortcut[int(rest.pop(0))]
+        elif module.startswith("bn"):
+            module = self.norm.format(module.removeprefix("bn"))
+        return ".".join([self.layers[int(first[-1]) - 1], block, module, *rest])
+
+
+SCHEMES = (
+    Scheme(name="torchvision"),
+    Scheme(name="torchvision with shortcut", shortcut=("shortcut.0", "shortcut.1")),
+    # nn.Sequential numbers a ResNet's children: conv1, bn1, relu, maxpool, layer1 to layer4
+    Scheme(name="nn.Sequential", conv1="0", bn1="1", layers=("4", "5", "6", "7")),
+    Scheme(
+        name="nn.Sequential without maxpool",
+        conv1="0",
+        bn1="1",
+        layers=("3", "4", "5", "6"),
+        stems=("cifar",),
+    ),
+    # lightly's own CIFAR network applies relu as a function, which nn.Sequential then leaves out
+    Scheme(
+        name="nn.Sequential without relu and maxpool",
+        conv1="0",
+        bn1="1",
+        layers=("2", "3", "4", "5"),
+        shortcut=("shortcut.0", "shortcut.1"),
+        stems=("cifar",),
+        refusal="its stages follow the first norm directly (index 2), without the ReLU between",
+    ),
+    Scheme(
+        name="detectron2",
+        conv1="stem.conv1",
+        bn1="stem.conv1.norm",
+        layers=("res2", "res3", "res4", "res5"),
+        norm="conv{}.norm",
+        shortcut=("shortcut", "shortcut.norm"),
+    ),
+)
+
+LAYOUTS: tuple[tuple[str, str, str], ...] = (
+    # prefix ends with, some other tensor's name contains, what people call it
+    (r"_feature_blocks\.", "", "VISSL"),
+    (r"encoder_q\.0\.", "", "OpenMMLab MoCo"),
+    (r"encoder_q\.", "", "MoCo"),
+    (r"base_encoder\.", "", "MoCo v3"),
+    (r"module\.encoder\.", r"predictor\.", "SimSiam"),
+    (r"(teacher|student)\.(\w+\.)*", "", "DINO"),
+    (r"online\w*\.(\w+\.)*", "", "BYOL"),
+    (r"(^|\.)net\.", r"online_encoder\.", "BYOL"),
+    (r"module\.backbone\.", "", "Barlow Twins"),
+    (r"(backbone|encoder)\.", r"(^|\.)(classifier|projector|momentum_backbone)\.", "solo-learn"),
+    (r"backbone\.", r"(projection|prediction)_head\.", "lightly"),
+    (r"backbone\.", "", "OpenMMLab"),
+    (r"module\.", r"prototypes\.", "SwAV"),
+    (r"module\.", "", "DistributedDataParallel"),
+    (r"(^|state_dict\.|model\.|network\.)", r"(^|\.)fc\.weight$", "torchvision or timm"),
+    (r"(^|state_dict\.|model\.|network\.)", "", "bare torchvision"),
+)
+
+
+def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:
+    """What people call a file whose backbone stands below `prefix`, beside the tensors `others`."""
+    if scheme.name == "detectron2":
+        return "detectron2"
+    if scheme.name.startswith("nn.Sequential"):
+        return "lightly" if prefix.endswith("backbone.") else "nn.Sequential"
+    names = list(others)
+    for ending, beside, layout in LAYOUTS:
+        if re.search(f"{ending}$", prefix) and any(
+            re.search(beside, name) for name in ["", *names]
+        ):
+            return layout
+    return "unknown"

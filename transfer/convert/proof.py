@@ -1,0 +1,119 @@
+"""Proof that a conversion kept the function: the same images through two unlike implementations.
+
+One side is torchvision's network with the converted weights. The other is the forward pass below,
+which reads the file's tensors by the file's own names and knows nothing of the conversion: it
+finds stages, blocks, norms and shortcuts from the order of the numbers in the names and from the
+shapes. A swapped, stale or misplaced tensor makes the two differ.
+
+He et al., CVPR 2016; stride 2 stands in the 3x3 convolution of a bottleneck, as in torchvision.
+"""
+
+import re
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchvision.models import ResNet
+
+from transfer.convert.resnet import BackboneError
+
+TOLERANCE = 1e-4
+"""Largest difference allowed, relative to the largest feature; rounding makes about 1e-6."""
+
+Weights = Mapping[str, Tensor]
+
+
+def prove(network: ResNet, raw: Weights) -> float:
+    """The largest relative difference between both forward passes; BackboneError above TOLERANCE.
+
+    network: with converted weights, in eval mode; raw: float32, under the file's names without
+    the prefix, backbone only.
+    """
+    images = fixed_images()
+    with torch.inference_mode():
+        expected, found = raw_features(raw, images), network(images)
+    if not (torch.isfinite(expected).all() and torch.isfinite(found).all()):
+        raise BackboneError(
+            "the network's features on a fixed image are not finite; expected a trained network"
+        )
+    difference = (expected - found).abs().max().item()
+    scale = expected.abs().max().item()
+    relative = difference / scale if scale > 0 else float("inf") if difference > 0 else 0.0
+    if relative > TOLERANCE:
+        raise BackboneError(
+            f"the converted network's features differ from those of the file's tensors by "
+            f"{relative:.1e} of their scale; allowed is {TOLERANCE:.0e}. The conversion would "
+            f"change the network: please report the file's layout"
+        )
+    return relative
+
+
+def fixed_images() -> Tensor:
+    """(2, 3, 64, 64), normalized noise, the same at every call."""
+    return torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+def raw_features(raw: Weights, images: Tensor) -> Tensor:
+    """(n, C) from a ResNet's tensors under whatever names; the file's view of the network."""
+    stem, stages = _split(raw)
+    (kernel,) = (tensor for tensor in stem.values() if tensor.ndim == 4)
+    (norm,) = _norms(stem)
+    large = kernel.shape[-1] == 7
+    x = F.conv2d(images, kernel, stride=2 if large else 1, padding=kernel.shape[-1] // 2)
+    x = F.relu(_batch_norm(x, stem, norm))
+    if large:
+        x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
+    for stage, blocks in enumerate(stages):
+        for position, block in enumerate(blocks):
+            x = _block(x, block, stride=2 if stage > 0 and position == 0 else 1)
+    return x.mean(dim=(2, 3))
+
+
+def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]]]]:
+    """The stem, and four stages of blocks; a stage and its blocks are counted in the names."""
+    stem: dict[str, Tensor] = {}
+    blocks: dict[tuple[int, int], dict[str, Tensor]] = {}
+    for name, tensor in raw.items():
+        if place := re.match(r"[a-z]*(\d+)\.(\d+)\.", name):
+            key = int(place[1]), int(place[2])
+            blocks.setdefault(key, {})[name[place.end() :]] = tensor
+        else:
+            stem[name] = tensor
+    numbers = sorted({stage for stage, _ in blocks})
+    return stem, [[blocks[key] for key in sorted(blocks) if key[0] == stage] for stage in numbers]
+
+
+def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
+    """Basic block or bottleneck, (n, C, H, W) -> (n, C', H / stride, W / stride)."""
+    main = sorted(name for name in block if re.fullmatch(r"conv\d\.weight", name))
+    strided = main[-2]  # the first of two convolutions, the second of three
+    norms = _norms(block)
+    y = x
+    for name in main:
+        number = name[4]
+        kernel = block[name]
+        y = F.conv2d(
+            y, kernel, stride=stride if name == strided else 1, padding=kernel.shape[-1] // 2
+        )
+        (norm,) = norms & {f"bn{number}", f"conv{number}.norm"}
+        norms.remove(norm)
+        y = _batch_norm(y, block, norm)
+        if name != main[-1]:
+            y = F.relu(y)
+    for kernel in (block[name] for name in block if block[name].ndim == 4 and name not in main):
+        (norm,) = norms
+        x = _batch_norm(F.conv2d(x, kernel, stride=stride), block, norm)
+    return F.relu(x + y)
+
+
+def _norms(weights: Weights) -> set[str]:
+    """Names of the modules that hold running statistics."""
+    return {name.removesuffix(".running_mean") for name in weights if name.endswith("running_mean")}
+
+
+def _batch_norm(x: Tensor, weights: Weights, name: str) -> Tensor:
+    mean, variance, scale, shift = (
+        weights[f"{name}.{kind}"] for kind in ("running_mean", "running_var", "weight", "bias")
+    )
+    return F.batch_norm(x, mean, variance, scale, shift)

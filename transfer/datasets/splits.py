@@ -1,0 +1,74 @@
+"""Seeded splits for sets whose publishers name none.
+
+An image's place in the draw is the SHA-256 of a fixed seed and its name. It therefore depends
+neither on the order of a directory nor on the version of a random generator, and an image that is
+missing moves no other image further than one place.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transfer.datasets.images import DataError, Images
+
+SEED = "held-out 0"
+
+
+def seeded_ranks(
+    names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """(n,) place of each image in the random order of its group, from 0."""
+    seed = SEED.encode()
+    encoded = (name.encode() if isinstance(name, str) else bytes(name) for name in names)
+    digests = (hashlib.sha256(seed + b"/" + name).digest()[:8] for name in encoded)
+    draw = np.frombuffer(b"".join(digests), dtype=">u8")
+    order = np.lexsort((draw, groups))
+    sorted_groups = groups[order]
+    starts = np.flatnonzero(np.diff(sorted_groups, prepend=sorted_groups[:1] - 1))
+    sizes = np.diff(starts, append=len(order))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(starts, sizes)
+    return ranks
+
+
+def ranks_in_class(images: Images) -> NDArray[np.int64]:
+    """(n,) place of each image in the random order of its class."""
+    return seeded_ranks(images.source.encoded_names, images.labels.numpy())
+
+
+def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
+    """train or val of a pool, or all of it; val takes the same number of images from each class."""
+    if split == "trainval":
+        return trainval
+    _leave_training_images(trainval, val_per_class)
+    return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
+
+
+def plain_split(trainval: Images, split: str, *, num_val: int) -> Images:
+    """train or val of a pool, or all of it; val is drawn from all images alike."""
+    if split == "trainval":
+        return trainval
+    if num_val >= len(trainval):
+        raise DataError(
+            f"{len(trainval)} images in trainval, more than {num_val} are needed to hold out val; "
+            "the set is incomplete"
+        )
+    one_group = np.zeros(len(trainval), dtype=np.int64)
+    ranks = seeded_ranks(trainval.source.encoded_names, one_group)
+    return _part(trainval, split, ranks < num_val)
+
+
+def _part(trainval: Images, split: str, in_val: NDArray[np.bool_]) -> Images:
+    return trainval.subset(np.flatnonzero(in_val if split == "val" else ~in_val))
+
+
+def _leave_training_images(images: Images, held_out: int) -> None:
+    counts = np.bincount(images.labels.numpy(), minlength=len(images.class_names))
+    short = [name for name, n in zip(images.class_names, counts, strict=True) if n <= held_out]
+    if short:
+        raise DataError(
+            f"{len(short)} of {len(counts)} classes, first {short[0]!r}, have no image left to "
+            f"train on after {held_out} are held out; the set is incomplete"
+        )

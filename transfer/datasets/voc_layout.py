@@ -1,0 +1,100 @@
+"""Small VOC 2007 and 2012 copies in the published layout: images, XML and image sets.
+
+Every class is present and absent in each split, and some objects are marked difficult; a class of
+which an image has only difficult objects has the mark 0.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from transfer.datasets.layouts import write_file, write_lines
+from transfer.datasets.patterns import Pixels, jpeg, paint
+from transfer.datasets.voc import CLASSES
+
+HEIGHT_PX, WIDTH_PX = 64, 96
+NOT_DIFFICULT_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object: class, box (left, top, right, bottom) in pixels."""
+
+    label: int
+    box: tuple[int, int, int, int]
+    difficult: bool
+
+
+def write_voc(
+    root: Path, year: str, counts: dict[str, int], kinds: list[int], rng: np.random.Generator
+) -> None:
+    """VOCdevkit/VOC<year>; counts: images per published set (train, val and, in 2007, test)."""
+    folder = root / "VOCdevkit" / f"VOC{year}"
+    things: dict[str, dict[str, list[Thing]]] = {}
+    number = 0
+    for image_set, count in counts.items():
+        things[image_set] = {}
+        for i in range(count):
+            number += 1
+            image_id = f"{number:06d}" if year == "2007" else f"2008_{number:06d}"
+            picture, inside = _scene(i % len(CLASSES), kinds, rng)
+            things[image_set][image_id] = inside
+            write_file(folder / "JPEGImages" / f"{image_id}.jpg", jpeg(picture))
+            write_file(folder / "Annotations" / f"{image_id}.xml", _xml(year, image_id, inside))
+    things["trainval"] = things["train"] | things["val"]
+    for image_set, images in things.items():
+        write_lines(folder / "ImageSets" / "Main" / f"{image_set}.txt", sorted(images))
+        for label, name in enumerate(CLASSES):
+            lines = [f"{i} {_mark(images[i], label):2d}" for i in sorted(images)]
+            write_lines(folder / "ImageSets" / "Main" / f"{name}_{image_set}.txt", lines)
+
+
+def _scene(label: int, kinds: list[int], rng: np.random.Generator) -> tuple[Pixels, list[Thing]]:
+    """One object, or two side by side; the first is of the class and never difficult."""
+    if rng.random() < 0.4:
+        box = (0, 0, WIDTH_PX, HEIGHT_PX)
+        return paint(kinds[label], (HEIGHT_PX, WIDTH_PX), rng), [Thing(label, box, False)]
+    other = int(rng.integers(len(CLASSES)))
+    half = WIDTH_PX // 2
+    panels = [paint(kinds[c], (HEIGHT_PX, half), rng) for c in (label, other)]
+    boxes = [(0, 0, half, HEIGHT_PX), (half, 0, WIDTH_PX, HEIGHT_PX)]
+    if rng.random() < 0.5:
+        panels.reverse()
+        boxes.reverse()
+    difficult = bool(rng.random() > NOT_DIFFICULT_SHARE)
+    things = [Thing(label, boxes[0], False), Thing(other, boxes[1], difficult)]
+    return np.concatenate(panels, axis=1), things
+
+
+def _mark(things: list[Thing], label: int) -> int:
+    """1 with an object that is not difficult, 0 with only difficult ones, -1 without any."""
+    difficult = [thing.difficult for thing in things if thing.label == label]
+    if not difficult:
+        return -1
+    return 0 if all(difficult) else 1
+
+
+def _xml(year: str, image_id: str, things: list[Thing]) -> bytes:
+    root = ElementTree.Element("annotation")
+    ElementTree.SubElement(root, "folder").text = f"VOC{year}"
+    ElementTree.SubElement(root, "filename").text = f"{image_id}.jpg"
+    size = ElementTree.SubElement(root, "size")
+    for tag, value in (("width", WIDTH_PX), ("height", HEIGHT_PX), ("depth", 3)):
+        ElementTree.SubElement(size, tag).text = str(value)
+    ElementTree.SubElement(root, "segmented").text = "0"
+    for thing in things:
+        entry = ElementTree.SubElement(root, "object")
+        ElementTree.SubElement(entry, "name").text = CLASSES[thing.label]
+        for tag, text in (("pose", "Unspecified"), ("truncated", "0")):
+            ElementTree.SubElement(entry, tag).text = text
+        ElementTree.SubElement(entry, "difficult").text = str(int(thing.difficult))
+        box = ElementTree.SubElement(entry, "bndbox")
+        # the published boxes count pixels from 1 and include the last
+        left, top, right, bottom = thing.box
+        corners = {"xmin": left + 1, "ymin": top + 1, "xmax": right, "ymax": bottom}
+        for tag, corner in corners.items():
+            ElementTree.SubElement(box, tag).text = str(corner)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root)

@@ -1,0 +1,130 @@
+"""Metrics of the transfer tasks: pure functions of scores and labels on the CPU, in percent."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Points = Literal["area", "11"]
+"""Of the precision-recall curve: its area over all points, or its mean at 11."""
+
+RECALL_STEPS = 10
+"""The 11 points of VOC2007 are recalls 0/10, 1/10, ..., 10/10."""
+
+
+def top1(scores: Tensor, labels: Tensor) -> float:
+    """Share of images whose best-scored class is the label, in percent.
+
+    scores (n, L), labels (n,) of 0..L-1. Equal best scores: the lowest class is the answer.
+    """
+    check_classification(scores, labels)
+    return percent(scores.argmax(dim=1) == labels)
+
+
+def topk(scores: Tensor, labels: Tensor, *, k: int) -> float:
+    """Share of images whose label is among the k best-scored classes, in percent.
+
+    scores (n, L), labels (n,). Equal scores rank by class index; k = 1 is `top1`,
+    k = L is 100.
+    """
+    check_classification(scores, labels)
+    if not 1 <= k <= scores.shape[1]:
+        raise ValueError(
+            f"k is {k}, but scores have {scores.shape[1]} classes; choose k in between"
+        )
+    own = scores.gather(1, labels[:, None])
+    before = torch.arange(scores.shape[1]) < labels[:, None]
+    rank = ((scores > own) | ((scores == own) & before)).sum(dim=1)
+    return percent(rank < k)
+
+
+def mean_per_class(scores: Tensor, labels: Tensor) -> float:
+    """Mean over the L classes of each class's own top-1, in percent.
+
+    scores (n, L), labels (n,). Every class needs an image: a mean over fewer is another metric.
+    """
+    check_classification(scores, labels)
+    num_classes = scores.shape[1]
+    images = torch.bincount(labels, minlength=num_classes)
+    absent = (images == 0).nonzero().flatten().tolist()
+    if absent:
+        raise ValueError(
+            f"{len(absent)} of {num_classes} classes have no image to score, "
+            f"first class {absent[0]}; mean per class needs all of them: check the split"
+        )
+    correct = labels[scores.argmax(dim=1) == labels]
+    hits = torch.bincount(correct, minlength=num_classes)
+    return 100 * float((hits.double() / images).mean())
+
+
+def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> float:
+    """Average precision of one class, in percent.
+
+    scores (n,), positive (n,) bool. Precision is interpolated: at each recall, the best at this or
+    a higher recall. "area": the area under that curve over all points (VOC 2010 and later);
+    "11": its mean at recalls 0, 0.1, ..., 1 (VOC 2007). Images of equal score enter the curve
+    together, so that their order decides nothing; constant scores give the share of positives.
+    """
+    check_scores(scores)
+    if positive.shape != scores.shape or positive.dtype != torch.bool:
+        raise ValueError(
+            f"positive is {positive.dtype} of shape {tuple(positive.shape)}; "
+            f"expected bool of shape {tuple(scores.shape)}, as the scores"
+        )
+    num_positive = int(positive.sum())
+    if num_positive == 0:
+        raise ValueError(
+            f"no positive among {len(positive)} images: average precision is undefined; "
+            "leave the class out, and say so"
+        )
+    hits, seen = hits_by_threshold(scores, positive)
+    envelope = (hits.double() / seen).flip(0).cummax(dim=0).values.flip(0)
+    if points == "area":
+        steps = hits.diff(prepend=hits.new_zeros(1))
+        return 100 * float((steps * envelope).sum() / num_positive)
+    # whole numbers decide which threshold reaches a recall: 0.1 * 30 in floats would exceed 3
+    reached = torch.searchsorted(hits * RECALL_STEPS, torch.arange(RECALL_STEPS + 1) * num_positive)
+    return 100 * float(envelope[reached].mean())
+
+
+def hits_by_threshold(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Positives and images at or above each distinct score, from the highest score down.
+
+    scores (n,), positive (n,) bool; two (t,) int64 of the t distinct scores.
+    """
+    _, group = torch.unique(scores, return_inverse=True)
+    images = torch.bincount(group)
+    hits = torch.bincount(group[positive], minlength=len(images))
+    return hits.flip(0).cumsum(0), images.flip(0).cumsum(0)
+
+
+def percent(correct: Tensor) -> float:
+    """Share of true entries of a bool tensor (n,), in percent."""
+    return 100 * int(correct.sum()) / len(correct)
+
+
+def check_scores(scores: Tensor) -> None:
+    """ValueError unless there are scores and all are numbers: NaN has no rank."""
+    if scores.shape[0] == 0:
+        raise ValueError("no image to score; expected at least one: check the split")
+    if bool(scores.isnan().any()):
+        raise ValueError(
+            f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN, which has no rank; "
+            "check that the training converged"
+        )
+
+
+def check_classification(scores: Tensor, labels: Tensor) -> None:
+    """ValueError unless scores (n, L) and integer labels (n,) of 0..L-1 fit together."""
+    if scores.ndim != 2 or labels.shape != scores.shape[:1]:
+        raise ValueError(
+            f"scores are {tuple(scores.shape)} and labels {tuple(labels.shape)}; "
+            "expected (n, L) and (n,)"
+        )
+    check_scores(scores)
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= scores.shape[1]:
+        raise ValueError(
+            f"labels reach from {low} to {high}; expected 0 to {scores.shape[1] - 1}, "
+            "the classes of the scores"
+        )

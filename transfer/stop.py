@@ -1,0 +1,35 @@
+"""Leaving in an orderly way: a signal sets a flag, and the loops look at it between steps."""
+
+import signal
+from types import FrameType
+
+REQUEUE = 75  # EX_TEMPFAIL: "try again", what schedulers and run_all take as "not finished"
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+_asked: list[int] = []
+
+
+class Stopped(SystemExit):
+    """State is saved; the same command goes on from here."""
+
+
+def listen() -> None:
+    """From now on the signals of schedulers and of Ctrl-C ask for an orderly end."""
+    for number in SIGNALS:
+        signal.signal(number, _note)
+
+
+def leave_if_asked() -> None:
+    """Raise Stopped if a signal came. Call it only where all state is saved."""
+    if _asked:
+        raise Stopped(REQUEUE)
+
+
+def asked() -> bool:
+    """Whether a signal came."""
+    return bool(_asked)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    if number in _asked and number == signal.SIGINT:
+        raise KeyboardInterrupt  # the second Ctrl-C means now
+    _asked.append(number)

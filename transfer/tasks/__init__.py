@@ -1,0 +1,117 @@
+"""One protocol per file; TASKS is the whole list.
+
+linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
+linear_probe.py     ImageNet-100 and CIFAR with a fixed learning rate (JCL, LORAC, UniCLR, LooC)
+knn.py              weighted nearest neighbors (UniCLR Figure 2)
+voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
+
+A key is the id of the papers' tables; where papers read a task differently, "@reading" follows.
+"""
+
+from typing import Any, Protocol, Self
+
+from transfer.backbone import Backbone
+from transfer.features import Predictions
+from transfer.folders import Folders
+from transfer.tasks.knn import KNN
+from transfer.tasks.linear_probe import LinearProbe
+from transfer.tasks.linear_transfer import LinearTransfer
+from transfer.tasks.voc_svm import VOCSVM
+
+
+class Task(Protocol):
+    """What every protocol can do: three steps, and variants of itself."""
+
+    @property
+    def protocol(self) -> str:
+        """Name and version of the protocol, such as "lorac-2021/1"."""
+
+    @property
+    def engine(self) -> str:
+        """What does the computing."""
+
+    def keys(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+
+    def at(self, schedule: str) -> Self:
+        """The protocol at the length of a schedule."""
+
+    def fitted(self, backbone: Backbone) -> Self:
+        """The protocol with the image size of a backbone."""
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Any:
+        """Touch every file that the run needs."""
+
+    def run(self, prepared: Any, folders: Folders, seed: int) -> Predictions:
+        """Predictions on the test split; may be interrupted and called again."""
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent, under the names of the paper tables."""
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """What the metrics alone do not tell."""
+
+
+TRANSFER_STEPS = {
+    "aircraft": 5_000,
+    "birdsnap": 30_000,
+    "caltech101": 5_000,
+    "cars": 30_000,
+    "cifar10": 30_000,
+    "cifar100": 30_000,
+    "dtd": 5_000,
+    "flowers": 5_000,
+    "food": 30_000,
+    "pets": 5_000,
+    "sun397": 30_000,  # the paper names no length; that of the other large sets
+}
+"""LORAC, section 6: optimizer steps per data set."""
+
+CIFAR_PROBE: dict[str, Any] = {
+    "protocol": "uniclr-2022/1",
+    "learning_rate": 30.0,
+    "crop_px": 32,
+    "margin_px": 0,
+}
+"""UniCLR, section 4.1; the test image is taken whole."""
+
+TASKS: dict[str, Task] = {
+    **{
+        f"transfer_linear/{key}": LinearTransfer(dataset=key, steps=steps)
+        for key, steps in TRANSFER_STEPS.items()
+    },
+    "transfer_linear/places365": LinearTransfer(dataset="places365", epochs=100),
+    "voc07_svm": VOCSVM(),
+    "voc07_svm@11point": VOCSVM(protocol="co2-2021-11point/1", points="11"),
+    "in100_linear@jcl": LinearProbe(
+        dataset="in100", protocol="jcl-2020/1", learning_rate=10.0, decay="step"
+    ),
+    "in100_linear@lorac": LinearProbe(dataset="in100", protocol="lorac-2021/1", learning_rate=0.1),
+    "in100_linear@lorac-moco": LinearProbe(
+        dataset="in100", protocol="lorac-2021-moco/1", learning_rate=30.0, decay="step"
+    ),
+    "in100_linear@uniclr": LinearProbe(
+        dataset="in100", protocol="uniclr-2022/1", learning_rate=30.0
+    ),
+    "in100_linear@looc": LinearProbe(
+        dataset="in100", protocol="looc-2020/1", learning_rate=30.0, decay="step", epochs=200
+    ),
+    "cifar10_linear": LinearProbe(dataset="cifar10", **CIFAR_PROBE),
+    "cifar100_linear": LinearProbe(dataset="cifar100", **CIFAR_PROBE),
+    "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
+    "cifar100_knn": KNN(dataset="cifar100", crop_px=32, margin_px=0),
+    "in100_knn": KNN(dataset="in100"),
+}
+
+EXTRA: dict[str, Task] = {
+    f"{key}_knn": KNN(dataset=key)
+    for key in (*TRANSFER_STEPS, "places365", "in1k")
+    if f"{key}_knn" not in TASKS
+}
+"""Nearest neighbors on the other catalogued sets: run when named, not by default."""
+
+
+def reading_of(key: str) -> tuple[str, str]:
+    """Task id and reading of a key: "in100_linear@jcl" is ("in100_linear", "jcl")."""
+    task, _, reading = key.partition("@")
+    return task, reading

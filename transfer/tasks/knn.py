@@ -1,0 +1,101 @@
+"""Weighted nearest neighbors on frozen features: Wu et al., CVPR 2018, arXiv:1805.01978.
+
+The bank is the training set without augmentation; each of the k nearest images by cosine votes
+for its class with weight exp(similarity / temperature).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from transfer.backbone import Backbone
+from transfer.features import EvalTransform, Features, Predictions, device, frozen_features
+from transfer.folders import Folders
+from transfer.metrics import top1
+
+QUERIES_PER_PART = 512
+
+
+def knn_scores(
+    bank: Features, queries: Tensor, *, num_classes: int, num_neighbors: int, temperature: float
+) -> Tensor:
+    """Votes (n, L) for queries (n, C); ValueError if the bank holds fewer than k images."""
+    if num_neighbors > len(bank.features):
+        raise ValueError(
+            f"{num_neighbors} neighbors are asked of a bank of {len(bank.features)} images"
+        )
+    where = device()
+    keys = normalize(bank.features.to(where), dim=1)
+    labels = bank.labels.to(where)
+    parts = []
+    for part in queries.split(QUERIES_PER_PART):
+        similarity, nearest = (normalize(part.to(where), dim=1) @ keys.T).topk(num_neighbors)
+        votes = similarity.new_zeros(len(part), num_classes)
+        votes.scatter_add_(1, labels[nearest], (similarity / temperature).exp())
+        parts.append(votes.cpu())
+    return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Bank and queries."""
+
+    train: Features
+    test: Features
+    num_classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KNN:
+    """UniCLR is silent on its kNN; these are the numbers of MoCo's and SimSiam's CIFAR monitor."""
+
+    dataset: str
+    protocol: str = "uniclr-2022/1"
+    num_neighbors: int = 200
+    temperature: float = 0.1
+    crop_px: int = 224
+    margin_px: int = 32
+    """As in the linear probe."""
+    engine: Literal["torch"] = "torch"
+
+    def keys(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> "KNN":
+        """A smoke run has a small bank and asks fewer of it; there is nothing else to shorten."""
+        return replace(self, num_neighbors=20) if schedule == "smoke" else self
+
+    def fitted(self, backbone: Backbone) -> "KNN":
+        """With images of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Extract features or find them cached."""
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        train = frozen_features(backbone, self.dataset, "trainval", transform, folders)
+        test = frozen_features(backbone, self.dataset, "test", transform, folders)
+        return Prepared(train, test, int(train.labels.max()) + 1)
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """The votes are the scores; nothing is drawn, so the seed changes nothing."""
+        scores = knn_scores(
+            prepared.train,
+            prepared.test.features,
+            num_classes=prepared.num_classes,
+            num_neighbors=self.num_neighbors,
+            temperature=self.temperature,
+        )
+        return Predictions(scores, prepared.test.labels)
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent."""
+        return {"top1": top1(predictions.scores, predictions.labels)}
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """How many images were scored."""
+        return {"num_test": len(predictions.labels)}

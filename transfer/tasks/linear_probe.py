@@ -1,0 +1,100 @@
+"""Linear probes with a fixed learning rate, as five papers set them.
+
+A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
+split after the last epoch. Each paper's reading is a named instance of one dataclass.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from transfer.backbone import Backbone
+from transfer.datasets.images import Images
+from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
+from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
+from transfer.folders import Folders
+from transfer.metrics import top1, topk
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that the run needs, found before it starts."""
+
+    backbone: Backbone
+    train: Images
+    test: Features
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearProbe:
+    """One paper's reading on one data set."""
+
+    dataset: str
+    protocol: str
+    learning_rate: float
+    epochs: float = 100
+    decay: Literal["cosine", "step"] = "cosine"
+    """Cosine to zero, or times 0.1 at 60 % and 80 % of the training."""
+    batch_size: int = 256
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
+    crop_px: int = 224
+    margin_px: int = 32
+    """The test image's short side exceeds the crop by so much at a crop of 224, in proportion
+    otherwise; 0 takes the whole image (CIFAR)."""
+    engine: Literal["torch"] = "torch"
+
+    def keys(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> "LinearProbe":
+        """The same protocol at another length."""
+        if schedule == "short":
+            return replace(self, epochs=self.epochs / 10)
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / 25, batch_size=32)
+        return self
+
+    def fitted(self, backbone: Backbone) -> "LinearProbe":
+        """With crops of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Open the training images, extract the features of the test images."""
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        return Prepared(
+            backbone,
+            open_images(self.dataset, "trainval", folders),
+            frozen_features(backbone, self.dataset, "test", transform, folders),
+        )
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Train, then score test once with the last weights."""
+        training = ProbeTraining(
+            learning_rates=(self.learning_rate,),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decay=self.decay,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            crop_px=self.crop_px,
+        )
+        heads = train_heads(prepared.backbone, prepared.train, training, seed, folders.work)
+        scores = heads.scores(prepared.test.features)[0]
+        if not bool(scores.isfinite().all()):
+            raise NotFiniteError(
+                f"the probe of rate {self.learning_rate} diverged; no result is written"
+            )
+        return Predictions(scores, prepared.test.labels)
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent."""
+        scores, labels = predictions.scores, predictions.labels
+        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """How many images were scored."""
+        return {"num_test": int(torch.numel(predictions.labels))}

@@ -1,0 +1,137 @@
+"""Linear classification on twelve data sets: LORAC, arXiv:2108.02696, section 6 and Table II.
+
+A linear classifier on random crops seen by the frozen backbone. Seven learning rates are trained
+at once on the train split, the best on the val split is trained again on train and val together,
+and the test split is scored once.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.images import Images
+from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
+from transfer.finetune import Heads, NotFiniteError, ProbeTraining, train_heads
+from transfer.folders import Folders
+from transfer.metrics import mean_per_class, top1
+
+RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
+"""0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100: seven, log-spaced."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that the run needs, found before it starts."""
+
+    backbone: Backbone
+    train: Images
+    trainval: Images
+    val: Features
+    test: Features
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearTransfer:
+    """LORAC's protocol on one data set."""
+
+    dataset: str
+    protocol: str = "lorac-2021/1"
+    steps: int = 0
+    """Optimizer steps; 0 where the length is given in epochs."""
+    epochs: float = 0
+    """Passes over the images; 0 where the length is given in steps."""
+    learning_rates: tuple[float, ...] = RATES
+    batch_size: int = 256
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
+    crop_px: int = 224
+    engine: Literal["torch"] = "torch"
+
+    def keys(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> "LinearTransfer":
+        """The same protocol at another length."""
+        if schedule == "short":
+            return replace(self, steps=self.steps // 10, epochs=self.epochs / 10)
+        if schedule == "smoke":
+            return replace(self, steps=40, epochs=0, batch_size=32)
+        return self
+
+    def fitted(self, backbone: Backbone) -> "LinearTransfer":
+        """With crops of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Open all splits and extract the features that the rates are compared on."""
+        transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
+        return Prepared(
+            backbone,
+            open_images(self.dataset, "train", folders),
+            open_images(self.dataset, "trainval", folders),
+            frozen_features(backbone, self.dataset, "val", transform, folders),
+            frozen_features(backbone, self.dataset, "test", transform, folders),
+        )
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Search the rate on val, train on train and val, score test once."""
+        backbone = prepared.backbone
+        searched = train_heads(
+            backbone, prepared.train, self.training(self.learning_rates), seed, folders.work
+        )
+        accuracies = self.val_accuracies(searched, prepared.val)
+        best = max(range(len(accuracies)), key=lambda index: accuracies[index])
+        rate = self.learning_rates[best]
+        final = train_heads(backbone, prepared.trainval, self.training((rate,)), seed, folders.work)
+        scores = final.scores(prepared.test.features)[0]
+        if not bool(scores.isfinite().all()):
+            raise NotFiniteError(
+                f"the classifier of rate {rate} diverged on train and val together; "
+                "no result is written"
+            )
+        details: dict[str, Any] = {
+            "learning_rate": rate,
+            "at_grid_edge": best in (0, len(accuracies) - 1),
+            "val_accuracy": dict(zip(map(str, self.learning_rates), accuracies, strict=True)),
+        }
+        return Predictions(scores, prepared.test.labels, details)
+
+    def training(self, rates: tuple[float, ...]) -> ProbeTraining:
+        """The loop's settings."""
+        return ProbeTraining(
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            steps=self.steps,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            crop_px=self.crop_px,
+        )
+
+    def val_accuracies(self, heads: Heads, val: Features) -> list[float]:
+        """Of each head; a head that diverged counts -1."""
+        return [
+            self.accuracy(scores, val.labels) if bool(scores.isfinite().all()) else -1.0
+            for scores in heads.scores(val.features)
+        ]
+
+    def accuracy(self, scores: Tensor, labels: Tensor) -> float:
+        """Top-1 or mean per class, whichever the data set's column reports."""
+        metric = DATASETS[self.dataset].metric
+        return (
+            mean_per_class(scores, labels) if metric == "mean_per_class" else top1(scores, labels)
+        )
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent, under the metric's own name."""
+        name = DATASETS[self.dataset].metric
+        return {name: self.accuracy(predictions.scores, predictions.labels)}
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """The chosen rate, and the val accuracy of each."""
+        return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
