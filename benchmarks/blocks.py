@@ -8,7 +8,7 @@ protocol hash and one state of the data.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from benchmarks.records import Failure, Model, Result
+from benchmarks.records import SMALL_DATA, Failure, Model, Result
 
 SCHEDULES = ("paper", "short", "smoke")
 
@@ -67,8 +67,8 @@ def reasons(result: Result, reading: str | None = None) -> tuple[str, ...]:
         found.append(f"{result.schedule} schedule")
     elif result.protocol_hash != result.paper_hash:
         found.append("altered protocol")
-    if result.generated:
-        found.append("generated data")
+    if result.small:
+        found.append(SMALL_DATA[result.small])
     elif result.tolerated:
         found.append("incomplete data")
     if reading is not None and family(result.protocol) != reading:
@@ -111,7 +111,7 @@ def _versions(results: list[Result]) -> list[dict[tuple[Model, Column], tuple[Re
     for result in results:
         states = columns.setdefault((result.task, family(result.protocol)), {})
         # whole data is whole data, as images or as arrays; generated data differ from each other
-        data = result.fingerprint if result.generated or result.tolerated else ""
+        data = result.fingerprint if result.small or result.tolerated else ""
         states.setdefault((result.protocol_hash, data), []).append(result)
     versions: list[dict[tuple[Model, Column], tuple[Result, ...]]] = []
     for column in sorted(columns):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from benchmarks.blocks import Block
-from benchmarks.records import Failure, Model, Result
+from benchmarks.records import SMALL_DATA, Failure, Model, Result
 from benchmarks.suites import TRANSFER
 
 
@@ -88,8 +88,8 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     notes += [f"engine {engine}" for engine in sorted({result.engine for result in done})]
     seeds = ", ".join(str(result.seed) for result in done)
     notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
-    if first.generated:
-        notes.append("generated data")
+    if first.small:
+        notes.append(SMALL_DATA[first.small])
     for key, count in first.tolerated:
         notes.append(f"{count} missing, surplus or unreadable images of {key} tolerated")
     return (*notes, *first.departures)

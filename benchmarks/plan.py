@@ -13,7 +13,7 @@ IMAGES_PER_GPU_SECOND = 2500.0
 FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
 """Arithmetic of a forward pass beside a ResNet-50's (torchvision's table of GFLOPS)."""
 CIFAR_STEM_COST = 15.0
-"""Arithmetic of the 3x3 stride-1 stem without max-pool beside the ImageNet stem's, at equal size."""
+"""Arithmetic of the CIFAR stem (3x3, stride 1, no max-pool) beside the ImageNet stem's."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class PlannedCell:
 
 def planned(cell: Cell) -> PlannedCell:
     """Look at data and records of a cell without computing anything."""
-    missing = tuple(key for key in cell.task.keys() if not DATASETS[key].is_there(cell.place.data))
+    missing = tuple(
+        key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.place.data)
+    )
     if missing:
         return PlannedCell(cell, "no data", missing, 0.0)
     if finished(cell) is not None:
@@ -40,7 +42,7 @@ def planned(cell: Cell) -> PlannedCell:
 def gpu_hours(cell: Cell) -> float:
     """Forward passes of the protocol on published counts, at the assumed rate."""
     task: Any = cell.task
-    counts = DATASETS[task.keys()[0]].counts
+    counts = DATASETS[task.datasets()[0]].counts
     trained = float(getattr(task, "steps", 0) * getattr(task, "batch_size", 0))
     trained += getattr(task, "epochs", 0) * counts.get("trainval", 0)
     extracted = counts.get("trainval", 0) + counts.get("test", 0)
@@ -61,7 +63,9 @@ def render_plan(rows: list[PlannedCell]) -> str:
     ]
     for row in rows:
         cell = row.cell
-        have = "missing: " + ", ".join(row.missing) if row.missing else ", ".join(cell.task.keys())
+        have = (
+            "missing: " + ", ".join(row.missing) if row.missing else ", ".join(cell.task.datasets())
+        )
         hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
         lines.append(
             f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"

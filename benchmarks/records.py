@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES = "tables"
 """Below the results: what we write, not what we read."""
 
@@ -48,7 +49,8 @@ class Result:
     """Percent."""
     fingerprint: str
     """Of the data, all sets together."""
-    generated: bool
+    small: str
+    """"generated" or "excerpt" where the data are not the published ones, else empty."""
     tolerated: tuple[tuple[str, int], ...]
     """Data sets with missing, surplus or unreadable images, and how many."""
     departures: tuple[str, ...]
@@ -121,7 +123,7 @@ def _result(content: dict[str, Any]) -> Result:
         engine=content["engine"],
         metrics={name: float(value) for name, value in content["metrics"].items()},
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
-        generated=any(entry["generated"] for entry in data.values()),
+        small=max((str(entry["small"]) for entry in data.values()), default=""),
         tolerated=tuple(
             (key, int(data[key]["tolerated"])) for key in sorted(data) if data[key]["tolerated"]
         ),

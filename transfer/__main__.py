@@ -141,7 +141,7 @@ def list_tasks() -> str:
     lines = []
     for key, task in {**TASKS, **EXTRA}.items():
         text = (type(task).__doc__ or "").splitlines()[0]
-        lines.append(f"{key:<28}{task.protocol:<22}{', '.join(task.keys()):<12}{text}")
+        lines.append(f"{key:<28}{task.protocol:<22}{', '.join(task.datasets()):<12}{text}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""One cell of the tables: a backbone, a task and its protocol, a seed; from the data to the record."""
+"""One cell of the tables: a backbone, a task and protocol, a seed; from data to record."""
 
 import fcntl
 import resource
@@ -102,7 +102,7 @@ def finished(cell: Cell) -> Record | None:
         and record.backbone["sha256"] == cell.backbone.sha256
         and all(
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
-            for key in cell.task.keys()
+            for key in cell.task.datasets()
         )
     )
     return record if same else None
@@ -132,7 +132,7 @@ def evaluate(cell: Cell) -> Record:
     with _alone(cell.folders.work):
         start = time.monotonic()
         reports = {
-            key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.keys()
+            key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
         }
         broken = frozenset(name for report in reports.values() for name in report.unreadable)
         folders = replace(cell.folders, broken=broken)
@@ -203,7 +203,7 @@ def _about(backbone: Backbone) -> dict[str, Any]:
 def _data(cell: Cell, report: Report) -> dict[str, Any]:
     return {
         "fingerprint": fingerprint(report.key, cell.place.data),
-        "generated": report.generated,
+        "small": report.small,
         "counts": {split: found for split, (found, _) in report.counts.items()},
         "tolerated": report.missing_images + len(report.unreadable),
     }

@@ -42,7 +42,7 @@ class Record:
     details: dict[str, Any]
     """What the metrics alone do not tell: chosen rates and costs, per-class values."""
     data: dict[str, Any]
-    """Per data set: fingerprint, generated, counts, tolerated."""
+    """Per data set: fingerprint, small ("", "generated" or "excerpt"), counts, tolerated."""
     departures: list[str]
     """From the paper's protocol, each a sentence."""
     wall_s: float

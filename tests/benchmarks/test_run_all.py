@@ -11,9 +11,10 @@ import pytest
 import torch
 
 import benchmarks.run_all
+from benchmarks.plan import render_plan
 from benchmarks.run_all import RunAll, chosen_tasks, plan, run
 from transfer.backbone import Backbone
-from transfer.cell import Cell
+from transfer.cell import Cell, evaluate
 from transfer.datasets.images import DataError
 from transfer.record import Record
 from transfer.tasks import TASKS
@@ -62,8 +63,6 @@ def test_what_is_finished_is_not_run_again(
 def test_one_failing_task_leaves_the_others_and_its_reason(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluate = benchmarks.run_all.evaluate
-
     def breaks(cell: Cell) -> Record:
         if cell.key == "cifar10_knn":
             raise RuntimeError("the disk is on fire")
@@ -81,7 +80,7 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
 def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> None:
     rows = plan(request_for(tasks="transfer_linear/food"))
     assert [(row.state, row.missing) for row in rows] == [("no data", ("food",))]
-    assert "food-101" in benchmarks.run_all.render_plan(rows)
+    assert "food-101" in render_plan(rows)
 
 
 def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:

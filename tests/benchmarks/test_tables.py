@@ -34,7 +34,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
         "schedule": "paper",
         "seed": 0,
         "engine": "batched",
-        "generated": False,
+        "small": "",
         "fingerprint": "f",
         "tolerated": 0,
         "departures": [],
@@ -62,7 +62,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
             "data": {
                 "set": {
                     "fingerprint": cell["fingerprint"],
-                    "generated": cell["generated"],
+                    "small": cell["small"],
                     "tolerated": cell["tolerated"],
                 }
             },
@@ -147,7 +147,7 @@ def test_a_spread_over_seeds_wider_than_the_lead_takes_the_bold_away(tmp_path: P
     ("changes", "heading"),
     [
         ({"schedule": "smoke", "hash": "short"}, "Smoke schedule"),
-        ({"generated": True}, "Generated data"),
+        ({"small": "generated"}, "Generated data"),
         ({"tolerated": 2}, "Incomplete data"),
         ({"hash": "other"}, "Altered protocol"),
         ({"protocol": "co2-2021-11point/1"}, "Protocol co2-2021-11point"),
@@ -173,7 +173,7 @@ def test_different_protocol_hashes_never_share_a_column(tmp_path: Path) -> None:
 
 def test_different_generated_data_never_share_a_column(tmp_path: Path) -> None:
     for backbone, data in (("one", "x"), ("two", "y")):
-        record(tmp_path, 50.0, backbone=backbone, generated=True, fingerprint=data)
+        record(tmp_path, 50.0, backbone=backbone, small="generated", fingerprint=data)
     assert [len(block) for block in blocks(page(tmp_path))[1:]] == [1, 1]
 
 
@@ -255,7 +255,7 @@ def test_a_torn_file_is_a_warning_below_the_overview(tmp_path: Path) -> None:
 
 def test_the_overview_has_a_part_per_schedule(tmp_path: Path) -> None:
     record(tmp_path, 86.0)
-    record(tmp_path, 20.0, schedule="smoke", hash="s", generated=True)
+    record(tmp_path, 20.0, schedule="smoke", hash="s", small="generated")
     text = page(tmp_path, "overview.md")
     assert "## Paper schedule, full data" in text
     assert "## Smoke schedule, generated data" in text

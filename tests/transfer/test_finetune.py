@@ -11,7 +11,6 @@ from torch import Tensor
 from transfer.finetune import (
     HeadOptimizer,
     Heads,
-    NotFiniteError,
     Places,
     ProbeTraining,
     SavedTraining,

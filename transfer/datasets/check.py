@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -28,14 +29,18 @@ NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
 
 
+Small = Literal["", "generated", "excerpt"]
+
+
 @dataclass(frozen=True)
 class Report:
     """What is there of one set."""
 
     key: str
     found: bool
-    generated: bool
-    """Compared with `small-data.json`, not with the published numbers."""
+    small: Small
+    """"generated", or an "excerpt" of the real set: compared with `small-data.json`, not with the
+    published numbers."""
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -56,6 +61,11 @@ class Report:
         return sum(abs(found - expected) for found, expected in pairs)
 
 
+def _small(key: str, data: Path) -> Small:
+    sizes = small_sizes(data).get(key)
+    return "" if sizes is None else "generated" if sizes.drawn else "excerpt"
+
+
 def check(key: str, data: Path, *, decode: bool) -> Report:
     """Look at every image of one set.
 
@@ -64,11 +74,11 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     """
     info = dataset_info(key)
     sizes = expected_sizes(key, data)
-    generated = key in small_sizes(data)
+    small = _small(key, data)
     if not info.is_there(data):
         problem = f"{data / info.folder} is not there"
         counts = {split: (0, n) for split, n in sizes.counts.items()}
-        return Report(key, False, generated, counts, (0, sizes.classes), (), (problem,))
+        return Report(key, False, small, counts, (0, sizes.classes), (), (problem,))
     splits, problems = _open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
     counts = {s: (len(splits[s]) if s in splits else 0, sizes.counts[s]) for s in sizes.counts}
     problems += _count_problems(counts)
@@ -77,7 +87,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     broken = dict(_broken_files(pools.values(), decode=decode))
     problems += class_problems + _broken_lines(data, broken)
     classes = (num_classes, sizes.classes)
-    return Report(key, True, generated, counts, classes, tuple(broken), tuple(problems))
+    return Report(key, True, small, counts, classes, tuple(broken), tuple(problems))
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
@@ -125,7 +135,7 @@ def _row(report: Report) -> list[str]:
     state = "ok" if report.ok else "incomplete" if report.found else "missing"
     return [
         report.key,
-        ("small copy" if report.generated else "yes") if report.found else "no",
+        (report.small or "yes") if report.found else "no",
         _against(report.classes),
         *(_against(report.counts[s]) if s in report.counts else "-" for s in SPLITS),
         str(len(report.unreadable)),

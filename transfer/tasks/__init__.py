@@ -30,7 +30,7 @@ class Task(Protocol):
     def engine(self) -> str:
         """What does the computing."""
 
-    def keys(self) -> tuple[str, ...]:
+    def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
 
     def at(self, schedule: str) -> Self:

@@ -61,7 +61,7 @@ class KNN:
     """As in the linear probe."""
     engine: Literal["torch"] = "torch"
 
-    def keys(self) -> tuple[str, ...]:
+    def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
         return (self.dataset,)
 

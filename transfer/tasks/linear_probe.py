@@ -45,7 +45,7 @@ class LinearProbe:
     otherwise; 0 takes the whole image (CIFAR)."""
     engine: Literal["torch"] = "torch"
 
-    def keys(self) -> tuple[str, ...]:
+    def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
         return (self.dataset,)
 

@@ -51,7 +51,7 @@ class LinearTransfer:
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
 
-    def keys(self) -> tuple[str, ...]:
+    def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
         return (self.dataset,)
 

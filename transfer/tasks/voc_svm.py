@@ -80,7 +80,7 @@ class VOCSVM:
         """What solves the SVMs."""
         return self.solver
 
-    def keys(self) -> tuple[str, ...]:
+    def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
         return ("voc07",)
 

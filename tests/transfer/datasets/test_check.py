@@ -22,7 +22,7 @@ def cut_in_half(file: Path) -> None:
 def test_a_generated_set_is_whole(key: str, decode: bool, small_data: Path) -> None:
     report = check(key, small_data, decode=decode)
     assert report.ok, report.problems
-    assert report.generated
+    assert report.small == "generated"
     assert report.missing_images == 0
     assert require(key, small_data, tolerated=0) == check(key, small_data, decode=False)
 
@@ -120,7 +120,7 @@ def test_without_a_marker_counts_are_compared_with_the_published(
     data = copy_of("cars")
     (data / SMALL_DATA).unlink()
     report = check("cars", data, decode=False)
-    assert not report.generated
+    assert not report.small
     assert report.counts["test"] == (120, 8_041)
     assert report.classes == (6, 196)
 
@@ -145,7 +145,7 @@ def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> Non
 
 def test_the_table_shows_found_against_expected() -> None:
     counts = {"train": (10, 10), "val": (2_000, 2_000), "trainval": (2_010, 2_010), "test": (7, 9)}
-    report = Report("dtd", True, False, counts, (47, 47), (), ("test: 7 images found",))
+    report = Report("dtd", True, "", counts, (47, 47), (), ("test: 7 images found",))
     header, row, *rest = render([report]).splitlines()
     assert row.split() == [
         *("dtd", "yes", "47", "10", "2,000", "2,010", "7", "of", "9", "0", "incomplete"),
