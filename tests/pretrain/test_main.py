@@ -1,7 +1,6 @@
 """The command line: what it prints, what it refuses, and that signals and kills cost nothing."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -56,17 +55,13 @@ def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
     assert [file.name for file in out.iterdir()] == [".lock"]
 
 
+def arguments(images: Path, out: Path) -> list[str]:
+    return ["jcl/smoke", "--data", str(images), "--out", str(out), *QUICK]
+
+
 def start(images: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pretrain", "jcl/smoke"]
-    command += ["--data", str(images), "--out", str(out), *QUICK, *more]
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-m", "pretrain", *arguments(images, out), *more]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def finish(run: subprocess.Popen[str]) -> tuple[int, str]:
@@ -98,11 +93,11 @@ def same_weights(first: Path, second: Path) -> bool:
 
 @pytest.mark.slow
 def test_stopped_and_killed_runs_end_as_one_that_never_stopped(
-    image_folder: Path, tmp_path: Path
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, stopped, killed = tmp_path / "whole", tmp_path / "stopped", tmp_path / "killed"
-    status, output = finish(start(image_folder, whole))
-    assert status == 0
+    assert main(arguments(image_folder, whole)) == 0
+    output = capsys.readouterr().out
     assert output.startswith("jcl/smoke  4 epochs")
     assert output.endswith(f"->  {whole / 'backbone.pt'}\n")
 
@@ -112,13 +107,13 @@ def test_stopped_and_killed_runs_end_as_one_that_never_stopped(
     status, output = finish(run)
     assert status == 75
     assert "stopped by SIGTERM" in output
-    assert finish(start(image_folder, stopped))[0] == 0
+    assert main(arguments(image_folder, stopped)) == 0
 
     run = start(image_folder, killed)
     wait_for_step(killed, 7)  # the epoch has five steps, and ends with a checkpoint
     run.kill()
     assert finish(run)[0] == -signal.SIGKILL
-    assert finish(start(image_folder, killed))[0] == 0
+    assert main(arguments(image_folder, killed)) == 0
 
     for other in (stopped, killed):
         assert same_weights(whole, other)
@@ -127,20 +122,16 @@ def test_stopped_and_killed_runs_end_as_one_that_never_stopped(
 
 @pytest.mark.slow
 def test_a_second_run_on_the_same_folder_says_so_and_other_settings_are_refused(
-    image_folder: Path, tmp_path: Path
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = start(image_folder, tmp_path / "run", "--epochs", "400")
     wait_for_step(tmp_path / "run", 1)
-    second = start(image_folder, tmp_path / "run")
-    _, complaint = second.communicate(timeout=300)
-    assert second.returncode == 2
-    assert f"in use by another run (process {first.pid} on" in complaint
+    assert main(arguments(image_folder, tmp_path / "run")) == 2
+    assert f"in use by another run (process {first.pid} on" in capsys.readouterr().err
     first.send_signal(signal.SIGUSR1)
     assert finish(first)[0] == 75
-    third = start(image_folder, tmp_path / "run")
-    _, complaint = third.communicate(timeout=300)
-    assert third.returncode == 2
-    assert "made by another run: epochs 400.0 -> 4.0" in complaint
+    assert main(arguments(image_folder, tmp_path / "run")) == 2
+    assert "made by another run: epochs 400.0 -> 4.0" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -187,7 +187,7 @@ def _nearest_miss(candidates: list[Candidate], tensors: Mapping[str, StoredTenso
         kind = "look like a Vision Transformer's" if transformer else "belong to no ResNet"
         return (
             f"its {len(tensors)} tensors ({examples}, ...) {kind}; expected the weights of one of "
-            f"{', '.join(FEATURE_DIM)} below some prefix"
+            f"{', '.join(FEATURE_DIM)} below some prefix. Only ResNets can be transferred"
         )
     best = max(candidates, key=lambda candidate: len(candidate.names) - candidate.num_flaws)
     shapes = tensor_shapes(best.arch, best.stem)

@@ -1,0 +1,34 @@
+"""What pretrain exports is what transfer loads: same tensors, same outputs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrain.export import export
+from pretrain.parts.resnet import build_resnet as build_for_pretraining
+from pretrain.recipes import RECIPES
+from transfer.backbone import load_backbone
+
+
+@pytest.mark.parametrize(
+    ("arch", "stem"), [("resnet18", "imagenet"), ("resnet18", "cifar"), ("resnet50", "imagenet")]
+)
+def test_an_exported_backbone_computes_the_same_features(
+    arch: str, stem: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    network, width = build_for_pretraining(arch, stem)  # type: ignore[arg-type]
+    for name, buffer in network.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.normal_()
+    views = replace(RECIPES["jcl/smoke"].views, size_px=48)
+    made_by: dict[str, object] = {"method": "jcl", "recipe": "jcl/smoke", "epochs": 2}
+    export(tmp_path / "b.pt", network, arch=arch, stem=stem, views=views, made_by=made_by)  # type: ignore[arg-type]
+    backbone = load_backbone(tmp_path / "b.pt")
+    images = torch.randn(2, 3, 48, 48)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone.network()(images), network.eval()(images))
+    assert (backbone.arch, backbone.stem, backbone.feature_dim) == (arch, stem, width)
+    assert (backbone.input.size_px, backbone.made_by) == (48, made_by)

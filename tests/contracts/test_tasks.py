@@ -1,0 +1,83 @@
+"""What holds for every task: metrics are exact on a solved set, a tiny run ends in a record."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from transfer.backbone import Backbone
+from transfer.cell import Cell, Place, departures, evaluate
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.generate import generate
+from transfer.features import Predictions
+from transfer.record import Record, protocol_hash, read_record
+from transfer.tasks import EXTRA, TASKS, Task, reading_of
+
+EVERY = {**TASKS, **EXTRA}
+
+
+def solved(task: Task, *, right: bool) -> Predictions:
+    """Ten images of ten classes, all right or all wrong; in VOC's form where the task asks it."""
+    labels = torch.arange(10)
+    scores = one_hot(labels if right else labels.roll(1), 10).float()
+    if task.datasets() == ("voc07",):
+        return Predictions(scores, 2 * one_hot(labels, 10) - 1)
+    return Predictions(scores, labels)
+
+
+@pytest.mark.parametrize("key", EVERY)
+def test_a_solved_set_scores_100(key: str) -> None:
+    metrics = EVERY[key].metrics(solved(EVERY[key], right=True))
+    assert set(metrics.values()) == {100.0}
+
+
+@pytest.mark.parametrize("key", [key for key in EVERY if not key.startswith("voc07")])
+def test_all_wrong_scores_0(key: str) -> None:
+    metrics = EVERY[key].metrics(solved(EVERY[key], right=False))
+    assert metrics[next(iter(metrics))] == 0.0
+
+
+@pytest.mark.parametrize("key", EVERY)
+def test_every_schedule_has_a_hash_of_its_own_unless_nothing_changes(key: str) -> None:
+    task = EVERY[key]
+    for schedule in ("paper", "short", "smoke"):
+        other = task.at(schedule)
+        task_id = reading_of(key)[0]
+        same = protocol_hash(task_id, other) == protocol_hash(task_id, task)
+        assert same == (other == task)
+
+
+@pytest.mark.parametrize("key", EVERY)
+def test_a_task_names_catalogued_data_and_a_versioned_protocol(key: str) -> None:
+    task = EVERY[key]
+    assert set(task.datasets()) <= set(DATASETS)
+    name, version = task.protocol.split("/")
+    assert name
+    assert version.isdigit()
+
+
+def test_no_two_tasks_write_the_same_record() -> None:
+    names = [(reading_of(key)[0], task.protocol) for key, task in EVERY.items()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.fixture(scope="module")
+def all_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("all")
+    generate(folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", EVERY)
+def test_a_tiny_run_ends_in_a_record(
+    key: str, small_backbone: Backbone, all_data: Path, place: Place
+) -> None:
+    cell = Cell(key=key, backbone=small_backbone, seed=0, place=replace(place, data=all_data))
+    record = evaluate(cell)
+    assert isinstance(record, Record)
+    assert read_record(cell.path) == record
+    assert record.departures == departures(cell)
+    assert all(0 <= value <= 100 for value in record.metrics.values())

@@ -1,0 +1,112 @@
+"""The command line: exit codes, and a killed run that ends as if it had not been."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from transfer.__main__ import main
+from transfer.backbone import Backbone
+
+SLOW_TASK = "transfer_linear/dtd"
+
+
+@pytest.fixture
+def checkpoint(small_backbone: Backbone, tmp_path: Path) -> Path:
+    path = tmp_path / "mine.pth"
+    torch.save(
+        {
+            "format": "ssl-backbone/1",
+            "arch": small_backbone.arch,
+            "stem": small_backbone.stem,
+            "state_dict": small_backbone.state_dict,
+            "input": {
+                "mean": list(small_backbone.input.mean),
+                "std": list(small_backbone.input.std),
+                "size": 32,
+                "channels": "RGB",
+            },
+            "made_by": {},
+        },
+        path,
+    )
+    return path
+
+
+def words(checkpoint: Path, data: Path, folder: Path, task: str = SLOW_TASK) -> list[str]:
+    return [
+        *(task, "--ckpt", str(checkpoint), "--data", str(data), "--schedule", "smoke"),
+        *("--results", str(folder / "results"), "--runs", str(folder / "runs")),
+    ]
+
+
+def record(folder: Path) -> dict[str, object]:
+    (path,) = (folder / "results").rglob("*.json")
+    content: dict[str, object] = json.loads(path.read_text())
+    return content
+
+
+def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert "voc07_svm@11point" in capsys.readouterr().out
+
+
+def test_an_unknown_task_exits_with_2(
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(checkpoint, small_data, tmp_path, "nosuch")) == 2
+    assert "no task 'nosuch'; the tasks are" in capsys.readouterr().err
+
+
+def test_absent_data_exits_with_2_and_says_how_to_get_it(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(checkpoint, tmp_path / "nowhere", tmp_path)) == 2
+    assert "dtd" in capsys.readouterr().err
+
+
+def test_weights_that_are_not_numbers_exit_with_2(
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = torch.load(checkpoint, weights_only=True)
+    content["state_dict"]["layer1.0.conv1.weight"][0] = float("nan")
+    torch.save(content, checkpoint)
+    assert main(words(checkpoint, small_data, tmp_path)) == 2
+    assert "layer1.0.conv1.weight" in capsys.readouterr().err
+
+
+def test_a_dry_run_writes_nothing(
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(checkpoint, small_data, tmp_path), "--dry-run"]) == 0
+    assert "steps 40 instead of 5000" in capsys.readouterr().out
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_run_started_again_ends_as_if_undisturbed(
+    number: signal.Signals, checkpoint: Path, small_data: Path, tmp_path: Path
+) -> None:
+    assert main(words(checkpoint, small_data, tmp_path / "whole")) == 0
+    command = [sys.executable, "-m", "transfer", *words(checkpoint, small_data, tmp_path / "cut")]
+    quick = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    process = subprocess.Popen(command, env=quick, stderr=subprocess.DEVNULL)
+    saved = tmp_path / "cut" / "runs" / "cache"
+    while process.poll() is None and not list(saved.rglob("*.npy")):
+        time.sleep(0.05)
+    time.sleep(1.0)  # now it extracts the next split, or trains
+    process.send_signal(number)
+    status = process.wait()
+    if number == signal.SIGTERM and status != 0:
+        assert status == 75
+    subprocess.run(command, env=quick, check=True, stderr=subprocess.DEVNULL)
+    cut, whole = record(tmp_path / "cut"), record(tmp_path / "whole")
+    assert cut["metrics"] == whole["metrics"]
+    assert cut["details"] == whole["details"]
