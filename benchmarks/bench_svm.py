@@ -38,6 +38,8 @@ class Settings:
     """Images of trainval, and as many of test; VOC 2007 has 5011 and 4952."""
     dim: int = 1024
     """C; 2048 for ResNet-50."""
+    latent: int = 96
+    """Dimensions in which images truly differ: with fewer, classes overlap more."""
     classes: int = 20
     points: Points = "area"
     seed: int = 0
@@ -49,7 +51,7 @@ def synthetic_voc(settings: Settings) -> SVMData:
     Each class is a direction in a latent space of falling variance, shown more or less strongly.
     """
     draw = torch.Generator().manual_seed(settings.seed)
-    num_images, latent = 2 * settings.n, settings.dim // 4
+    num_images, latent = 2 * settings.n, settings.latent
     frequency = torch.tensor(VOC_FREQUENCIES).repeat(-(-settings.classes // 20)) / VOC_IMAGES
     chance = torch.rand(num_images, settings.classes, generator=draw)
     shown = chance < frequency[: settings.classes]
@@ -59,7 +61,7 @@ def synthetic_voc(settings: Settings) -> SVMData:
     noise = torch.randn(num_images, latent, generator=draw) * spread
     content = 0.65 * (shown * strength) @ directions + noise
     mixing = torch.randn(latent, settings.dim, generator=draw) / latent**0.5
-    grain = 0.1 * torch.randn(num_images, settings.dim, generator=draw)
+    grain = 0.02 * torch.randn(num_images, settings.dim, generator=draw)
     gain = torch.randn(settings.dim, generator=draw).mul(0.7).exp()
     features = gain * (content @ mixing + grain - 0.02).relu()
     labels = torch.where(shown, 1, -1).to(torch.int8)

@@ -93,9 +93,8 @@ def describe(model: Model) -> str:
     """A backbone in one list item."""
     network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
     origin = model.source
-    if model.method:
-        recipe = f" ({model.recipe})" if model.recipe else ""
-        origin = f"{model.method}{recipe}, {model.epochs} epochs on {model.data}"
+    if model.recipe:
+        origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
     weights = f"weights {model.sha256[:12]}" if model.sha256 else ""
     return "- " + "; ".join(x for x in (f"{model.name}: {network}", origin, weights) if x)
 

@@ -139,7 +139,7 @@ def _failure(content: dict[str, Any]) -> Failure:
         protocol=content["protocol"],
         schedule=content["schedule"],
         seed=int(content["seed"]),
-        reason=" ".join(content["reason"].split()),
+        reason=" ".join(content["reason"].split()).rstrip(":"),
     )
 
 

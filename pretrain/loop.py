@@ -132,7 +132,7 @@ def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> 
         waiting_s = time.monotonic()
         views = next(batches)
         progress.waited_s += time.monotonic() - waiting_s
-        _step(job, training, network, views)
+        training_step(job, training, network, views)
         last = training.step == job.num_steps
         reading = last or training.step % job.execution.read_every_steps == 0
         # processes agree on a stop only where they wait for the device anyway
@@ -164,7 +164,7 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
     progress.show(training.step, means["loss"])
 
 
-def _step(job: Job, training: Training, network: nn.Module, views: list[Tensor]) -> None:
+def training_step(job: Job, training: Training, network: nn.Module, views: list[Tensor]) -> None:
     recipe, step = job.recipe, training.step
     # methods may draw numbers: the same on every process, whether or not the run was resumed
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)

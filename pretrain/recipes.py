@@ -34,6 +34,8 @@ class Recipe(Generic[Config]):
     images: Said
     """What --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
+    test_px: int = 0
+    """Side of the images that the backbone is meant to be tested on; 0: the views'."""
     epochs: float
     """May be a fraction; the schedule ends with the run."""
     batch_size: int
@@ -114,12 +116,13 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         images="CIFAR-10 train, as images",
         # a random crop is three quarters of the side on average: objects keep their size
         views=ViewRecipe(size_px=24, blur_probability=0.0),
-        epochs=8,
+        test_px=32,
+        epochs=4,
         batch_size=128,
         learning_rate=linear_rate(128, per_256=0.12),
         schedule_unit="step",
         weight_decay=5e-4,
-        paper="ours: what two CPU cores do in about an hour",
+        paper="ours: what two CPU cores do within an hour",
     ),
     "jcl/demo": Recipe(
         method="jcl",

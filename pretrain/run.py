@@ -2,7 +2,7 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic
 
@@ -132,7 +132,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
             backbone,
             arch=recipe.arch,
             stem=recipe.stem,
-            views=recipe.views,
+            views=replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px),
             made_by=made_by,
         )
     return command.out / names[0]

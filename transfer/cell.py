@@ -181,8 +181,14 @@ def departures(cell: Cell) -> list[str]:
     for spec in fields(paper):  # type: ignore[arg-type]
         printed, used = getattr(paper, spec.name), getattr(task, spec.name)
         if printed != used:
-            found.append(f"{spec.name} {used} instead of {printed}")
+            found.append(f"{spec.name} {_brief(used)} instead of {_brief(printed)}")
     return found
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, tuple) and len(value) > 4:
+        return f"{len(value)} values from {min(value):.2g} to {max(value):.2g}"
+    return str(value)
 
 
 def _protocol(cell: Cell) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def test_our_own_file_comes_back_as_written(cifar: Backbone, tmp_path: Path) -> 
 def test_our_own_file_may_be_safetensors(cifar: Backbone, tmp_path: Path) -> None:
     content = own_file(cifar)
     tensors = content.pop("state_dict")
-    save_file(tensors, tmp_path / "file", metadata={"ssl-backbone": json.dumps(content)})
+    texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in content.items()}
+    save_file(tensors, tmp_path / "file", metadata=texts)
     backbone = load_backbone(tmp_path / "file", name="twin")
     assert (backbone.name, backbone.made_by, backbone.input) == ("twin", MADE_BY, cifar.input)
     assert backbone.sha256 == cifar.sha256

@@ -23,9 +23,6 @@ from transfer.convert.safe_pickle import (
 )
 from transfer.convert.torch_file import LEGACY_MAGIC, numbers, read_legacy, read_nested, read_zip
 
-OWN_METADATA = "ssl-backbone"
-"""Key of a safetensors file's metadata: every field but the tensors of our own file, as JSON."""
-
 _OTHER_FORMATS = {
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: run `git lfs pull`",
     b"<": "a web page or XML, not a checkpoint: open the link in a browser and save the file",
@@ -118,8 +115,10 @@ def _read_safetensors(data: memoryview) -> Any:
         header = json.loads(bytes(data[8:base]))
         metadata = header.pop("__metadata__", {})
         tensors = {name: _slice(data, base, **fields) for name, fields in header.items()}
-        if OWN_METADATA in metadata:
-            return {**json.loads(metadata[OWN_METADATA]), "state_dict": tensors}
+        if metadata.get("format", "").startswith("ssl-backbone"):
+            # our own file: metadata holds text only, so that what is no text is JSON in it
+            structured = {name: json.loads(metadata[name]) for name in ("input", "made_by")}
+            return {**metadata, **structured, "state_dict": tensors}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise BackboneError(
             f"a safetensors file that is cut off or damaged ({error}); fetch it again and compare "
