@@ -64,7 +64,7 @@ def reasons(result: Result, reading: str | None = None) -> tuple[str, ...]:
     """
     found = []
     if result.schedule != "paper":
-        found.append(f"{result.schedule} schedule")
+        found.append(schedule_words(result.schedule))
     elif result.protocol_hash != result.paper_hash:
         found.append("altered protocol")
     if result.small:
@@ -74,6 +74,11 @@ def reasons(result: Result, reading: str | None = None) -> tuple[str, ...]:
     if reading is not None and family(result.protocol) != reading:
         found.append(f"protocol {family(result.protocol)}")
     return tuple(found)
+
+
+def schedule_words(schedule: str) -> str:
+    """Like "smoke schedule"; a share of the paper's length is like "0.02-length schedule"."""
+    return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
 
 
 def family(protocol: str) -> str:
@@ -158,7 +163,7 @@ def _with_failures(
 
 def _known_reasons(failure: Failure, readings: Mapping[str, str] | None) -> tuple[str, ...]:
     """What a failure tells of its reasons: nothing of data and numbers."""
-    found = [] if failure.schedule == "paper" else [f"{failure.schedule} schedule"]
+    found = [] if failure.schedule == "paper" else [schedule_words(failure.schedule)]
     if readings is not None and family(failure.protocol) != readings.get(failure.task):
         found.append(f"protocol {family(failure.protocol)}")
     return tuple(found)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from benchmarks.blocks import Block
+from benchmarks.blocks import Block, schedule_words
 from benchmarks.records import SMALL_DATA, Failure, Model, Result
 from benchmarks.suites import TRANSFER
 
@@ -84,7 +84,7 @@ def _single(results: tuple[Result, ...]) -> dict[int, float]:
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     """Schedule, engine, seeds, data and departures behind a number, each once."""
     first = done[0]
-    notes = [f"{first.schedule} schedule"]
+    notes = [schedule_words(first.schedule)]
     notes += [f"engine {engine}" for engine in sorted({result.engine for result in done})]
     seeds = ", ".join(str(result.seed) for result in done)
     notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")

@@ -22,7 +22,7 @@ from transfer.cell import Cell, Place, evaluate, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
-from transfer.record import Schedule
+from transfer.schedule import share
 from transfer.tasks import TASKS, reading_of
 
 
@@ -46,8 +46,8 @@ class RunAll:
     """Task ids, separated by commas; all if not given."""
     suite: str = ""
     """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
-    schedule: Schedule = "paper"
-    """The paper's length, about a tenth of it, or a few steps."""
+    schedule: str = "paper"
+    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     seeds: str = "0"
     """Separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
@@ -100,6 +100,7 @@ def backbones(request: RunAll) -> list[Backbone]:
 
 def plan(request: RunAll) -> list[PlannedCell]:
     """Every cell of the request, backbone by backbone."""
+    share(request.schedule)
     place = Place(
         data=request.data,
         results=request.results,
@@ -125,6 +126,7 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     failed = []
     waiting = [row.cell for row in rows if row.state == "run"]
     for number, cell in enumerate(waiting, 1):
+        stop.leave_if_asked()
         print(
             f"[{number}/{len(waiting)}] {cell.backbone.name}  {cell.key}",
             file=sys.stderr,

@@ -10,6 +10,8 @@ tasks/         one protocol per file; TASKS
 cell.py        one backbone, task, protocol and seed: from the data to the record
 record.py      the result file
 folders.py     where things lie
+schedule.py    how much of a protocol is run
+stop.py        leaving in an orderly way
 console.py     the lines people read
 __main__.py    python -m transfer
 """

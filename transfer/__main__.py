@@ -20,7 +20,8 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
-from transfer.record import Record, Schedule
+from transfer.record import Record
+from transfer.schedule import share
 from transfer.tasks import EXTRA, TASKS
 
 
@@ -45,8 +46,8 @@ class Evaluate:
     """Where records go."""
     runs: Path = Path("runs")
     """Where caches and unfinished work lie."""
-    schedule: Schedule = "paper"
-    """The paper's length, about a tenth of it, or a few steps."""
+    schedule: str = "paper"
+    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     seed: int = 0
     """Of initial weights and random crops."""
     tolerate: int = 0
@@ -57,6 +58,7 @@ class Evaluate:
     def __call__(self) -> int:
         """Exit status."""
         registered(self.task)
+        share(self.schedule)
         place = Place(
             data=self.data,
             results=self.results,

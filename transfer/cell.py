@@ -20,7 +20,6 @@ from transfer.folders import Folders
 from transfer.record import (
     Record,
     RecordError,
-    Schedule,
     failure_path,
     protocol_hash,
     read_record,
@@ -44,7 +43,7 @@ class Place:
     results: Path
     runs: Path
     """Checkpoints of unfinished cells, and the shared cache."""
-    schedule: Schedule = "paper"
+    schedule: str = "paper"
     tolerated: int = 0
     """Missing, surplus or unreadable images that a data set may have."""
 

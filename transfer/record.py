@@ -12,11 +12,10 @@ import time
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-Schedule = Literal["paper", "short", "smoke"]
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "scikit-learn")
 
 
@@ -34,7 +33,8 @@ class Record:
     """Id of the paper tables."""
     protocol: dict[str, Any]
     """name, hash, paper_hash, fields."""
-    schedule: Schedule
+    schedule: str
+    """paper, short, smoke, or the share of the paper's length."""
     seed: int
     engine: str
     metrics: dict[str, float]

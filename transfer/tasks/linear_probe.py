@@ -15,6 +15,7 @@ from transfer.features import EvalTransform, Features, Predictions, frozen_featu
 from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
+from transfer.schedule import share
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,9 @@ class LinearProbe:
 
     def at(self, schedule: str) -> "LinearProbe":
         """The same protocol at another length."""
-        if schedule == "short":
-            return replace(self, epochs=self.epochs / 10)
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32)
-        return self
+        return replace(self, epochs=self.epochs * share(schedule))
 
     def fitted(self, backbone: Backbone) -> "LinearProbe":
         """With crops of the size that the backbone was trained for."""

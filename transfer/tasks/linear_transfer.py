@@ -18,6 +18,7 @@ from transfer.features import EvalTransform, Features, Predictions, frozen_featu
 from transfer.finetune import Heads, NotFiniteError, ProbeTraining, train_heads
 from transfer.folders import Folders
 from transfer.metrics import mean_per_class, top1
+from transfer.schedule import share
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100: seven, log-spaced."""
@@ -57,11 +58,10 @@ class LinearTransfer:
 
     def at(self, schedule: str) -> "LinearTransfer":
         """The same protocol at another length."""
-        if schedule == "short":
-            return replace(self, steps=self.steps // 10, epochs=self.epochs / 10)
         if schedule == "smoke":
             return replace(self, steps=40, epochs=0, batch_size=32)
-        return self
+        part = share(schedule)
+        return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
     def fitted(self, backbone: Backbone) -> "LinearTransfer":
         """With crops of the size that the backbone was trained for."""

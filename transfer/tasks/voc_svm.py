@@ -86,11 +86,9 @@ class VOCSVM:
 
     def at(self, schedule: str) -> Self:
         """Fewer costs, smoke also smaller images; both score the classes that are there."""
-        if schedule == "short":
-            return replace(self, costs=VISSL_COSTS, min_classes=1)
         if schedule == "smoke":
             return replace(self, costs=SMOKE_COSTS, crop_px=64, min_classes=1)
-        return self
+        return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
 
     def fitted(self, backbone: Backbone) -> Self:
         """With images no larger than those that the backbone was trained on."""

@@ -1,0 +1,22 @@
+"""How much of a protocol's length is run: the paper's, a share of it, or a few steps."""
+
+import math
+
+NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
+"""A smoke run has no share: each task says what its few steps are."""
+
+
+def share(schedule: str) -> float:
+    """Of the paper's length, 0 to 1: of "paper", "short", "smoke", or a number such as "0.02"."""
+    if schedule in NAMED:
+        return NAMED[schedule]
+    try:
+        value = float(schedule)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise ValueError(
+            f"schedule {schedule!r}: expected paper, short, smoke, "
+            "or the share of the paper's length, such as 0.02"
+        )
+    return value
