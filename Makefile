@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# a process per core, each with one thread
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
 .PHONY: demo test fast lint setup clean
 
@@ -9,11 +11,11 @@ demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
 
 test: lint
-	$(BIN)/pytest -m "not slow and not gpu and not data"
-	$(BIN)/pytest -m "slow or gpu or data" --durations=10
+	$(PYTEST) -m "not slow and not gpu and not data"
+	$(PYTEST) -m "slow or gpu or data" --durations=10
 
 fast: lint
-	$(BIN)/pytest -m "not slow and not gpu and not data" --durations=10
+	$(PYTEST) -m "not slow and not gpu and not data" --durations=10
 
 lint: setup
 	$(BIN)/ruff format --check .
