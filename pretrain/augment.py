@@ -60,6 +60,7 @@ def jitter_colors(images: Tensor, colors: Colors) -> None:
     """Apply the four operations of the jitter to images (n, 3, S, S), each in its own order."""
     strengths = torch.from_numpy(colors.jitter).to(images.device, torch.float32)
     operations = (brightness, contrast, saturation, hue)
+    # places outside, operations inside: each image passes once through each, in its own order
     for place in range(len(operations)):
         for number, operation in enumerate(operations):
             chosen = (colors.jitter_order[:, place] == number).nonzero()[0]

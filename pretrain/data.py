@@ -1,4 +1,4 @@
-"""Training images: which files, in which order, decoded into what.
+"""Training images: which files, in which order, and their pixels.
 
 Labels are never read; a folder may be flat or hold a folder per class.
 """

@@ -75,6 +75,7 @@ class Feed:
             [(epoch, int(index)) for index in indices]
             for epoch, indices in map(self.plan.batch, steps)
         )
+        # one loader for all epochs: workers never wait for a next one to start
         loader = DataLoader(
             _Crops(self),
             batch_sampler=_Once(keys),

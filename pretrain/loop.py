@@ -139,6 +139,7 @@ def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> 
         stopping = (reading or job.process.num_processes == 1) and stop.agreed(job.process.device)
         due = time.monotonic() - saved_s > 60 * job.execution.save_every_min
         saving = due or last or stopping or training.step % steps_per_epoch == 0
+        # weights that a bad loss has touched must not replace a good checkpoint
         if reading or saving:
             _require_finite(job, training)
         if reading:
@@ -165,6 +166,7 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
 
 
 def training_step(job: Job, training: Training, network: nn.Module, views: list[Tensor]) -> None:
+    """One optimizer step on V views of (n, 3, H, W); nothing in it waits for the device."""
     recipe, step = job.recipe, training.step
     # methods may draw numbers: the same on every process, whether or not the run was resumed
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)

@@ -59,6 +59,7 @@ class Progress:
         if now_s - self.printed_s < interval_s and step < self.num_steps:
             return
         self.printed_s = now_s
+        # a terminal shows one line that changes
         start, end = ("\r\033[K", "") if terminal and step < self.num_steps else ("", "\n")
         sys.stderr.write(f"{start}{self.line(step, loss)}{end}")
         sys.stderr.flush()

@@ -60,7 +60,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         rank=process.rank,
         num_processes=process.num_processes,
     )
-    torch.manual_seed(command.seed)
+    torch.manual_seed(command.seed)  # every process builds the same networks
     backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
     module, _ = METHODS[recipe.method]
     method = module(backbone, feature_dim, recipe.config)

@@ -92,7 +92,7 @@ class JCL(nn.Module):
             covariance_weight=weight,
         )
         mean_key = keys.mean(dim=1)  # as in the released code, not normalized again
-        self.queue.push(mean_key)
+        self.queue.push(mean_key)  # after the loss: negatives are those of past steps
         similarity = similarities(query.detach(), keys)
         return {
             "loss": loss,

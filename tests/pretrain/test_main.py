@@ -1,7 +1,9 @@
 """The command line: what it prints, what it refuses, and that signals and kills cost nothing."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -132,6 +134,32 @@ def test_a_second_run_on_the_same_folder_says_so_and_other_settings_are_refused(
     assert finish(first)[0] == 75
     assert main(arguments(image_folder, tmp_path / "run")) == 2
     assert "made by another run: epochs 400.0 -> 4.0" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_make_one_run_and_one_of_them_speaks(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    command = [sys.executable, "-m", "pretrain", *arguments(image_folder, tmp_path / "run")]
+    runs = [
+        subprocess.Popen(
+            [*command, "--device", "cpu"],
+            cwd=ROOT,
+            env={**os.environ, **meeting, "WORLD_SIZE": "2", "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    (status, output), (other_status, other_output) = map(finish, runs)
+    assert (status, other_status) == (0, 0)
+    assert output.startswith("jcl/smoke  4 epochs")
+    assert other_output == ""
+    assert [step for step, _ in losses(tmp_path / "run")] == list(range(1, 21))
+    assert (tmp_path / "run" / "backbone.pt").exists()
 
 
 @pytest.mark.slow

@@ -1,0 +1,117 @@
+"""LORAC's protocol: its numbers, the choice of the rate, the single look at test."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import transfer.tasks.linear_transfer
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.images import Images
+from transfer.features import Features
+from transfer.finetune import Heads, NotFiniteError, ProbeTraining
+from transfer.folders import Folders
+from transfer.tasks import TASKS
+from transfer.tasks.linear_transfer import RATES, LinearTransfer, Prepared
+
+TASK = LinearTransfer(dataset="dtd", steps=10, learning_rates=(0.1, 1.0, 10.0))
+
+
+def heads_scoring(right: list[int]) -> Heads:
+    """A head per entry; on the features eye(5) with labels 0..4 it gets so many right."""
+    weight = torch.stack([torch.eye(5) for _ in right])
+    for head, correct in zip(weight, right, strict=True):
+        head[:, correct:] = head[:, correct:].roll(1, 0)
+    return Heads(weight, torch.zeros(len(right), 5))
+
+
+EYE = Features(torch.eye(5), torch.arange(5))
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, ...]]]:
+    """Replaces training: (images, rates) of each call; the middle of three rates is the best."""
+    calls: list[tuple[object, tuple[float, ...]]] = []
+
+    def train(
+        backbone: Backbone, images: Images, training: ProbeTraining, seed: int, folder: Path
+    ) -> Heads:
+        calls.append((images, training.learning_rates))
+        return heads_scoring([2, 4, 3] if len(training.learning_rates) == 3 else [5])
+
+    monkeypatch.setattr(transfer.tasks.linear_transfer, "train_heads", train)
+    return calls
+
+
+def run(backbone: Backbone, folder: Path, test: Features = EYE) -> dict[str, object]:
+    prepared = Prepared(backbone, "train", "trainval", EYE, test)  # type: ignore[arg-type]
+    predictions = TASK.run(prepared, Folders(folder, folder, folder), seed=0)
+    return {**TASK.metrics(predictions), **TASK.details(predictions)}
+
+
+def test_the_rate_best_on_val_is_trained_on_train_and_val(
+    trained: list[object], small_backbone: Backbone, tmp_path: Path
+) -> None:
+    found = run(small_backbone, tmp_path)
+    assert trained == [("train", (0.1, 1.0, 10.0)), ("trainval", (1.0,))]
+    assert found["learning_rate"] == 1.0
+    assert found["val_accuracy"] == {"0.1": 40.0, "1.0": 80.0, "10.0": 60.0}
+    assert (found["top1"], found["at_grid_edge"]) == (100.0, False)
+
+
+def test_a_final_head_that_diverged_gives_no_number(
+    trained: list[object], small_backbone: Backbone, tmp_path: Path
+) -> None:
+    poisoned = Features(torch.full((5, 5), float("inf")), torch.arange(5))
+    with pytest.raises(NotFiniteError, match=r"rate 1\.0 diverged"):
+        run(small_backbone, tmp_path, poisoned)
+
+
+def test_a_diverged_head_is_never_chosen() -> None:
+    heads = heads_scoring([1, 3])
+    heads.weight[1, 0, 0] = float("nan")
+    assert TASK.val_accuracies(heads, EYE) == [20.0, -1.0]
+
+
+def test_the_rates_are_seven_log_spaced_from_a_tenth_to_a_hundred() -> None:
+    expected = torch.logspace(-1, 2, 7)
+    torch.testing.assert_close(torch.tensor(RATES), expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("key", "steps", "metric"),
+    [
+        ("aircraft", 5_000, "mean_per_class"),
+        ("birdsnap", 30_000, "top1"),
+        ("caltech101", 5_000, "mean_per_class"),
+        ("cars", 30_000, "top1"),
+        ("cifar10", 30_000, "top1"),
+        ("cifar100", 30_000, "top1"),
+        ("dtd", 5_000, "top1"),
+        ("flowers", 5_000, "mean_per_class"),
+        ("food", 30_000, "top1"),
+        ("pets", 5_000, "mean_per_class"),
+        ("sun397", 30_000, "top1"),
+    ],
+)
+def test_length_and_metric_are_those_of_section_6(key: str, steps: int, metric: str) -> None:
+    task = TASKS[f"transfer_linear/{key}"]
+    assert isinstance(task, LinearTransfer)
+    training = task.training(task.learning_rates)
+    assert (training.num_steps(10**6), DATASETS[key].metric) == (steps, metric)
+    assert (training.batch_size, training.sgd_momentum, training.weight_decay) == (256, 0.9, 0.0)
+    assert training.decay == "cosine"
+
+
+def test_places_is_trained_for_a_hundred_epochs() -> None:
+    task = TASKS["transfer_linear/places365"]
+    assert isinstance(task, LinearTransfer)
+    assert task.training((1.0,)).num_steps(256_000) == 100_000
+
+
+def test_mean_per_class_weighs_classes_not_images() -> None:
+    scores: Tensor = torch.eye(2)[[0, 0, 0, 0]]
+    task = LinearTransfer(dataset="pets", steps=1)
+    assert task.accuracy(scores, torch.tensor([0, 0, 0, 1])) == 50.0
