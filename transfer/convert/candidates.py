@@ -40,6 +40,7 @@ class Candidate:
 
     @property
     def num_flaws(self) -> int:
+        """Missing, misshapen and unexpected tensors."""
         return len(self.missing) + len(self.misshapen) + len(self.surplus)
 
     def has(self, side: str) -> bool:

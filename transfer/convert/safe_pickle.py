@@ -49,8 +49,11 @@ class NeedsCodeError(BackboneError):
 class ReadableFile(Protocol):
     """What the unpickler needs: an open file, a BytesIO, or a memory map."""
 
-    def read(self, size: int, /) -> bytes: ...
-    def readline(self) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes."""
+
+    def readline(self) -> bytes:
+        """Up to the next end of line."""
 
 
 class Closed:
@@ -70,6 +73,7 @@ class StoredTensor(Closed):
 
     @property
     def num_values(self) -> int:
+        """Product of the shape."""
         return int(np.prod(self.shape, dtype=object)) if self.shape else 1
 
 
@@ -103,12 +107,15 @@ class Inert:
         self.parts.append({str(key): value})
 
     def append(self, item: object) -> None:
+        """Keep it (the APPEND opcode)."""
         self.parts.append(item)
 
     def extend(self, items: list[object]) -> None:
+        """Keep them (the APPENDS opcode)."""
         self.parts.extend(items)
 
     def add(self, item: object) -> None:
+        """Keep it (the ADDITEMS opcode)."""
         self.parts.append(item)
 
 

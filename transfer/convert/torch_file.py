@@ -28,7 +28,8 @@ _FETCH_AGAIN = "fetch the file again and compare its size with the source"
 class PositionedFile(ReadableFile, Protocol):
     """A mapped file or BytesIO, read from its current position."""
 
-    def tell(self) -> int: ...
+    def tell(self) -> int:
+        """Position in the file."""
 
 
 def read_zip(path: Path, data: memoryview) -> Any:

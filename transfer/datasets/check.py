@@ -52,6 +52,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Found, whole and readable."""
         return self.found and not self.problems
 
     @property

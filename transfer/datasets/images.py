@@ -37,12 +37,15 @@ class ImageFiles:
         return len(self.encoded_names)
 
     def name(self, i: int) -> str:
+        """Of an image, for messages."""
         return str(self.encoded_names[i], "utf-8")
 
     def decode(self, i: int) -> Image.Image:
+        """RGB image."""
         return decode_file(self.folder / self.name(i))
 
     def take(self, indices: NDArray[np.int64]) -> "ImageFiles":
+        """The images at these positions, in this order."""
         return ImageFiles(self.folder, self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
@@ -64,15 +67,19 @@ class ImageArrays:
         return len(self.encoded_names)
 
     def name(self, i: int) -> str:
+        """Of an image, for messages."""
         return str(self.encoded_names[i], "utf-8")
 
     def decode(self, i: int) -> Image.Image:
+        """RGB image."""
         return Image.fromarray(self.pixels[i])
 
     def take(self, indices: NDArray[np.int64]) -> "ImageArrays":
+        """The images at these positions, in this order."""
         return ImageArrays(self.pixels[indices], self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
+        """The pixels, for the fingerprint."""
         return bytes(self.pixels[i].tobytes())
 
 

@@ -36,16 +36,19 @@ class Plan:
 
     @property
     def trainval(self) -> int:
+        """Images of train and val together."""
         return self.train + self.val
 
     @property
     def sizes(self) -> Sizes:
+        """What `small-data.json` will say."""
         splits = ("train", "val", "trainval", "test")
         counts = {split: self.classes * getattr(self, split) for split in splits}
         return Sizes(classes=self.classes, counts=counts, drawn=True)
 
 
 def write_aircraft(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: images/ and one list of variants per split."""
     folder = root / "fgvc-aircraft-2013b" / "data"
     variants = ["707-320", "A300B4", "Boeing 717", "C-130", "DC-3", "Spitfire", "Yak-42", "Tu-134"]
     variants = variants[: plan.classes]
@@ -64,6 +67,7 @@ def write_aircraft(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_birdsnap(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: a folder per species."""
     folder = root / "birdsnap"
     species = ["Acadian Flycatcher", "Blue Jay", "Dunlin", "Gadwall", "Killdeer", "Osprey", "Sora"]
     species = species[: plan.classes]
@@ -77,6 +81,7 @@ def write_birdsnap(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_caltech101(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: a folder per category, the background class among them."""
     folder = root / "caltech101" / "101_ObjectCategories"
     classes = ["BACKGROUND_Google", "Faces", "Leopards", "accordion", "airplanes", "anchor", "ant"]
     for label, name in enumerate(classes[: plan.classes]):
@@ -87,6 +92,7 @@ def write_caltech101(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_cars(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: devkit .mat files with labels."""
     folder = root / "stanford_cars"
     makes = ["AM General Hummer", "Acura RL", "BMW X6", "Dodge Ram", "Fiat 500", "Jeep Patriot"]
     names = np.array([f"{make} 2012" for make in makes[: plan.classes]], dtype=object)
@@ -106,6 +112,7 @@ def write_cars(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_dtd(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: labels/ with the three lists of split 1."""
     folder = root / "dtd" / "dtd"
     classes = ["banded", "blotchy", "bubbly", "cracked", "dotted", "fibrous", "gauzy", "knitted"]
     lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
@@ -121,6 +128,7 @@ def write_dtd(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_flowers(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: imagelabels.mat and setid.mat."""
     folder = root / "flowers-102"
     labels = np.arange(plan.classes * (plan.trainval + plan.test)) % plan.classes
     for i, label in enumerate(labels):
@@ -134,6 +142,7 @@ def write_flowers(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_food(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: meta/ with train.json and test.json."""
     folder = root / "food-101"
     classes = ["apple_pie", "beignets", "churros", "donuts", "edamame", "gyoza", "hot_dog", "ramen"]
     classes = classes[: plan.classes]
@@ -152,6 +161,7 @@ def write_food(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_pets(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: annotations/ with trainval.txt and test.txt."""
     folder = root / "oxford-iiit-pet"
     # the published numbering follows the alphabet without regard to case; cats have capitals
     breeds = ["Abyssinian", "american_bulldog", "beagle", "Bengal", "boxer", "havanese", "Persian"]
@@ -167,6 +177,7 @@ def write_pets(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_places365(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: lists of files and labels."""
     folder = root / "places365"
     classes = ["/a/airfield", "/a/alley", "/b/bridge", "/c/castle", "/f/field/wild", "/s/street"]
     classes = classes[: plan.classes]
@@ -188,6 +199,7 @@ def write_places365(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_sun397(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: ClassName.txt, Training_01.txt and Testing_01.txt."""
     folder = root / "SUN397"
     classes = ["/a/abbey", "/a/apse/indoor", "/b/bakery/shop", "/c/canyon", "/d/diner/outdoor"]
     classes = classes[: plan.classes]
@@ -218,6 +230,7 @@ def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def write_cifar10(root: Path, plan: Plan, draw: DrawPixels) -> None:
+    """As published: python pickles."""
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship"]
     names = names[: plan.classes]
     folder = root / "cifar-10-batches-py"
@@ -233,6 +246,7 @@ def write_cifar10(root: Path, plan: Plan, draw: DrawPixels) -> None:
 
 
 def write_cifar100(root: Path, plan: Plan, draw: DrawPixels) -> None:
+    """As published: python pickles with fine labels."""
     names = ["apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle"]
     names = names[: plan.classes]
     folder = root / "cifar-100-python"
