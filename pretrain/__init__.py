@@ -16,5 +16,6 @@ checkpoint.py  save and resume
 stop.py        signals that ask a run to stop
 launch.py      processes, devices, and one run per folder
 export.py      writes the backbone file
+benchmark.py   images/s of a step; the streamed loss beside the usual one
 __main__.py    python -m pretrain
 """

@@ -5,6 +5,9 @@ convert/       from and to other projects' weights
 datasets/      what each data set is, where it lies, whether it is whole
 features.py    frozen features, cached
 finetune.py    the only supervised loop
+linear_svm.py  linear SVMs by the dozen
+cost_search.py their cost, by cross-validation
+stages.py      what an interrupted search finds again
 metrics.py     pure functions
 tasks/         one protocol per file; TASKS
 cell.py        one backbone, task, protocol and seed: from the data to the record

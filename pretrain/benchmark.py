@@ -1,6 +1,6 @@
 """The pre-training step in images/s, and the streamed JCL loss beside the usual one.
 
-python -m benchmarks.bench_pretrain [--recipe jcl/cifar10] [--data DIR]
+python -m pretrain.benchmark [--recipe jcl/cifar10] [--data DIR]
 
 Both ways of a ratio run in turns in this process, in processor time on a CPU and elapsed time on
 a GPU; a ratio above 1 is in favor of this code. Without --data the images are noise.
