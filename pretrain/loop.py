@@ -144,10 +144,11 @@ def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> 
             _require_finite(job, training)
         if reading:
             _read(training, progress, log)
+        if saving:
+            saved_s = time.monotonic()
         if saving and job.process.speaks:
             state = training.state_dict() | {"settings": job.settings}
             checkpoint.save(job.checkpoint_path, state)
-            saved_s = time.monotonic()
 
 
 def _read(training: Training, progress: Progress, log: Log | None) -> None:

@@ -85,7 +85,7 @@ def test_a_dry_run_writes_nothing(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words(checkpoint, small_data, tmp_path), "--dry-run"]) == 0
-    assert "steps 40 instead of 5000" in capsys.readouterr().out
+    assert "steps 24 instead of 5000" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
 
 

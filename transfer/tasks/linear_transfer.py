@@ -59,7 +59,7 @@ class LinearTransfer:
     def at(self, schedule: str) -> "LinearTransfer":
         """The same protocol at another length."""
         if schedule == "smoke":
-            return replace(self, steps=40, epochs=0, batch_size=32)
+            return replace(self, steps=24, epochs=0, batch_size=32)
         part = share(schedule)
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
