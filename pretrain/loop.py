@@ -209,7 +209,7 @@ def _wrapped(job: Job, method: nn.Module) -> nn.Module:
     device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None
     # each process keeps its own batch-norm statistics, and all queues are equal already
     return DistributedDataParallel(
-        method, device_ids=device_ids, broadcast_buffers=False, gradient_as_bucket_view=True
+        method, device_ids=device_ids, forward_sync_buffers=False, gradient_as_bucket_view=True
     )
 
 

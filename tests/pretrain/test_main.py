@@ -146,7 +146,7 @@ def test_two_processes_make_one_run_and_one_of_them_speaks(
     command = [sys.executable, "-m", "pretrain", *arguments(image_folder, tmp_path / "run")]
     runs = [
         subprocess.Popen(
-            [*command, "--device", "cpu"],
+            [*command, "--device", "cpu", "--bn-splits", "1"],
             cwd=ROOT,
             env={**os.environ, **meeting, "WORLD_SIZE": "2", "RANK": str(rank)},
             stdout=subprocess.PIPE,
