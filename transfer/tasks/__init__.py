@@ -80,7 +80,7 @@ TASKS: dict[str, Task] = {
         f"transfer_linear/{key}": LinearTransfer(dataset=key, steps=steps)
         for key, steps in TRANSFER_STEPS.items()
     },
-    "transfer_linear/places365": LinearTransfer(dataset="places365", epochs=100),
+    "transfer_linear/places365": LinearTransfer(dataset="places365", epochs=100.0),
     "voc07_svm": VOCSVM(),
     "voc07_svm@11point": VOCSVM(protocol="co2-2021-11point/1", points="11"),
     "in100_linear@jcl": LinearProbe(
@@ -94,7 +94,7 @@ TASKS: dict[str, Task] = {
         dataset="in100", protocol="uniclr-2022/1", learning_rate=30.0
     ),
     "in100_linear@looc": LinearProbe(
-        dataset="in100", protocol="looc-2020/1", learning_rate=30.0, decay="step", epochs=200
+        dataset="in100", protocol="looc-2020/1", learning_rate=30.0, decay="step", epochs=200.0
     ),
     "cifar10_linear": LinearProbe(dataset="cifar10", **CIFAR_PROBE),
     "cifar100_linear": LinearProbe(dataset="cifar100", **CIFAR_PROBE),

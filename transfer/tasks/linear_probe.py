@@ -34,7 +34,7 @@ class LinearProbe:
     dataset: str
     protocol: str
     learning_rate: float
-    epochs: float = 100
+    epochs: float = 100.0
     decay: Literal["cosine", "step"] = "cosine"
     """Cosine to zero, or times 0.1 at 60 % and 80 % of the training."""
     batch_size: int = 256
@@ -54,6 +54,8 @@ class LinearProbe:
         """The same protocol at another length."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32)
+        if schedule == "paper":
+            return self
         return replace(self, epochs=self.epochs * share(schedule))
 
     def fitted(self, backbone: Backbone) -> "LinearProbe":

@@ -43,7 +43,7 @@ class LinearTransfer:
     protocol: str = "lorac-2021/1"
     steps: int = 0
     """Optimizer steps; 0 where the length is given in epochs."""
-    epochs: float = 0
+    epochs: float = 0.0
     """Passes over the images; 0 where the length is given in steps."""
     learning_rates: tuple[float, ...] = RATES
     batch_size: int = 256
@@ -59,7 +59,9 @@ class LinearTransfer:
     def at(self, schedule: str) -> "LinearTransfer":
         """The same protocol at another length."""
         if schedule == "smoke":
-            return replace(self, steps=24, epochs=0, batch_size=32)
+            return replace(self, steps=24, epochs=0.0, batch_size=32)
+        if schedule == "paper":
+            return self
         part = share(schedule)
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
