@@ -95,8 +95,9 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     ),
     "jcl/cifar10": Recipe(
         method="jcl",
-        # few keys are in use for long enough when the run is short: a small queue, a fast copy
-        config=JCLConfig(num_keys=3, queue_size=4096, momentum=0.99, bn_splits=4),
+        # a queue must be much younger, in steps, than 1 / (1 - momentum): else queries tell the
+        # positives by their age alone, and all outputs drift together
+        config=JCLConfig(num_keys=3, queue_size=2048, momentum=0.99, bn_splits=4),
         arch="resnet18",
         stem="cifar",
         images="CIFAR-10 train, as images",
