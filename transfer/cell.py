@@ -1,6 +1,7 @@
 """One cell of the tables: a backbone, a task and protocol, a seed; from data to record."""
 
 import fcntl
+import json
 import resource
 import time
 import traceback
@@ -196,7 +197,7 @@ def _protocol(cell: Cell) -> dict[str, Any]:
         "name": cell.task.protocol,
         "hash": protocol_hash(task_id, cell.task),
         "paper_hash": protocol_hash(task_id, registered(cell.key)),
-        "fields": asdict(cell.task),  # type: ignore[call-overload]
+        "fields": json.loads(json.dumps(asdict(cell.task))),  # type: ignore[call-overload]
     }
 
 
