@@ -186,9 +186,9 @@ def demo(request: RunAll) -> int:
     return status
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     """Exit status of the command line."""
-    request = tyro.cli(RunAll, description=__doc__)
+    request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:
         return demo(request) if request.demo else run(request)
@@ -198,4 +198,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -48,3 +48,25 @@ def place(small_data: Path, tmp_path: Path) -> Place:
         runs=tmp_path / "runs",
         schedule="smoke",
     )
+
+
+@pytest.fixture
+def checkpoint(small_backbone: Backbone, tmp_path: Path) -> Path:
+    """The small backbone in a file of our own format, "mine.pth"."""
+    path = tmp_path / "mine.pth"
+    form = small_backbone.input
+    content = {
+        "format": "ssl-backbone/1",
+        "arch": small_backbone.arch,
+        "stem": small_backbone.stem,
+        "state_dict": small_backbone.state_dict,
+        "input": {
+            "mean": list(form.mean),
+            "std": list(form.std),
+            "size": form.size_px,
+            "channels": "RGB",
+        },
+        "made_by": {},
+    }
+    torch.save(content, path)
+    return path

@@ -12,31 +12,8 @@ import pytest
 import torch
 
 from transfer.__main__ import main
-from transfer.backbone import Backbone
 
 SLOW_TASK = "transfer_linear/dtd"
-
-
-@pytest.fixture
-def checkpoint(small_backbone: Backbone, tmp_path: Path) -> Path:
-    path = tmp_path / "mine.pth"
-    torch.save(
-        {
-            "format": "ssl-backbone/1",
-            "arch": small_backbone.arch,
-            "stem": small_backbone.stem,
-            "state_dict": small_backbone.state_dict,
-            "input": {
-                "mean": list(small_backbone.input.mean),
-                "std": list(small_backbone.input.std),
-                "size": 32,
-                "channels": "RGB",
-            },
-            "made_by": {},
-        },
-        path,
-    )
-    return path
 
 
 def words(checkpoint: Path, data: Path, folder: Path, task: str = SLOW_TASK) -> list[str]:
