@@ -163,6 +163,8 @@ def _extract(
         if done
         else open_memmap(partial, mode="w+", dtype=np.float32, shape=shape)
     )
+    with partial.open("r+b") as file:  # a full disk is an error here, a mapped page would kill
+        os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
     network = frozen_network(backbone)
     prepared = _Prepared(images, transform, backbone.input)
     with progress("features", subject, len(images), done=done) as counter:

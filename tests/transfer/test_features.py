@@ -1,5 +1,7 @@
 """The cache gives what a plain forward pass gives, and never something stale."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +66,20 @@ def test_an_interrupted_extraction_goes_on_and_ends_the_same(
         extract(small_backbone, elsewhere)
     assert torch.equal(extract(small_backbone, elsewhere).features, whole)
     assert sum(calls) == len(whole) + 32  # only the part under way was done twice
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing_that_is_believed(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="No space left"):
+            extract(small_backbone, folders)
+    assert not list(folders.cache.rglob("*.npy"))
+    assert len(extract(small_backbone, folders).features) == 80
 
 
 def test_weights_data_and_transform_shape_the_key(
