@@ -18,7 +18,7 @@ from benchmarks.tables import write_tables
 from transfer import stop
 from transfer.__main__ import data_folder, summary
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone
-from transfer.cell import Cell, Place, evaluate, note_failure, registered
+from transfer.cell import BusyError, Cell, Place, evaluate, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
@@ -134,6 +134,9 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
         )
         try:
             print(summary(cell, evaluate(cell)), flush=True)
+        except BusyError as error:  # its result is on the way: no reason for the tables
+            failed.append(cell)
+            print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
         except Exception as error:  # whatever breaks one cell must not take the others with it
             note_failure(cell, error)
             failed.append(cell)
@@ -152,6 +155,7 @@ def run(request: RunAll) -> int:
         return 0
     if all(row.state == "no data" for row in rows):
         raise DataError(f"none of the data sets is below {request.data}; see the lines above")
+    request.results.mkdir(parents=True, exist_ok=True)
     failed = run_cells(rows)
     for path in write_tables(request.results):
         print(f"table  {path}")

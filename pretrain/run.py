@@ -121,6 +121,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
         "data": f"{command.data.name} ({len(job.feed.images)} images, "
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
+        "precision": command.execution.precision,
         "commit": commit(),
         "versions": versions(),
     }

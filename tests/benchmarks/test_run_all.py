@@ -12,7 +12,7 @@ import benchmarks.run_all
 from benchmarks.plan import render_plan
 from benchmarks.run_all import RunAll, chosen_tasks, main, plan, run
 from transfer.backbone import Backbone
-from transfer.cell import Cell, evaluate
+from transfer.cell import BusyError, Cell, evaluate
 from transfer.datasets.images import DataError
 from transfer.record import Record
 from transfer.tasks import TASKS
@@ -81,6 +81,18 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
     (failure,) = request.results.glob("mine/cifar10_knn.*.failed.json")
     assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
     assert "the disk is on fire" in (request.results / "tables" / "overview.md").read_text()
+
+
+def test_a_cell_that_another_process_works_on_is_left_alone(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(cell: Cell) -> Record:
+        raise BusyError("another process works on this cell")
+
+    monkeypatch.setattr(benchmarks.run_all, "evaluate", busy)
+    request = request_for()
+    assert run(request) == 1
+    assert not list(request.results.rglob("*.failed.json"))
 
 
 def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> None:
