@@ -95,6 +95,10 @@ def describe(model: Model) -> str:
     origin = model.source
     if model.recipe:
         origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
+    if model.texture == "randconv_luma":
+        origin += "; textures by randconv_luma, a stand-in for style transfer: no reproduction"
+    elif model.texture:
+        origin += f"; textures from a {model.texture}"
     weights = f"weights {model.sha256[:12]}" if model.sha256 else ""
     return "- " + "; ".join(x for x in (f"{model.name}: {network}", origin, weights) if x)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from transfer.cell import Cell, departures, finished, registered
+from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
 
 State = Literal["run", "cached", "no data"]
@@ -12,6 +13,8 @@ IMAGES_PER_GPU_SECOND = 2500.0
 """Assumed for a ResNet-50 at 224 px in bf16, until measured on the user's GPU."""
 FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
 """Arithmetic of a forward pass beside a ResNet-50's (torchvision's table of GFLOPS)."""
+LAYER4_COST = {"resnet18": 0.10, "resnet34": 0.16}
+"""Of layer4 alone, in the same unit; 0.20 where blocks are bottlenecks."""
 CIFAR_STEM_COST = 15.0
 """Arithmetic of the CIFAR stem (3x3, stride 1, no max-pool) beside the ImageNet stem's."""
 
@@ -47,7 +50,10 @@ def gpu_hours(cell: Cell) -> float:
     trained += getattr(task, "epochs", 0) * counts.get("trainval", 0)
     extracted = counts.get("trainval", 0) + counts.get("test", 0)
     backbone = cell.backbone
-    cost = FORWARD_COST.get(backbone.arch, 1.0) * (backbone.input.size_px / 224) ** 2
+    network, num_heads = network_and_heads(backbone.arch)
+    cost = FORWARD_COST.get(network, 1.0)
+    cost += max(0, num_heads - 1) * LAYER4_COST.get(network, 0.20)
+    cost *= (backbone.input.size_px / 224) ** 2
     if backbone.stem == "cifar":
         cost *= CIFAR_STEM_COST
     searches = 2.0 if hasattr(task, "learning_rates") else 1.0  # the rate is searched, then used

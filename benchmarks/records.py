@@ -29,6 +29,8 @@ class Model:
     """What it was pre-trained on; empty, as method to epochs are, for foreign files."""
     changed: str = field(default="", compare=False)
     """Settings in which the run left its recipe."""
+    texture: str = field(default="", compare=False)
+    """How its views changed texture, where they did."""
     source: str = field(default="", compare=False)
 
 
@@ -152,6 +154,7 @@ def _model(content: dict[str, Any]) -> Model:
         arch=content["arch"],
         stem=content["stem"],
         source=content.get("source", ""),
+        texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         **told,
     )

@@ -6,13 +6,15 @@ with its own numbers.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import conv2d, pad
 
-from pretrain.views import Colors, Integers, ViewRecipe
+from pretrain.views import TEXTURE_KERNELS_PX, Colors, Floats, Integers, ViewRecipe
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as PIL's mode "L"
 
@@ -43,17 +45,62 @@ def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) ->
 
 
 def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
-    """Jitter, gray, blur, flip and normalize crops (n, 3, S, S) in 0..1; changes its input."""
+    """Everything after the crop: (n, 3, S, S) in 0..1 -> normalized; may change its input."""
+    textured = colors.texture[:, 0] > 0
+    _change(images, textured, lambda chosen: filter_luma(chosen, colors.texture[textured]))
+    if recipe.gray_first:
+        _change(images, colors.gray, to_gray)
     jitter_colors(images, colors)
-    _change(images, colors.gray, to_gray)
+    if not recipe.gray_first:
+        _change(images, colors.gray, to_gray)
     blurred = colors.blur_sigma_px > 0
-    if blurred.any():
-        sigma = torch.from_numpy(colors.blur_sigma_px[blurred]).to(images.device, torch.float32)
-        _change(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
+    sigma = torch.from_numpy(colors.blur_sigma_px[blurred]).to(images.device, torch.float32)
+    _change(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
     _change(images, colors.flip, lambda chosen: chosen.flip(3))
+    for turns in (1, 2, 3):
+        turned = colors.quarter_turns == turns
+        _change(images, turned, partial(torch.rot90, k=turns, dims=(2, 3)))
+    return normalized(images, recipe)
+
+
+def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
+    """(n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
     mean = torch.tensor(recipe.mean, device=images.device)[:, None, None]
     std = torch.tensor(recipe.std, device=images.device)[:, None, None]
     return images.sub_(mean).div_(std)
+
+
+def filter_luma(images: Tensor, texture: Floats) -> Tensor:
+    """Blend the luma of (n, 3, H, W) with a random filter of itself; texture as in Colors.
+
+    A stand-in for style transfer: random convolutions (Xu et al., ICLR 2021, arXiv:2007.13003)
+    that keep color, and the luma's mean and deviation.
+    """
+    kernels = torch.from_numpy(texture_kernels(texture)).to(images.device, torch.float32)
+    strength = torch.from_numpy(texture[:, 2]).to(images.device, torch.float32)[:, None, None, None]
+    luma = _luma(images)
+    reach = kernels.shape[-1] // 2
+    padded = pad(luma.transpose(0, 1), (reach,) * 4, mode="reflect")
+    filtered = conv2d(padded, kernels[:, None], groups=len(kernels)).transpose(0, 1)
+    axes = (1, 2, 3)
+    spread = luma.std(axes, keepdim=True) / filtered.std(axes, keepdim=True).clamp(min=1e-6)
+    matched = (filtered - filtered.mean(axes, keepdim=True)) * spread
+    change = strength * (matched + luma.mean(axes, keepdim=True) - luma)
+    # in YCbCr a change of Y alone moves red, green and blue by the same amount
+    return (images + change).clamp_(0, 1)
+
+
+def texture_kernels(texture: Floats) -> Floats:
+    """Random kernels (n, 7, 7), zero beyond their own side k; weights from N(0, 1 / k^2)."""
+    largest = max(TEXTURE_KERNELS_PX)
+    kernels = np.zeros((len(texture), largest, largest))
+    for kernel, (side, seed, _) in zip(kernels, texture, strict=True):
+        size = int(side)
+        generator = np.random.default_rng(int(seed * 2**52))
+        margin = (largest - size) // 2
+        weights = generator.standard_normal((size, size)) / size
+        kernel[margin : margin + size, margin : margin + size] = weights
+    return kernels
 
 
 def jitter_colors(images: Tensor, colors: Colors) -> None:
@@ -131,5 +178,6 @@ def _luma(images: Tensor) -> Tensor:
 
 
 def _change(images: Tensor, mask: NDArray[np.bool_], operation: Callable[[Tensor], Tensor]) -> None:
-    rows = torch.from_numpy(mask.nonzero()[0]).to(images.device)
-    images[rows] = operation(images[rows])
+    if mask.any():
+        rows = torch.from_numpy(mask.nonzero()[0]).to(images.device)
+        images[rows] = operation(images[rows])

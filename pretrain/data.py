@@ -1,6 +1,6 @@
 """Training images: which files, in which order, and their pixels.
 
-Labels are never read; a folder may be flat or hold a folder per class.
+A folder may be flat or hold a folder per class; only supervised training asks for the classes.
 """
 
 import hashlib
@@ -35,6 +35,21 @@ class TrainingImages:
 
     def __len__(self) -> int:
         return len(self.files)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the folders that hold images, sorted; a DataError in a flat folder."""
+        places = [file.relative_to(self.folder).parts for file in self.files]
+        if any(len(parts) < 2 for parts in places):
+            raise DataError(f"{self.folder} holds images without a folder, so they have no label")
+        return sorted({parts[0] for parts in places})
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(N,): place of each image's folder among the classes."""
+        number = {name: place for place, name in enumerate(self.classes)}
+        names = (file.relative_to(self.folder).parts[0] for file in self.files)
+        return np.array([number[name] for name in names], dtype=np.int64)
 
     @property
     def fingerprint(self) -> str:

@@ -1,92 +1,161 @@
 """Batches of views, step by step: from decoded pixels in memory, or from files by workers.
 
-Small sets are decoded once and every view is made on the device that trains; large ones are
-decoded and cropped by workers, each image once for all its views, and colored on the device.
+Small sets are decoded once and every view is made on the device that trains. Large ones are
+decoded and cropped by workers, each image once for all its views; workers color the views as well
+where a CPU trains, and leave that to the device where a GPU does.
 """
 
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import interpolate
 from torch.utils.data import DataLoader, Dataset
 
-from pretrain.augment import crop, finish
+from pretrain.augment import crop, finish, normalized
+from pretrain.augment_cpu import colored, cropped, worker_threads
 from pretrain.data import BatchPlan, TrainingImages, read_pixels
-from pretrain.views import Floats, ViewRecipe, draw_boxes, draw_colors, uniforms
+from pretrain.parts.view import View
+from pretrain.styles import StyleBank
+from pretrain.views import (
+    Colors,
+    Floats,
+    Integers,
+    ViewRecipe,
+    draw_boxes,
+    draw_colors,
+    draw_style,
+    uniforms,
+)
+
+
+class Batch(NamedTuple):
+    """What a step sees."""
+
+    views: list[Tensor]
+    """V of (n, 3, S, S), normalized."""
+    labels: Tensor | None
+    """(n,), for methods that use them."""
+
+
+class SizeGroup(NamedTuple):
+    """Views of one size, which are made and stored together."""
+
+    recipe: ViewRecipe
+    rows: slice
+    """Their places among the views."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """What a step needs besides its number: images, their order, and the recipe of the views."""
+    """What a step needs besides its number: images, their order, and what views it wants."""
 
     images: TrainingImages
     plan: BatchPlan
     recipe: ViewRecipe
-    num_views: int
+    views: tuple[View, ...]
     device: torch.device
     workers: int
     memory_gb: float
+    uses_labels: bool = False
+    styles: StyleBank | None = None
+    colors_in_workers: bool = False
+    """Of views from files; else they are colored on the device."""
 
     @property
     def in_memory(self) -> bool:
         """Whether all images, padded to the largest, fit into `memory_gb`."""
         largest = int(self.images.heights.max()) * int(self.images.widths.max()) * 3
-        return largest * len(self.images) <= self.memory_gb * 1e9
+        return self.styles is None and largest * len(self.images) <= self.memory_gb * 1e9
 
-    def batches(self, first_step: int, num_steps: int) -> Iterator[list[Tensor]]:
-        """V views of (n, 3, S, S) for each step from `first_step` to `num_steps`."""
-        crops = self._memory_crops if self.in_memory else self._file_crops
-        for epoch, indices, images in crops(first_step, num_steps):
-            numbers = self._uniforms(epoch, indices)
-            views = finish(images, draw_colors(self.recipe, numbers), self.recipe)
-            yield list(views.chunk(self.num_views))
+    @cached_property
+    def groups(self) -> list[SizeGroup]:
+        """Large views, then small ones, where there are any."""
+        num_small = sum(view.small for view in self.views)
+        num_large = len(self.views) - num_small
+        if any(view.small for view in self.views[:num_large]):
+            raise ValueError("a method's small views come after its large ones")
+        groups = [
+            SizeGroup(self.recipe, slice(0, num_large)),
+            SizeGroup(self.recipe.of_small(), slice(num_large, len(self.views))),
+        ]
+        return [group for group in groups if group.rows.start < group.rows.stop]
 
-    def _uniforms(self, epoch: int, indices: NDArray[np.int64]) -> Floats:
-        """(V * n, NUM_UNIFORMS), the first view of all images first."""
-        drawn = [uniforms(self.plan.seed, epoch, int(i), self.num_views) for i in indices]
-        return np.stack(drawn, axis=1).reshape(self.num_views * len(indices), -1)
+    def numbers(self, epoch: int, index: int) -> Floats:
+        """(V, NUM_UNIFORMS) of one image."""
+        return uniforms(self.plan.seed, epoch, index, self.views)
 
-    def _memory_crops(
-        self, first_step: int, num_steps: int
-    ) -> Iterator[tuple[int, NDArray[np.int64], Tensor]]:
+    def colors(self, recipe: ViewRecipe, numbers: Floats) -> Colors:
+        """Of views with numbers (n, NUM_UNIFORMS)."""
+        colors = draw_colors(recipe, numbers)
+        if self.styles is not None:
+            colors.texture[:, 0] = 0  # a styled copy stands for it
+        return colors
+
+    def batches(self, first_step: int, num_steps: int) -> Iterator[Batch]:
+        """A batch for each step from `first_step` to `num_steps`."""
+        sizes = self._from_memory if self.in_memory else self._from_files
+        labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
+        for step, views in zip(
+            range(first_step, num_steps), sizes(first_step, num_steps), strict=True
+        ):
+            chosen = None
+            if labels is not None:
+                chosen = labels[torch.from_numpy(self.plan.batch(step)[1]).to(self.device)]
+            yield Batch(views, chosen)
+
+    def batch_numbers(self, step: int) -> Floats:
+        """Numbers (V, n, NUM_UNIFORMS) of this process's images."""
+        epoch, indices = self.plan.batch(step)
+        return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
+
+    def _from_memory(self, first_step: int, num_steps: int) -> Iterator[list[Tensor]]:
         pixels = decode_all(self.images).to(self.device)
         for step in range(first_step, num_steps):
-            epoch, indices = self.plan.batch(step)
-            repeated = np.tile(indices, self.num_views)
-            boxes = draw_boxes(
-                self.recipe,
-                self._uniforms(epoch, indices),
-                self.images.heights[repeated],
-                self.images.widths[repeated],
-            )
-            chosen = pixels[torch.from_numpy(repeated).to(self.device)]
-            yield epoch, indices, crop(chosen, boxes, self.recipe.size_px)
+            _, indices = self.plan.batch(step)
+            all_numbers = self.batch_numbers(step)
+            views: list[Tensor] = []
+            for recipe, rows in self.groups:
+                num_views = rows.stop - rows.start
+                numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
+                repeated = np.tile(indices, num_views)
+                heights, widths = self.images.heights[repeated], self.images.widths[repeated]
+                boxes = draw_boxes(recipe, numbers, heights, widths)
+                chosen = pixels[torch.from_numpy(repeated).to(self.device)]
+                made = finish(
+                    crop(chosen, boxes, recipe.size_px), self.colors(recipe, numbers), recipe
+                )
+                views += made.chunk(num_views)
+            yield views
 
-    def _file_crops(
-        self, first_step: int, num_steps: int
-    ) -> Iterator[tuple[int, NDArray[np.int64], Tensor]]:
-        steps = range(first_step, num_steps)
-        keys = (
-            [(epoch, int(index)) for index in indices]
-            for epoch, indices in map(self.plan.batch, steps)
-        )
+    def _from_files(self, first_step: int, num_steps: int) -> Iterator[list[Tensor]]:
         # one loader for all epochs: workers never wait for a next one to start
         loader = DataLoader(
             _Crops(self),
-            batch_sampler=_Once(keys),
+            batch_size=None,  # a sample is a whole step
+            sampler=range(first_step, num_steps),
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda",
-            worker_init_fn=_ignore_signals,
+            worker_init_fn=_start_worker,
         )
-        for step, stacked in zip(steps, loader, strict=True):
-            images = stacked.to(self.device, non_blocking=True).transpose(0, 1).flatten(0, 1)
-            epoch, indices = self.plan.batch(step)
-            yield epoch, indices, images.float().div_(255)
+        for step, stacks in zip(range(first_step, num_steps), loader, strict=True):
+            views: list[Tensor] = []
+            for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
+                pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+                images = pixels.float().div_(255)
+                if self.colors_in_workers:
+                    made = normalized(images, recipe)
+                else:
+                    numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
+                    made = finish(images, self.colors(recipe, numbers), recipe)
+                views += made.chunk(rows.stop - rows.start)
+            yield views
 
 
 def decode_all(images: TrainingImages) -> Tensor:
@@ -100,44 +169,73 @@ def decode_all(images: TrainingImages) -> Tensor:
     return pixels
 
 
-class _Once:
-    """An iterator that a DataLoader takes for a batch sampler."""
+class _Crops(Dataset[list[Tensor]]):
+    """A step's views of each size, the first view of all images first: (V * n, S, S, 3), uint8.
 
-    def __init__(self, batches: Iterator[list[tuple[int, int]]]) -> None:
-        self.batches = batches
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return self.batches
-
-
-class _Crops(Dataset[Tensor]):
-    """The crops of one image, decoded once: (V, 3, S, S), uint8."""
+    Each image is decoded once for all its views, and numbers are drawn for all images at once.
+    """
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
 
-    def __getitem__(self, key: tuple[int, int]) -> Tensor:
-        epoch, index = key
+    def __getitem__(self, step: int) -> list[Tensor]:
         feed = self.feed
-        pixels = read_pixels(feed.images.files[index])
-        numbers = uniforms(feed.plan.seed, epoch, index, feed.num_views)
-        sizes = np.tile(np.array(pixels.shape[:2], dtype=np.int64), (feed.num_views, 1))
-        boxes = draw_boxes(feed.recipe, numbers, sizes[:, 0], sizes[:, 1])
-        image = pixels.permute(2, 0, 1)[None]  # channels last in memory: the fast resize
-        return torch.cat(
-            [
-                interpolate(
-                    image[:, :, top : top + height, left : left + width],
-                    size=(feed.recipe.size_px, feed.recipe.size_px),
-                    mode="bilinear",
-                    antialias=True,
-                )
-                for top, left, height, width in boxes.tolist()
-            ]
-        )
+        _, indices = feed.plan.batch(step)
+        all_numbers = feed.batch_numbers(step)
+        drawn = [self._drawn(recipe, all_numbers[rows], indices) for recipe, rows in feed.groups]
+        stacks = [
+            np.empty((len(boxes), recipe.size_px, recipe.size_px, 3), dtype=np.uint8)
+            for (recipe, _), (boxes, _, _) in zip(feed.groups, drawn, strict=True)
+        ]
+        for place, index in enumerate(indices):
+            decoded: dict[Path, NDArray[np.uint8]] = {}
+            for (recipe, _), stack, (boxes, colors, styles) in zip(
+                feed.groups, stacks, drawn, strict=True
+            ):
+                for row in range(place, len(stack), len(indices)):
+                    view = self._cut(int(index), boxes[row], int(styles[row]), recipe, decoded)
+                    stack[row] = colored(view, colors, row, recipe) if colors else view
+        return [torch.from_numpy(stack) for stack in stacks]
+
+    def _drawn(
+        self, recipe: ViewRecipe, numbers: Floats, indices: NDArray[np.int64]
+    ) -> tuple[Integers, Colors | None, Integers]:
+        """Boxes, colors if these are made here, and styles of the views of one size."""
+        feed = self.feed
+        repeated = np.tile(indices, len(numbers))
+        rows = numbers.reshape(len(repeated), -1)
+        sizes = feed.images.heights[repeated], feed.images.widths[repeated]
+        styles = np.full(len(rows), -1)
+        if feed.styles is not None:
+            styles = draw_style(recipe, rows, len(feed.styles))
+        colors = feed.colors(recipe, rows) if feed.colors_in_workers else None
+        return draw_boxes(recipe, rows, *sizes), colors, styles
+
+    def _cut(
+        self,
+        index: int,
+        box: Integers,
+        style: int,
+        recipe: ViewRecipe,
+        decoded: dict[Path, NDArray[np.uint8]],
+    ) -> NDArray[np.uint8]:
+        images, bank = self.feed.images, self.feed.styles
+        file = images.files[index]
+        if bank is not None and style >= 0:
+            file = bank.copy_of(file, style)
+        if file not in decoded:
+            decoded[file] = read_pixels(file).numpy()
+        pixels = decoded[file]
+        size = np.array([images.heights[index], images.widths[index]] * 2)
+        if pixels.shape[:2] != tuple(size[:2]):  # a styled copy may have another size
+            scale = np.array(pixels.shape[:2] * 2) / size
+            box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
+        view: NDArray[np.uint8] = cropped(pixels, box, recipe.size_px)
+        return view
 
 
-def _ignore_signals(worker: int) -> None:
-    """The main process decides when to stop; a scheduler signals every process of a job."""
+def _start_worker(worker: int) -> None:
+    # the main process decides when to stop; a scheduler signals every process of a job
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+    worker_threads()

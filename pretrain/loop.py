@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from pretrain import checkpoint
-from pretrain.feed import Feed
+from pretrain.feed import Batch, Feed
 from pretrain.launch import Process
 from pretrain.metrics import Log, NotFiniteError, Window
-from pretrain.optim import scheduled_rate, sgd
+from pretrain.optim import lars, scheduled_rate, sgd
 from pretrain.progress import Progress, say
 from pretrain.recipes import Recipe
 from pretrain.stop import StopRequest
@@ -72,15 +73,11 @@ class Training:
 
     def __init__(self, job: Job) -> None:
         recipe = job.recipe
+        self.job = job
         self.method = job.method.to(job.process.device).train()
         if job.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
-        self.optimizer = sgd(
-            self.method,
-            learning_rate=recipe.learning_rate,
-            momentum=recipe.sgd_momentum,
-            weight_decay=recipe.weight_decay,
-        )
+        self.optimizer = _optimizer(self.method, recipe)
         self.step = 0
         self.window = Window()
 
@@ -97,6 +94,24 @@ class Training:
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.window.load_state_dict(state["window"])
+
+
+def _optimizer(method: nn.Module, recipe: Recipe[Any]) -> Optimizer:
+    if recipe.optimizer == "sgd":
+        return sgd(
+            method,
+            learning_rate=recipe.learning_rate,
+            momentum=recipe.sgd_momentum,
+            weight_decay=recipe.weight_decay,
+        )
+    return lars(
+        method,
+        learning_rate=recipe.learning_rate,
+        momentum=recipe.sgd_momentum,
+        weight_decay=recipe.weight_decay,
+        trust_coefficient=recipe.trust_coefficient,
+        exclude_vectors=recipe.exclude_vectors,
+    )
 
 
 def train(job: Job, stop: StopRequest) -> int:
@@ -130,9 +145,9 @@ def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> 
     stopping = False
     while training.step < job.num_steps and not stopping:
         waiting_s = time.monotonic()
-        views = next(batches)
+        batch = next(batches)
         progress.waited_s += time.monotonic() - waiting_s
-        training_step(job, training, network, views)
+        training_step(job, training, network, batch)
         last = training.step == job.num_steps
         reading = last or training.step % job.execution.read_every_steps == 0
         # processes agree on a stop only where they wait for the device anyway
@@ -166,8 +181,8 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
     progress.show(training.step, means["loss"])
 
 
-def training_step(job: Job, training: Training, network: nn.Module, views: list[Tensor]) -> None:
-    """One optimizer step on V views of (n, 3, H, W); nothing in it waits for the device."""
+def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
+    """One optimizer step; nothing in it waits for the device."""
     recipe, step = job.recipe, training.step
     # methods may draw numbers: the same on every process, whether or not the run was resumed
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
@@ -177,14 +192,17 @@ def training_step(job: Job, training: Training, network: nn.Module, views: list[
             recipe.schedule,
             started,
             learning_rate=recipe.learning_rate,
+            final_learning_rate=recipe.final_learning_rate,
+            warmup=recipe.warmup_epochs / (recipe.epochs or 1),
             milestones=recipe.milestones,
         )
+    views, labels = batch
     if job.execution.channels_last:
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
     low = job.execution.dtype(device) == torch.bfloat16
     with torch.autocast(device, torch.bfloat16, enabled=low):
-        metrics = network(views, ended)
+        metrics = network(views, ended, *([] if labels is None else [labels]))
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
     training.optimizer.step()

@@ -1,24 +1,37 @@
-"""Optimizer and learning-rate schedules."""
+"""Optimizers and learning-rate schedules."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
-from torch import nn
-from torch.optim import SGD
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
 
 Schedule = Literal["cosine", "step"]
+OptimizerName = Literal["sgd", "lars"]
 
 
 def scheduled_rate(
-    schedule: Schedule, progress: float, *, learning_rate: float, milestones: tuple[float, ...] = ()
+    schedule: Schedule,
+    progress: float,
+    *,
+    learning_rate: float,
+    final_learning_rate: float = 0.0,
+    warmup: float = 0.0,
+    milestones: tuple[float, ...] = (),
 ) -> float:
     """Learning rate at `progress`, the share of the run done (0 to 1).
 
-    cosine: half a period without warm-up; step: a tenth after each milestone (shares of the run).
+    cosine: half a period down to the final rate; step: a tenth after each milestone (shares of the
+    run). Before either, the rate grows linearly from 0 over `warmup`, a share of the run.
     """
+    if progress < warmup:
+        return learning_rate * progress / warmup
     match schedule:
         case "cosine":
-            return learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+            done = (progress - warmup) / (1 - warmup) if warmup < 1 else 1.0
+            span = learning_rate - final_learning_rate
+            return final_learning_rate + span * 0.5 * (1 + math.cos(math.pi * done))
         case "step":
             return learning_rate * 0.1 ** sum(progress >= share for share in milestones)
 
@@ -29,3 +42,84 @@ def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_dec
     return SGD(
         learning, lr=learning_rate, momentum=momentum, weight_decay=weight_decay, foreach=True
     )
+
+
+def lars(
+    network: nn.Module,
+    *,
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+    trust_coefficient: float,
+    exclude_vectors: bool,
+) -> "LARS":
+    """LARS over every parameter that learns.
+
+    exclude_vectors: biases and batch-norm parameters are neither scaled nor decayed, as in BYOL
+    and MoCo v3; else all are, as by apex's LARC in SwAV and LORAC.
+    """
+    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    plain = [parameter for parameter in learning if exclude_vectors and parameter.ndim <= 1]
+    scaled = [parameter for parameter in learning if not exclude_vectors or parameter.ndim > 1]
+    groups = [
+        {"params": scaled, "weight_decay": weight_decay, "adaptive": True},
+        {"params": plain, "weight_decay": 0.0, "adaptive": False},
+    ]
+    return LARS(
+        [group for group in groups if group["params"]],
+        learning_rate=learning_rate,
+        momentum=momentum,
+        trust_coefficient=trust_coefficient,
+    )
+
+
+class LARS(Optimizer):
+    """SGD whose step is scaled, tensor by tensor, to the tensor's own size.
+
+    You et al., arXiv:1708.03888. The local rate is trust * |w| / (|g| + decay * |w|); it is 1
+    where a weight or its gradient is all zero. No step waits for the device.
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        *,
+        learning_rate: float,
+        momentum: float,
+        trust_coefficient: float,
+    ) -> None:
+        numbers = {"momentum": momentum, "trust_coefficient": trust_coefficient}
+        super().__init__(groups, {"lr": learning_rate, **numbers})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step from the gradients that stand in `.grad`."""
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if not weights:
+                continue
+            gradients: list[Tensor] = [weight.grad for weight in weights]
+            directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
+            if group["adaptive"]:
+                torch._foreach_mul_(directions, self._ratios(group, weights, gradients))
+            momenta = [self._momentum(weight) for weight in weights]
+            torch._foreach_mul_(momenta, group["momentum"])
+            torch._foreach_add_(momenta, directions)
+            torch._foreach_add_(weights, momenta, alpha=-group["lr"])
+
+    def _momentum(self, weight: Tensor) -> Tensor:
+        state = self.state[weight]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+        momentum: Tensor = state["momentum_buffer"]
+        return momentum
+
+    @staticmethod
+    def _ratios(
+        group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]
+    ) -> list[Tensor]:
+        size = torch.stack(torch._foreach_norm(weights))
+        slope = torch.stack(torch._foreach_norm(gradients))
+        ratio = group["trust_coefficient"] * size / (slope + group["weight_decay"] * size + 1e-8)
+        defined = (size > 0) & (slope > 0)
+        return list(torch.where(defined, ratio, torch.ones_like(ratio)).unbind())

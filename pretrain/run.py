@@ -4,18 +4,23 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 import torch
+from torch import nn
 
-from pretrain.data import BatchPlan, find_images
+from pretrain.data import BatchPlan, DataError, TrainingImages, find_images
 from pretrain.export import commit, export, versions
 from pretrain.feed import Feed
 from pretrain.launch import DeviceChoice, Process, claimed
 from pretrain.loop import Execution, Job
 from pretrain.methods import METHODS
+from pretrain.methods.supervised import Supervised
+from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Config, Recipe
+from pretrain.styles import StyleBank, find_styles
+from pretrain.views import ViewRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +28,7 @@ class Command(Generic[Config]):
     """One pre-training run; stopped or killed, the same command goes on where it was."""
 
     data: Path
-    """Folder of images, flat or with a folder per class; labels are not read."""
+    """Folder of images, flat or with a folder per class; only supervised training needs classes."""
     out: Path
     """Folder of the run: checkpoint, metrics, and the exported backbone.pt."""
     recipe: Recipe[Config]
@@ -32,6 +37,10 @@ class Command(Generic[Config]):
     """Optimizer steps instead of epochs; 0: as many as the epochs hold."""
     seed: int = 0
     device: DeviceChoice = "auto"
+    style_bank: Path | None = None
+    """Folder with a styled copy of every image for each style, for recipes with texture."""
+    colors_in: Literal["auto", "device", "workers"] = "auto"
+    """Where views from files get their colors; auto: workers on a CPU, the device on a GPU."""
     workers: int = 4
     """Processes that decode images, where these do not fit into memory."""
     memory_gb: float = 2.0
@@ -52,6 +61,7 @@ def claimed_by_first(folder: Path) -> AbstractContextManager[None]:
 def prepare(name: str, command: Command[Any], process: Process) -> Job:
     """Check the data, build the networks from the seed, and fix every number of the run."""
     recipe = command.recipe
+    _check_settings(command)
     images = find_images(command.data, tolerated=command.tolerated_images)
     plan = BatchPlan(
         num_images=len(images),
@@ -63,16 +73,20 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
     torch.manual_seed(command.seed)  # every process builds the same networks
     backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
     module, _ = METHODS[recipe.method]
-    method = module(backbone, feature_dim, recipe.config)
-    num_steps = command.steps or round(recipe.epochs * plan.steps_per_epoch)
+    method: Any = module(backbone, feature_dim, recipe.config)
+    num_steps = _num_steps(command, plan)
     feed = Feed(
         images=images,
         plan=plan,
         recipe=recipe.views,
-        num_views=method.num_views,
+        views=method.views,
         device=process.device,
         workers=command.workers,
         memory_gb=command.memory_gb,
+        uses_labels=uses_labels(method, images),
+        styles=None if command.style_bank is None else find_styles(command.style_bank, images),
+        colors_in_workers=command.colors_in == "workers"
+        or (command.colors_in == "auto" and process.device.type == "cpu"),
     )
     return Job(
         name=name,
@@ -87,6 +101,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
             "seed": command.seed,
             "precision": str(command.execution.dtype(process.device.type)),
             "data": images.fingerprint,
+            "texture": texture(recipe.views, feed.styles),
         },
         folder=command.out,
         process=process,
@@ -94,13 +109,63 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
     )
 
 
+def _check_settings(command: Command[Any]) -> None:
+    recipe, bank = command.recipe, command.style_bank
+    if recipe.warmup_epochs and recipe.warmup_epochs >= recipe.epochs:
+        raise DataError(
+            f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
+            f"{recipe.epochs:g} for the schedule after it; choose fewer"
+        )
+    if bank is not None and recipe.views.texture_probability == 0:
+        raise DataError(
+            f"--style-bank {bank} has no effect on views that keep their texture; "
+            f"pass --texture-probability as well, or no bank"
+        )
+
+
+def _num_steps(command: Command[Any], plan: BatchPlan) -> int:
+    epochs = command.recipe.epochs
+    num_steps = command.steps or round(epochs * plan.steps_per_epoch)
+    if num_steps < 0 or (epochs and not num_steps):
+        raise DataError(
+            f"--epochs {epochs:g} of {plan.steps_per_epoch} steps and --steps {command.steps} make "
+            f"a run of {num_steps} steps; choose more"
+        )
+    return num_steps
+
+
+def uses_labels(method: nn.Module, images: TrainingImages) -> bool:
+    """Whether a method learns from labels; a DataError if there are not as many as it expects."""
+    if not isinstance(method, Supervised):
+        return False
+    found, expected = len(images.classes), method.config.num_classes
+    if found != expected:
+        raise DataError(
+            f"{images.folder} holds {found} classes and the recipe expects {expected}; "
+            f"pass --num-classes {found} or another folder"
+        )
+    return True
+
+
+def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
+    """How views change their texture, for the record; empty where they do not."""
+    if views.texture_probability == 0:
+        return ""
+    if styles is None:
+        return "randconv_luma"
+    return f"style bank {styles.folder.name} of {', '.join(styles.names)}"
+
+
 def describe(job: Job) -> str:
     """What will be trained, where."""
     recipe, plan = job.recipe, job.feed.plan
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
+    views = " and ".join(
+        f"{rows.stop - rows.start} views of {group.size_px} px" for group, rows in job.feed.groups
+    )
     return (
-        f"{job.name}: {recipe.arch} ({recipe.stem} stem), {job.feed.num_views} views of "
-        f"{recipe.views.size_px} px, {plan.num_images} images {kept}, batch {plan.batch_size}, "
+        f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, "
+        f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
         f"{job.process.num_processes} x {job.process.device.type}"
     )
@@ -122,21 +187,33 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
         "precision": command.execution.precision,
+        "texture": texture(recipe.views, job.feed.styles),
         "commit": commit(),
         "versions": versions(),
     }
-    backbone: Any = job.method.backbone
-    names = ["backbone.pt"] + ["backbone.safetensors"] * command.safetensors
-    for name in names:
-        export(
-            command.out / name,
-            backbone,
-            arch=recipe.arch,
-            stem=recipe.stem,
-            views=replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px),
-            made_by=made_by,
-        )
-    return command.out / names[0]
+    networks = exported(recipe.arch, job.method.get_submodule("backbone"))
+    suffixes = [".pt"] + [".safetensors"] * command.safetensors
+    for name, (arch, network) in networks.items():
+        for suffix in suffixes:
+            export(
+                command.out / f"{name}{suffix}",
+                network,
+                arch=arch,
+                stem=recipe.stem,
+                views=replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px),
+                made_by=made_by,
+            )
+    return command.out / "backbone.pt"
+
+
+def exported(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]:
+    """Architecture and network of each file; of several heads, all together and the first alone."""
+    if not isinstance(backbone, BranchedResNet):
+        return {"backbone": (arch, backbone)}
+    return {
+        "backbone": (f"{arch}-heads{len(backbone.layer4)}", backbone),
+        "backbone-head0": (arch, backbone.head(0)),
+    }
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:

@@ -4,13 +4,35 @@ Drawing is apart from applying (augment.py). All numbers of a view are functions
 epoch and the image, so that neither workers nor an interruption change a run.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pretrain.parts.view import Augmentation, View
+
 CROP_TRIES = 10
-NUM_UNIFORMS = 2 * CROP_TRIES + 2 + 1 + 4 + 4 + 1 + 2 + 1
+PLACES: dict[Augmentation, slice] = {
+    "crop": slice(0, 2 * CROP_TRIES + 2),
+    "color": slice(22, 32),
+    "blur": slice(32, 34),
+    "flip": slice(34, 35),
+    "rotation": slice(35, 37),
+    "texture": slice(37, 42),
+}
+"""Where the numbers of an augmentation stand among those of a view."""
+COINS: dict[Augmentation, tuple[int, ...]] = {
+    "color": (22, 31),
+    "blur": (32,),
+    "flip": (34,),
+    "rotation": (35,),
+    "texture": (37,),
+}
+"""Numbers that decide whether something happens: it does below its probability."""
+NUM_UNIFORMS = 42
+TEXTURE_KERNELS_PX = (3, 5, 7)
+TEXTURE_STRENGTH = (0.3, 1.0)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -18,15 +40,18 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ViewRecipe:
-    """Random crop, color jitter, grayscale, blur, flip; the defaults are MoCo v2's.
+    """Random crop, texture, color jitter, grayscale, blur, flip, rotation, in this order.
 
-    Chen et al., arXiv:2003.04297; JCL names the same steps.
+    The defaults are MoCo v2's: Chen et al., arXiv:2003.04297; JCL names the same steps.
     """
 
     size_px: int = 224
     """Side of the square view."""
     crop_area: tuple[float, float] = (0.2, 1.0)
     """Share of the image's area."""
+    small_size_px: int = 96
+    """Side of the small views, for methods that ask for such."""
+    small_crop_area: tuple[float, float] = (0.05, 0.14)
     crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)
     """Width over height, drawn evenly in its logarithm."""
     jitter_probability: float = 0.8
@@ -37,11 +62,22 @@ class ViewRecipe:
     hue: float = 0.1
     """Shift in turns of the color circle, from -x to x."""
     gray_probability: float = 0.2
+    gray_first: bool = False
+    """Gray before the jitter, as in MoCo v1."""
     blur_probability: float = 0.5
     blur_sigma_px: tuple[float, float] = (0.1, 2.0)
     flip_probability: float = 0.5
+    rotation_probability: float = 0.0
+    """Of a turn by 90, 180 or 270 degrees: Xiao et al., arXiv:2008.05659, appendix A."""
+    texture_probability: float = 0.0
+    """Of another texture: a style from the run's style bank or else a random filter of the luma,
+    which stands in for the style transfer of arXiv:2008.05659."""
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+    def of_small(self) -> "ViewRecipe":
+        """The recipe of the small views."""
+        return replace(self, size_px=self.small_size_px, crop_area=self.small_crop_area)
 
 
 @dataclass(frozen=True)
@@ -56,13 +92,34 @@ class Colors:
     blur_sigma_px: Floats
     """(n,): 0 without blur."""
     flip: NDArray[np.bool_]
+    quarter_turns: Integers
+    """(n,): 0 to 3, against the clock."""
+    texture: Floats
+    """(n, 3): kernel side in px or 0 for none, seed in [0, 1), strength."""
+
+    def __len__(self) -> int:
+        return len(self.flip)
+
+    def of(self, rows: slice) -> "Colors":
+        """Of some of the views."""
+        return Colors(**{name: values[rows] for name, values in vars(self).items()})
 
 
-def uniforms(seed: int, epoch: int, index: int, num_views: int) -> Floats:
-    """Numbers (V, NUM_UNIFORMS) in [0, 1) of the views of one image in one epoch."""
+def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
+    """Numbers (V, NUM_UNIFORMS) in [0, 1] of the views of one image in one epoch.
+
+    What a view copies stands there as in the first view; what it goes without is 1, a coin that
+    never falls.
+    """
     # epoch and image are the high words of a counter: streams of two images never meet
     bits = np.random.Philox(key=seed, counter=[0, 0, epoch, index])
-    return np.random.Generator(bits).random((num_views, NUM_UNIFORMS))
+    numbers = np.random.Generator(bits).random((len(views), NUM_UNIFORMS))
+    for row, view in zip(numbers, views, strict=True):
+        for augmentation in view.copies:
+            row[PLACES[augmentation]] = numbers[0, PLACES[augmentation]]
+        for augmentation in view.without:
+            row[list(COINS[augmentation])] = 1.0
+    return numbers
 
 
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:
@@ -72,6 +129,7 @@ def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Int
     torchvision's RandomResizedCrop.
     """
     height, width = height[:, None], width[:, None]
+    numbers = numbers[:, PLACES["crop"]]
     tries = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
     area = _between(tries[..., 0], recipe.crop_area) * height * width
     low, high = recipe.crop_aspect
@@ -86,7 +144,7 @@ def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Int
     whole_height = np.minimum(height, np.round(width / low).astype(np.int64))
     crop_width = np.where(found, np.take_along_axis(widths, first, 1), whole_width)
     crop_height = np.where(found, np.take_along_axis(heights, first, 1), whole_height)
-    places = numbers[:, 2 * CROP_TRIES : 2 * CROP_TRIES + 2]
+    places = numbers[:, 2 * CROP_TRIES :]
     top = np.floor(places[:, :1] * (height - crop_height + 1)).astype(np.int64)
     left = np.floor(places[:, 1:] * (width - crop_width + 1)).astype(np.int64)
     top = np.where(found, top, (height - crop_height) // 2)
@@ -96,19 +154,40 @@ def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Int
 
 def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
     """Colors of n views from their numbers (n, NUM_UNIFORMS)."""
-    rest = numbers[:, 2 * CROP_TRIES + 2 :]
-    jittered = rest[:, :1] < recipe.jitter_probability
-    order = rest[:, 1:5].argsort(axis=1)
+    color, blur, flip, rotation, texture = (
+        numbers[:, PLACES[name]] for name in ("color", "blur", "flip", "rotation", "texture")
+    )
+    jittered = color[:, :1] < recipe.jitter_probability
+    order = color[:, 1:5].argsort(axis=1)
     strength = np.array([recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue])
-    jitter = (2 * rest[:, 5:9] - 1) * strength + np.array([1.0, 1.0, 1.0, 0.0])
-    blurred = rest[:, 10] < recipe.blur_probability
+    jitter = (2 * color[:, 5:9] - 1) * strength + np.array([1.0, 1.0, 1.0, 0.0])
+    blurred = blur[:, 0] < recipe.blur_probability
+    turned = rotation[:, 0] < recipe.rotation_probability
+    textured = texture[:, 0] < recipe.texture_probability
+    side = np.array(TEXTURE_KERNELS_PX)[(texture[:, 1] * len(TEXTURE_KERNELS_PX)).astype(np.int64)]
     return Colors(
         jitter_order=np.where(jittered, order, -1),
         jitter=jitter,
-        gray=rest[:, 9] < recipe.gray_probability,
-        blur_sigma_px=np.where(blurred, _between(rest[:, 11], recipe.blur_sigma_px), 0.0),
-        flip=rest[:, 12] < recipe.flip_probability,
+        gray=color[:, 9] < recipe.gray_probability,
+        blur_sigma_px=np.where(blurred, _between(blur[:, 1], recipe.blur_sigma_px), 0.0),
+        flip=flip[:, 0] < recipe.flip_probability,
+        quarter_turns=np.where(turned, 1 + np.floor(3 * rotation[:, 1]).astype(np.int64), 0),
+        texture=np.stack(
+            [
+                np.where(textured, side, 0),
+                texture[:, 2],
+                _between(texture[:, 3], TEXTURE_STRENGTH),
+            ],
+            axis=1,
+        ),
     )
+
+
+def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers:
+    """Style (n,) of each view out of a style bank, -1 for the photograph itself."""
+    texture = numbers[:, PLACES["texture"]]
+    chosen = np.floor(texture[:, 4] * num_styles).astype(np.int64)
+    return np.where(texture[:, 0] < recipe.texture_probability, chosen, -1)
 
 
 def _between(numbers: Floats, interval: tuple[float, float]) -> Floats:

@@ -20,10 +20,10 @@ from transfer.convert.from_public import convert, plain_floats
 from transfer.convert.inspection import Inspection, render
 from transfer.convert.read_file import Contents, read_file
 from transfer.convert.resnet import (
-    FEATURE_DIM,
     BackboneError,
     Stem,
     build_resnet,
+    feature_dim,
     is_optional,
     network_with,
     tensor_shapes,
@@ -69,10 +69,10 @@ class Backbone:
     name: str
     """Row in tables, folder under results/."""
     arch: str
-    """Torchvision's name."""
+    """Torchvision's name, with "-heads4" behind it where layer4 stands there four times."""
     stem: Stem
     state_dict: dict[str, Tensor]
-    """Torchvision's names, no prefix, no classifier, float32."""
+    """Torchvision's names, no prefix, no classifier, float32; of heads, layer4.{head}.{block}."""
     input: InputFormat
     made_by: dict[str, object]
     """Method, recipe, epochs, data, seed, commit, versions; empty for foreign files."""
@@ -85,8 +85,8 @@ class Backbone:
 
     @property
     def feature_dim(self) -> int:
-        """C."""
-        return FEATURE_DIM[self.arch]
+        """C, of all heads together."""
+        return feature_dim(self.arch)
 
     def network(self) -> ResNet:
         """(n, 3, H, W) -> (n, C), in eval mode, without gradients."""

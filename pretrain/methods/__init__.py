@@ -1,9 +1,46 @@
 """The methods: one paper per file.
 
-jcl.py  JCL, many positive keys by their mean and covariance
+moco.py        MoCo v1, v2, v2+, with label smoothing, and with augmentations shared or for keys
+multi_key.py   the mean InfoNCE over many positive keys
+jcl.py         JCL, many positive keys by their mean and covariance
+co2.py         CO2, a query and its key must see the queue alike
+lorac.py       LORAC and MoCo-M, many queries of low rank
+uniclr.py      SimAffinity, SimWhitening, SimTrace
+looc.py        LooC, LooC++ and MoCo++, an embedding space per augmentation
+supervised.py  cross entropy with labels, for reference
+random.py      the initialization, for reference
 """
 
-from pretrain.methods.jcl import JCL, JCLConfig
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
-METHODS = {"jcl": (JCL, JCLConfig)}
+from torch import nn
+
+from pretrain.methods.co2 import CO2, CO2Config
+from pretrain.methods.jcl import JCL, JCLConfig
+from pretrain.methods.looc import LooC, LooCConfig, MoCoPP, MoCoPPConfig
+from pretrain.methods.lorac import LORAC, LORACConfig
+from pretrain.methods.moco import MoCo, MoCoConfig
+from pretrain.methods.multi_key import MultiKey, MultiKeyConfig
+from pretrain.methods.random import Random, RandomConfig
+from pretrain.methods.supervised import Supervised, SupervisedConfig
+from pretrain.methods.uniclr import UniCLR, UniCLRConfig
+
+METHODS: Mapping[str, tuple[Callable[..., nn.Module], Callable[..., Any]]] = {
+    "moco": (MoCo, MoCoConfig),
+    "multi_key": (MultiKey, MultiKeyConfig),
+    "jcl": (JCL, JCLConfig),
+    "co2": (CO2, CO2Config),
+    "moco_m": (LORAC, partial(LORACConfig, prior="none")),
+    "lorac": (LORAC, LORACConfig),
+    "simaffinity": (UniCLR, partial(UniCLRConfig, variant="affinity")),
+    "simwhitening": (UniCLR, partial(UniCLRConfig, variant="whitening")),
+    "simtrace": (UniCLR, partial(UniCLRConfig, variant="trace")),
+    "looc": (LooC, LooCConfig),
+    "loocpp": (LooC, partial(LooCConfig, conv5_heads=True)),
+    "mocopp": (MoCoPP, MoCoPPConfig),
+    "supervised": (Supervised, SupervisedConfig),
+    "random": (Random, RandomConfig),
+}
 """Name -> module (backbone, feature_dim, config) and its config."""

@@ -4,18 +4,19 @@ Cai et al., NeurIPS 2020, arXiv:2009.14776.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.positive_keys import KeyForward, positive_keys, similarities
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.ramp import Ramp, ramp
-from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.shuffle_bn import split_forward
+from pretrain.parts.view import View
 
 
 def jcl_loss(
@@ -33,11 +34,6 @@ def jcl_loss(
     negative = queue_logsumexp(query, queue, temperature=temperature)
     positive_logit = attraction + covariance_weight / 2 * spread
     return (torch.logaddexp(positive_logit, negative) - attraction).mean()
-
-
-def similarities(query: Tensor, keys: Tensor) -> Tensor:
-    """Query (n, d) times each of its keys (n, M, d): (n, M), float32, also under autocast."""
-    return (query.float()[:, None] * keys.float()).sum(dim=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +54,7 @@ class JCLConfig:
     """Of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
-    key_forward: Literal["concatenated", "per_view"] = "concatenated"
+    key_forward: KeyForward = "concatenated"
     """Batch norm of the keys sees all M' views of a batch together, as section 3.3 has it, or one
     view at a time."""
     bn_splits: int = 1
@@ -71,7 +67,7 @@ class JCL(nn.Module):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: JCLConfig) -> None:
         super().__init__()
         self.config = config
-        self.num_views = 1 + config.num_keys
+        self.views = (View(),) * (1 + config.num_keys)
         self.backbone = backbone  # what export.py writes
         self.encoder = nn.Sequential(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
@@ -81,7 +77,12 @@ class JCL(nn.Module):
         """views: 1 + M of (n, 3, H, W), query first; progress: share of the run done."""
         config = self.config
         self.key_encoder.follow(self.encoder)
-        keys = self._keys(views[1:])
+        keys = positive_keys(
+            self.key_encoder,
+            views[1:],
+            key_forward=config.key_forward,
+            bn_splits=config.bn_splits,
+        )
         query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
         weight = config.covariance_weight * ramp(config.covariance_ramp, progress)
         loss = jcl_loss(
@@ -99,13 +100,3 @@ class JCL(nn.Module):
             "positive_similarity": similarity.mean(),
             "positive_variance": similarity.var(dim=1, correction=0).mean(),
         }
-
-    def _keys(self, views: list[Tensor]) -> Tensor:
-        """Keys (n, M, d) of M views of (n, 3, H, W), of unit length."""
-        joint = self.config.key_forward == "concatenated"
-        keys = [
-            shuffled_forward(self.key_encoder, images, self.config.bn_splits)
-            for images in ([torch.cat(views)] if joint else views)
-        ]
-        unit_keys = normalize(torch.cat(keys).float(), dim=1)
-        return unit_keys.view(len(views), -1, unit_keys.shape[1]).transpose(0, 1)

@@ -1,11 +1,20 @@
 """What two or more methods share.
 
-resnet.py            backbones in torchvision's layout
-projector.py         the MLP after the backbone
-momentum_encoder.py  an encoder that follows another
-queue.py             the ring of past keys
-queue_logsumexp.py   log-sum-exp over a long queue in little memory
-shuffle_bn.py        batches for the key encoder, mixed over processes
-gather.py            rows of all processes, with and without gradient
-ramp.py              how a weight grows over a run
+view.py                     what a method asks of its views
+resnet.py                   backbones in torchvision's layout
+heads.py                    several embedding spaces on one backbone
+projector.py                the MLP after the backbone
+momentum_encoder.py         an encoder that follows another
+queue.py                    the ring of past keys
+queue_logsumexp.py          log-sum-exp over a long queue in little memory
+queue_divergence.py         how differently two rows see the queue
+instance_discrimination.py  InfoNCE and its accuracy
+positive_keys.py            many keys of one image
+nuclear_norm.py             sum of singular values of many small matrices
+whitening.py                cosines of whitened rows
+whitened_trace.py           trace of the whitened cross-covariance
+shuffle_bn.py               batches for the key encoder, mixed over processes
+sync_bn.py                  batch norm over all processes
+gather.py                   rows of all processes, with and without gradient
+ramp.py                     how a weight grows over a run
 """

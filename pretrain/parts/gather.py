@@ -25,8 +25,8 @@ def gather(rows: Tensor) -> Tensor:
 def gather_with_gradient(rows: Tensor) -> Tensor:
     """(n, ...) of each process -> (N, ...); the gradient of a row is summed over all processes.
 
-    DistributedDataParallel averages parameter gradients, so a loss that every process computes
-    over all N rows needs the factor `num_processes()` to equal the loss of one process.
+    So a loss that every process computes over all N rows has, after DistributedDataParallel has
+    averaged parameter gradients, exactly the gradient that one process with all rows would have.
     """
     if num_processes() == 1:
         return rows

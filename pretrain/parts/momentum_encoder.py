@@ -18,11 +18,15 @@ class MomentumEncoder(nn.Module):
         self.momentum = momentum
 
     @torch.no_grad()
-    def follow(self, encoder: nn.Module) -> None:
-        """momentum * own + (1 - momentum) * encoder's, in one fused call."""
+    def follow(self, encoder: nn.Module, momentum: float | None = None) -> None:
+        """momentum * own + (1 - momentum) * encoder's, in one fused call.
+
+        Without a momentum the one of the constructor holds.
+        """
+        rate = 1 - (self.momentum if momentum is None else momentum)
         own: list[Tensor] = list(self.network.parameters())
         target: list[Tensor] = list(encoder.parameters())
-        torch._foreach_lerp_(own, target, 1 - self.momentum)
+        torch._foreach_lerp_(own, target, rate)
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:

@@ -1,6 +1,20 @@
 """Heads between the backbone and the loss."""
 
+from typing import Literal
+
 from torch import nn
+
+Projector = Literal["mlp", "linear"]
+"""Of MoCo v2 or of MoCo v1."""
+
+
+def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:
+    """(n, C) -> (n, d), hidden width C: MoCo v1's single layer or MoCo v2's two."""
+    match kind:
+        case "mlp":
+            return mlp(feature_dim, feature_dim, embedding_dim)
+        case "linear":
+            return nn.Linear(feature_dim, embedding_dim)
 
 
 def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
@@ -9,4 +23,31 @@ def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequent
         nn.Linear(in_features, hidden_features),
         nn.ReLU(inplace=True),
         nn.Linear(hidden_features, out_features),
+    )
+
+
+def normalized_mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
+    """Three layers with batch norm, (n, in) -> (n, out), the last norm without scale and shift.
+
+    The projector of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
+    """
+    return nn.Sequential(
+        nn.Linear(in_features, hidden_features, bias=False),
+        nn.BatchNorm1d(hidden_features),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden_features, hidden_features, bias=False),
+        nn.BatchNorm1d(hidden_features),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden_features, out_features, bias=False),
+        nn.BatchNorm1d(out_features, affine=False),
+    )
+
+
+def predictor(embedding_dim: int, hidden_features: int) -> nn.Sequential:
+    """A bottleneck on one branch, (n, d) -> (n, d): SimSiam, arXiv:2011.10566."""
+    return nn.Sequential(
+        nn.Linear(embedding_dim, hidden_features, bias=False),
+        nn.BatchNorm1d(hidden_features),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden_features, embedding_dim),
     )

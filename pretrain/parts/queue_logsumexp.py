@@ -14,14 +14,26 @@ def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tens
     The queue is read in blocks of keys with a running maximum, and the gradient to the query
     (exact; the queue gets none) is formed on the way: memory is n * BLOCK_KEYS, not n * K.
     """
+    return queue_logsumexp_and_largest(query, queue, temperature=temperature)[0]
+
+
+def queue_logsumexp_and_largest(
+    query: Tensor, queue: Tensor, *, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """`queue_logsumexp` and max_j query . queue_j / temperature, each (n,), float32.
+
+    The maximum falls off on the way and has no gradient.
+    """
     with torch.autocast(query.device.type, enabled=False):
-        result: Tensor = _QueueLogSumExp.apply(query.float(), queue.float(), temperature)
-    return result
+        logsumexp, largest = _QueueLogSumExp.apply(query.float(), queue.float(), temperature)
+    return logsumexp, largest
 
 
 class _QueueLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, queue: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
         scaled = query / temperature
         largest = query.new_full((len(query), 1), -torch.inf)
         total = query.new_zeros((len(query), 1))
@@ -37,10 +49,12 @@ class _QueueLogSumExp(torch.autograd.Function):
                 mean_key = torch.addmm(mean_key * shrink, weights, keys)
             largest = new_largest
         ctx.save_for_backward(mean_key / (total * temperature))
-        return (largest + total.log()).squeeze(1)
+        largest = largest.squeeze(1)
+        ctx.mark_non_differentiable(largest)
+        return largest + total.squeeze(1).log(), largest
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         (query_gradient,) = ctx.saved_tensors
         return gradient[:, None] * query_gradient, None, None

@@ -347,3 +347,9 @@ def test_an_interrupted_write_leaves_the_old_table(
         write_tables(tmp_path)
     assert [path.name for path in (tmp_path / "tables").glob(".*")] == []
     assert (tmp_path / "tables" / "co2_table3.md").read_text() == before
+
+
+def test_a_stand_in_for_the_papers_textures_is_told_beside_its_numbers(tmp_path: Path) -> None:
+    looc = {"method": "looc", "recipe": "looc/in100-r50-texture", "epochs": 500, "data": "in100"}
+    record(tmp_path, 81.0, made_by=looc | {"texture": "randconv_luma"})
+    assert "randconv_luma, a stand-in for style transfer: no reproduction" in page(tmp_path)

@@ -56,6 +56,24 @@ def test_the_fingerprint_follows_names_and_sizes(image_folder: Path) -> None:
     assert find_images(image_folder).fingerprint != before
 
 
+def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Path) -> None:
+    (image_folder / "between" / "deeper").mkdir(parents=True)
+    Image.new("L", (9, 5)).save(image_folder / "between" / "deeper" / "0.png")
+    (image_folder / "no images").mkdir()
+    images = find_images(image_folder)
+    assert images.classes == ["between", "cold", "warm"]
+    for file, label in zip(images.files, images.labels, strict=True):
+        assert images.classes[label] == file.relative_to(image_folder).parts[0]
+    assert images.labels.tolist() == [0] + [1] * 10 + [2] * 10
+
+
+def test_an_image_without_a_folder_has_no_label(image_folder: Path) -> None:
+    Image.new("L", (9, 5)).save(image_folder / "flat.png")
+    images = find_images(image_folder)
+    with pytest.raises(DataError, match="images without a folder, so they have no label"):
+        images.classes  # noqa: B018
+
+
 def plan(rank: int = 0, num_processes: int = 1, seed: int = 0) -> BatchPlan:
     return BatchPlan(num_images=23, batch_size=6, seed=seed, rank=rank, num_processes=num_processes)
 

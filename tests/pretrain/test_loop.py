@@ -18,6 +18,7 @@ from pretrain.launch import Process
 from pretrain.loop import Execution, Job, train
 from pretrain.methods.jcl import JCL, JCLConfig
 from pretrain.metrics import NotFiniteError
+from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.stop import StopRequest
 from pretrain.views import ViewRecipe
@@ -57,7 +58,7 @@ def job(
         images=found,
         plan=plan,
         recipe=recipe.views,
-        num_views=3,
+        views=(View(),) * 3,
         device=torch.device("cpu"),
         workers=0,
         memory_gb=memory_gb,
@@ -141,7 +142,7 @@ def test_a_run_killed_between_checkpoints_repeats_its_lost_steps(
 class Recorder(nn.Module):
     """A method that remembers what the loop told it."""
 
-    num_views = 3
+    views = (View(),) * 3
 
     def __init__(self, bad_step: int | None = None) -> None:
         super().__init__()

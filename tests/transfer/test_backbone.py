@@ -76,7 +76,9 @@ def test_our_own_file_may_be_safetensors(cifar: Backbone, tmp_path: Path) -> Non
 
 DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
-    "unknown arch": ({"arch": "resnet50-heads4"}, "known are resnet18"),
+    "unknown arch": ({"arch": "resnet51-heads4"}, "known are resnet18"),
+    "unlikely many heads": ({"arch": "resnet18-heads100"}, "1 to 99 copies of layer4"),
+    "heads that are not there": ({"arch": "resnet18-heads2"}, "of resnet18-heads2 are missing"),
     "unknown stem": ({"stem": "3x3"}, "imagenet or cifar"),
     "no input": ({"input": None}, "input"),
     "input without mean": ({"input": {"size": 3}}, "mean and positive std"),
@@ -167,12 +169,58 @@ def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Backbone) 
 
 @pytest.mark.parametrize(
     ("arch", "stem", "feature_dim"),
-    [("resnet18", "cifar", 512), ("resnet34", "imagenet", 512), ("resnet50", "imagenet", 2048)],
+    [
+        ("resnet18", "cifar", 512),
+        ("resnet34", "imagenet", 512),
+        ("resnet50", "imagenet", 2048),
+        ("resnet18-heads1", "cifar", 512),
+        ("resnet18-heads3", "imagenet", 1536),
+    ],
 )
 def test_features_are_as_wide_as_told(arch: str, stem: Stem, feature_dim: int) -> None:
     backbone = random_backbone(arch=arch, stem=stem, seed=0)
     assert backbone.feature_dim == feature_dim
     assert backbone.network()(torch.zeros(2, 3, 32, 32)).shape == (2, feature_dim)
+
+
+def test_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None:
+    backbone = random_backbone(arch="resnet18-heads2", stem="cifar", seed=0)
+    images = torch.randn(2, 3, 16, 16)
+    for head, features in enumerate(backbone.network()(images).split(512, dim=1)):
+        weights = {
+            name.replace(f"layer4.{head}.", "layer4.", 1): tensor
+            for name, tensor in backbone.state_dict.items()
+            if not name.startswith(f"layer4.{1 - head}.")
+        }
+        network = build_resnet("resnet18", "cifar").eval()
+        network.load_state_dict(weights)
+        torch.testing.assert_close(features, network(images))
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("resnet18", "unexpected.*layer4.0.0.conv1.weight"),
+        ("resnet18-heads1", "unexpected.*layer4.1.0.conv1.weight"),
+        ("resnet18-heads3", "missing.*layer4.2.0.conv1.weight"),
+        ("resnet34-heads2", "of resnet34-heads2 are missing"),
+    ],
+)
+def test_a_file_with_another_number_of_heads_than_it_tells_is_refused(
+    told: str, words: str, tmp_path: Path
+) -> None:
+    backbone = random_backbone(arch="resnet18-heads2", stem="cifar", seed=0)
+    torch.save(own_file(backbone) | {"arch": told}, tmp_path / "file")
+    with pytest.raises(BackboneError, match=words):
+        load_backbone(tmp_path / "file")
+
+
+def test_a_misshapen_tensor_of_one_head_is_named(tmp_path: Path) -> None:
+    content = own_file(random_backbone(arch="resnet18-heads2", stem="cifar", seed=0))
+    content["state_dict"]["layer4.1.0.bn1.bias"] = torch.ones(511)
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"layer4.1.0.bn1.bias has shape \(511,\)"):
+        load_backbone(tmp_path / "file")
 
 
 def test_a_cifar_stem_keeps_all_pixels_until_the_second_stage() -> None:

@@ -1,8 +1,10 @@
 """The networks that can be transferred: torchvision's ResNets with an ImageNet or a CIFAR stem.
 
-He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385.
+He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. In files of
+our own layer4 may stand there several times: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Literal
@@ -26,25 +28,60 @@ FEATURE_DIM = {
 }
 """C of each architecture, under torchvision's names."""
 
+MANY_HEADS = re.compile(r"(.+)-heads([1-9][0-9]?)")
+"""resnet50-heads4: four copies of layer4."""
+
 
 class BackboneError(ValueError):
     """Something is wrong with a checkpoint: what was found, what was expected, what to do."""
 
 
+class Branches(nn.ModuleList):
+    """Copies of layer4 that see the same maps and put theirs one after the other.
+
+    (n, C', H, W) -> (n, h * C, H', W'): pooled, they are the heads' features side by side.
+    """
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """All of them."""
+        return torch.cat([branch(maps) for branch in self], dim=1)
+
+
+def network_and_heads(arch: str) -> tuple[str, int]:
+    """Torchvision's name, and the number of heads behind it, 0 for an ordinary network.
+
+    resnet50-heads4 is resnet50 and 4.
+    """
+    several = MANY_HEADS.fullmatch(arch)
+    name, num_heads = (several[1], int(several[2])) if several else (arch, 0)
+    if name not in FEATURE_DIM:
+        raise BackboneError(
+            f"architecture {arch!r} was asked for; known are {', '.join(FEATURE_DIM)}, and each "
+            f"with 1 to 99 copies of layer4, such as resnet50-heads4"
+        )
+    return name, num_heads
+
+
+def feature_dim(arch: str) -> int:
+    """C, of all heads together."""
+    name, num_heads = network_and_heads(arch)
+    return FEATURE_DIM[name] * max(1, num_heads)
+
+
 def build_resnet(arch: str, stem: Stem) -> ResNet:
     """Torchvision's network, randomly initialised, without classifier: (n, 3, H, W) -> (n, C)."""
-    if arch not in FEATURE_DIM:
-        raise BackboneError(
-            f"architecture {arch!r} was asked for; known are {', '.join(FEATURE_DIM)}"
-        )
+    name, num_heads = network_and_heads(arch)
     if stem not in STEMS:
         raise BackboneError(f"stem {stem!r} was asked for; known are {', '.join(STEMS)}")
-    network = torchvision.models.get_model(arch, weights=None)
+    network = torchvision.models.get_model(name, weights=None)
     network.fc = nn.Identity()
     if stem == "cifar":
         network.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
         nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
         network.maxpool = nn.Identity()
+    if num_heads:
+        others = (torchvision.models.get_model(name, weights=None) for _ in range(num_heads - 1))
+        network.layer4 = Branches([network.layer4, *(other.layer4 for other in others)])
     return network
 
 

@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import normalize
 
 from pretrain.parts import queue_logsumexp as module
-from pretrain.parts.queue_logsumexp import queue_logsumexp
+from pretrain.parts.queue_logsumexp import queue_logsumexp, queue_logsumexp_and_largest
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 4096])
@@ -27,3 +27,16 @@ def test_large_logits_do_not_overflow() -> None:
     query = torch.ones(1, 1)
     result = queue_logsumexp(query, torch.tensor([[1.0], [0.5]]), temperature=1e-3)
     assert result.item() == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize("block", [7, 4096])
+def test_the_largest_similarity_comes_along_without_gradient(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_KEYS", block)
+    query = torch.randn(5, 8, requires_grad=True)
+    queue = torch.randn(50, 8)
+    total, largest = queue_logsumexp_and_largest(query, queue, temperature=0.5)
+    torch.testing.assert_close(largest, (query @ queue.T / 0.5).amax(dim=1).detach())
+    assert total.requires_grad
+    assert not largest.requires_grad

@@ -1,0 +1,157 @@
+"""Views from pixels, one at a time on one core, in eight bits as PIL has them.
+
+The operations of augment.py for workers that make whole views. Each image is (S, S, 3), uint8, and
+every operation rounds as the one in PIL does; distances to PIL stand in the tests.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from pretrain.augment import LUMA, texture_kernels
+from pretrain.views import Colors, Floats, Integers, ViewRecipe
+
+Image = NDArray[Any]  # uint8; OpenCV's stubs know no number types
+
+ROUND_DOWN = -0.499
+"""Added before OpenCV rounds to the nearest level, since PIL's blends drop the fraction; the last
+thousandth keeps whole numbers whole."""
+QUARTER_TURNS = {
+    1: cv2.ROTATE_90_COUNTERCLOCKWISE,
+    2: cv2.ROTATE_180,
+    3: cv2.ROTATE_90_CLOCKWISE,
+}
+
+
+def worker_threads() -> None:
+    """Keep OpenCV on the calling thread: workers are as many as cores already."""
+    cv2.setNumThreads(0)
+
+
+def cropped(pixels: Image, box: Integers, size_px: int) -> Image:
+    """Cut a box (4,) of top, left, height, width out of (H, W, 3), resized to (S, S, 3).
+
+    Bilinear with antialiasing.
+    """
+    top, left, height, width = box.tolist()
+    cut = torch.from_numpy(pixels[top : top + height, left : left + width])
+    # the batch axis goes first: only then does torch see channels last, and take its fast way
+    image = cut[None].permute(0, 3, 1, 2)
+    resized = interpolate(image, size=(size_px, size_px), mode="bilinear", antialias=True)
+    view: Image = resized[0].permute(1, 2, 0).contiguous().numpy()
+    return view
+
+
+def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
+    """Everything between crop and normalization, by one row of the colors; the input stays."""
+    if colors.texture[row, 0] > 0:
+        image = filter_luma(image, colors.texture[row])
+    if recipe.gray_first and colors.gray[row]:
+        image = to_gray(image)
+    strengths = colors.jitter[row].tolist()
+    for number in colors.jitter_order[row].tolist():
+        if number >= 0:
+            image = JITTER[number](image, strengths[number])
+    if colors.gray[row] and not recipe.gray_first:
+        image = to_gray(image)
+    if colors.blur_sigma_px[row] > 0:
+        image = blur(image, float(colors.blur_sigma_px[row]))
+    if colors.flip[row]:
+        image = cv2.flip(image, 1)
+    if colors.quarter_turns[row]:
+        image = cv2.rotate(image, QUARTER_TURNS[int(colors.quarter_turns[row])])
+    return image
+
+
+def normalized(image: Image, recipe: ViewRecipe) -> Tensor:
+    """Levels (S, S, 3) as (3, S, S), float32, less the recipe's mean and over its deviation."""
+    height, width, channels = image.shape
+    view = torch.empty(channels, height, width)
+    planes = zip(cv2.split(image), view.numpy(), recipe.mean, recipe.std, strict=True)
+    for levels, plane, mean, std in planes:
+        # the only call that scales, shifts and changes the type in one pass
+        cv2.addWeighted(levels, 1 / (255 * std), levels, 0, -mean / std, plane, cv2.CV_32F)
+    return view
+
+
+def brightness(image: Image, factor: float) -> Image:
+    """Blend with black."""
+    return _blend(image, factor * np.eye(3))
+
+
+def contrast(image: Image, factor: float) -> Image:
+    """Blend with the image's mean gray level, a whole number."""
+    level = math.floor(np.dot(LUMA, cv2.mean(image)[:3]) + 0.5)
+    return _blend(image, factor * np.eye(3), (1 - factor) * level)
+
+
+def saturation(image: Image, factor: float) -> Image:
+    """Blend with the image's own gray version."""
+    return _blend(image, factor * np.eye(3) + (1 - factor) * np.array([LUMA] * 3))
+
+
+def _blend(image: Image, weights: Floats, level: float = 0.0) -> Image:
+    """Weights (3, 3) times the channels, plus a level, cut off at 0 and 255."""
+    offset = np.full((3, 1), level + ROUND_DOWN)
+    return cv2.transform(image, np.hstack([weights, offset]))
+
+
+def hue(image: Image, shift: float) -> Image:
+    """Turn the hue by a share of the color circle; value and saturation stay."""
+    turned = cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL)
+    # torchvision drops the fraction and shifts by 255 steps a turn
+    turned[..., 0] += np.uint8(int(shift * 255) % 256)
+    return cv2.cvtColor(turned, cv2.COLOR_HSV2RGB_FULL)
+
+
+JITTER: tuple[Callable[[Image, float], Image], ...] = (brightness, contrast, saturation, hue)
+"""By their numbers in Colors.jitter_order."""
+
+
+def to_gray(image: Image) -> Image:
+    """Three equal channels of luma."""
+    return cv2.cvtColor(_luma(image), cv2.COLOR_GRAY2RGB)
+
+
+def blur(image: Image, sigma_px: float) -> Image:
+    """PIL's Gaussian blur: three box filters; the border is continued by its last pixel."""
+    taps = box_taps(sigma_px).astype(np.float32)  # doubles take four times as long
+    return cv2.sepFilter2D(image, -1, taps, taps, borderType=cv2.BORDER_REPLICATE)
+
+
+def box_taps(sigma_px: float) -> Floats:
+    """Three box filters in one, of variance sigma^2 together: taps of odd number and sum 1.
+
+    The boxes have a fractional first and last tap: Gwosdek et al., SSVM 2011.
+    """
+    variance = sigma_px**2 / 3
+    reach = math.floor((math.sqrt(12 * variance + 1) - 1) / 2)
+    whole = 2 * reach + 1
+    outside = (reach + 1) ** 2
+    edge = whole * (3 * variance - reach * (reach + 1)) / (6 * (outside - variance))
+    box = np.ones(whole + 2)
+    box[0] = box[-1] = edge
+    box /= box.sum()
+    return np.convolve(np.convolve(box, box), box)
+
+
+def filter_luma(image: Image, texture: Floats) -> Image:
+    """Blend the luma with a random filter of itself as augment.py does; texture (3,)."""
+    (kernel,) = texture_kernels(texture[None])
+    luma = _luma(image.astype(np.float32))  # whole levels would be amplified by the filter
+    filtered = cv2.filter2D(luma, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+    spread = luma.std() / max(float(filtered.std()), 1e-6 * 255)
+    matched = (filtered - filtered.mean()) * spread + luma.mean()
+    change = texture[2] * (matched - luma)
+    return cv2.add(image, cv2.merge([change] * 3), dtype=cv2.CV_8U)
+
+
+def _luma(image: Image) -> Image:
+    return cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)

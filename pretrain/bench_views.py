@@ -1,0 +1,259 @@
+"""Images/s per core that workers turn into views, beside torchvision's usual pipeline.
+
+python -m pretrain.bench_views [--data DIR]
+
+All ways pass over the same files in turns, on one thread of this process, in processor time; a
+ratio above 1 is in favor of this code. Views are not gathered into batches. Without --data the
+images are noise with the spectrum of photographs.
+"""
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+import tyro
+from PIL import Image, ImageFilter
+from torch import Tensor
+from torchvision import transforms
+
+from pretrain import augment_cpu
+from pretrain.augment_cpu import colored, cropped, normalized, worker_threads
+from pretrain.data import TrainingImages, find_images, read_pixels
+from pretrain.parts.view import View
+from pretrain.views import (
+    NUM_UNIFORMS,
+    Floats,
+    Integers,
+    ViewRecipe,
+    draw_boxes,
+    draw_colors,
+    uniforms,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Views of one image that some paper asks for."""
+
+    name: str
+    views: tuple[View, ...]
+    """Small ones last."""
+    recipe: ViewRecipe
+
+    @property
+    def num_large(self) -> int:
+        """Views that are not small."""
+        return sum(not view.small for view in self.views)
+
+
+SETTINGS = (
+    Setting(name="MoCo v2: 2 x 224 px", views=(View(),) * 2, recipe=ViewRecipe()),
+    Setting(name="JCL: 6 x 224 px", views=(View(),) * 6, recipe=ViewRecipe()),
+    Setting(
+        name="LORAC: 3 x 224 + 5 x 96 px",
+        views=(View(),) * 3 + (View(small=True),) * 5,
+        recipe=ViewRecipe(
+            crop_area=(0.14, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """What is measured, and how long."""
+
+    data: Path | None = None
+    """Folder of training images."""
+    num_images: int = 64
+    """Drawn evenly from the folder's names in order."""
+    rounds: int = 3
+    """Of each way over all images; medians are reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seconds:
+    """Processor time per image, round by round."""
+
+    usual: list[float]
+    """torchvision on PIL images."""
+    whole: list[float]
+    """Views made by workers from file to normalized values."""
+    crops: list[float]
+    """Workers decode and crop; the device that trains does the colors."""
+
+    def report(self) -> str:
+        """Images/s and the medians of the rounds' ratios."""
+        usual, whole, crops = (
+            1 / statistics.median(way) for way in (self.usual, self.whole, self.crops)
+        )
+        return (
+            f"torchvision {usual:.0f} images/s; whole views {whole:.0f}, "
+            f"{_ratio(self.usual, self.whole):.1f}x; crops alone {crops:.0f}, "
+            f"{_ratio(self.usual, self.crops):.1f}x"
+        )
+
+
+def main(settings: Benchmark) -> None:
+    """Print images/s of each setting."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = settings.data or photographs(Path(folder), settings.num_images)
+        images = spread(find_images(data, tolerated=sys.maxsize), settings.num_images)
+        print(f"{len(images)} images of {data}, one core")
+        for setting in SETTINGS:
+            print(f"{setting.name}: {measured(setting, images, settings.rounds).report()}")
+
+
+def spread(images: TrainingImages, number: int) -> TrainingImages:
+    """Some of the images, at even distances in the order of their names."""
+    places = np.linspace(0, len(images) - 1, min(number, len(images))).astype(np.int64)
+    files = tuple(images.files[place] for place in places)
+    return replace(
+        images, files=files, heights=images.heights[places], widths=images.widths[places]
+    )
+
+
+def measured(setting: Setting, images: TrainingImages, rounds: int) -> Seconds:
+    """Time of each way, after one round that is not counted."""
+    usual = usual_pipeline(setting)
+    ways: tuple[Callable[[int], Iterable[object]], ...] = (
+        lambda epoch: map(usual, images.files),
+        lambda epoch: whole_views(setting, images, epoch),
+        lambda epoch: crops(setting, images, draw(setting, images, epoch)),
+    )
+    taken = np.zeros((rounds + 1, len(ways)))
+    random.seed(0)
+    torch.manual_seed(0)
+    with one_thread():
+        for epoch in range(rounds + 1):
+            for place, way in enumerate(ways):
+                started_s = time.process_time()
+                deque(way(epoch), maxlen=0)
+                taken[epoch, place] = time.process_time() - started_s
+    usual_s, whole_s, crops_s = (taken[1:] / len(images)).T.tolist()
+    return Seconds(usual=usual_s, whole=whole_s, crops=crops_s)
+
+
+def usual_pipeline(setting: Setting) -> Callable[[Path], list[Tensor]]:
+    """What MoCo's code does with a file: decoded once, then torchvision's transforms per view."""
+    large = usual_transform(setting.recipe)
+    small = usual_transform(setting.recipe.of_small())
+    each = [small if view.small else large for view in setting.views]
+
+    def pipeline(file: Path) -> list[Tensor]:
+        with Image.open(file) as opened:
+            image = opened.convert("RGB")
+        return [transform(image) for transform in each]
+
+    return pipeline
+
+
+def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
+    """The recipe as MoCo's code composes it: github.com/facebookresearch/moco, main_moco.py."""
+
+    def blur(image: Image.Image) -> Image.Image:
+        return image.filter(ImageFilter.GaussianBlur(random.uniform(*recipe.blur_sigma_px)))
+
+    jitter = transforms.ColorJitter(
+        recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue
+    )
+    composed: Callable[[Image.Image], Tensor] = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(recipe.size_px, recipe.crop_area, recipe.crop_aspect),
+            transforms.RandomApply([jitter], p=recipe.jitter_probability),
+            transforms.RandomGrayscale(recipe.gray_probability),
+            transforms.RandomApply([blur], p=recipe.blur_probability),
+            transforms.RandomHorizontalFlip(recipe.flip_probability),
+            transforms.ToTensor(),
+            transforms.Normalize(recipe.mean, recipe.std),
+        ]
+    )
+    return composed
+
+
+def whole_views(setting: Setting, images: TrainingImages, epoch: int) -> Iterator[list[Tensor]]:
+    """All views (3, S, S) of each image, normalized."""
+    numbers = draw(setting, images, epoch)
+    colors = draw_colors(setting.recipe, numbers.reshape(-1, NUM_UNIFORMS))
+    rows = count()
+    for cut in crops(setting, images, numbers):
+        finished = (colored(image, colors, next(rows), setting.recipe) for image in cut)
+        yield [normalized(image, setting.recipe) for image in finished]
+
+
+def draw(setting: Setting, images: TrainingImages, epoch: int) -> Floats:
+    """Numbers (n, V, NUM_UNIFORMS) of all images at once, as a worker has them for its batch."""
+    return np.stack([uniforms(0, epoch, i, setting.views) for i in range(len(images))])
+
+
+def crops(
+    setting: Setting, images: TrainingImages, numbers: Floats
+) -> Iterator[list[augment_cpu.Image]]:
+    """The crops (S, S, 3) of each image."""
+    sizes_px = [setting.recipe.size_px] * setting.num_large
+    small = setting.recipe.of_small()
+    sizes_px += [small.size_px] * (len(setting.views) - setting.num_large)
+    boxes = np.concatenate(
+        [
+            _boxes(setting.recipe, images, numbers[:, : setting.num_large]),
+            _boxes(small, images, numbers[:, setting.num_large :]),
+        ],
+        axis=1,
+    )
+    for file, drawn in zip(images.files, boxes, strict=True):
+        pixels = read_pixels(file).numpy()
+        pairs = zip(drawn, sizes_px, strict=True)
+        yield [cropped(pixels, box, size_px) for box, size_px in pairs]
+
+
+def _boxes(recipe: ViewRecipe, images: TrainingImages, numbers: Floats) -> Integers:
+    """Crops (n, V, 4) of n images by numbers (n, V, NUM_UNIFORMS)."""
+    num_views = numbers.shape[1]
+    sizes = (side.repeat(num_views) for side in (images.heights, images.widths))
+    flat = draw_boxes(recipe, numbers.reshape(-1, NUM_UNIFORMS), *sizes)
+    return flat.reshape(len(images), num_views, 4)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch and OpenCV on the calling thread alone."""
+    before = torch.get_num_threads(), cv2.getNumThreads()
+    torch.set_num_threads(1)
+    worker_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        cv2.setNumThreads(before[1])
+
+
+def photographs(folder: Path, number: int) -> Path:
+    """JPEG files of 500 x 375 px whose spectrum falls with frequency as that of photographs."""
+    generator = np.random.default_rng(0)
+    for place in range(number):
+        image = np.full((375, 500, 3), 128.0, dtype=np.float32)
+        for octave in range(2, 9):
+            noise = generator.standard_normal((2**octave, 2**octave, 3), dtype=np.float32)
+            image += 150 / 2**octave * cv2.resize(noise, (500, 375), interpolation=cv2.INTER_CUBIC)
+        pixels = image.clip(0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{place:04}.jpg", quality=95)
+    return folder
+
+
+def _ratio(usual: list[float], ours: list[float]) -> float:
+    return statistics.median(u / o for u, o in zip(usual, ours, strict=True))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Benchmark, args=sys.argv[1:]))

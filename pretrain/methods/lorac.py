@@ -1,0 +1,257 @@
+"""LORAC: contrast many queries of an image and ask that its embeddings span few dimensions.
+
+Wang et al., 2021, arXiv:2108.02696. Without its prior it is MoCo-M, and MoCo for one query.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.parts.gather import num_processes
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
+from pretrain.parts.projector import mlp
+from pretrain.parts.queue import KeyQueue
+from pretrain.parts.queue_logsumexp import queue_logsumexp
+from pretrain.parts.shuffle_bn import shuffled_forward
+from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.view import View
+
+__all__ = [
+    "LORAC",
+    "LORACConfig",
+    "batch_log_prior",
+    "gaussian_log_prior",
+    "laplace_log_prior",
+    "lorac_loss",
+    "margin_log_prior",
+    "nuclear_norm",
+]
+
+
+def lorac_loss(
+    queries: Tensor, key: Tensor, queue: Tensor, *, temperature: float, log_prior: Tensor
+) -> Tensor:
+    """Eq. 12 and 13: mean over queries and images, in nats; float32, also under autocast.
+
+    queries (V, n, d), key (n, d), queue (K, d), rows of unit length; log_prior (n,) is log h of
+    each image, with its gradient. A log_prior of zeros gives InfoNCE.
+    """
+    positive = similarities(queries, key) / temperature + log_prior.float()
+    negative = queue_logsumexp(queries.flatten(0, 1), queue, temperature=temperature)
+    return (torch.logaddexp(positive, negative.view_as(positive)) - positive).mean()
+
+
+def similarities(queries: Tensor, key: Tensor) -> Tensor:
+    """Queries (V, n, d) times the key (n, d) of their image: (V, n), float32."""
+    return (queries.float() * key.float()).sum(dim=2)
+
+
+def laplace_log_prior(norm: Tensor, *, num_rows: int, beta: float, temperature: float) -> Tensor:
+    """Eq. 11: log h (n,) of the nuclear norms (n,) of Q with M_Q rows; 0 for infinite beta."""
+    return -norm / (num_rows * beta * temperature)
+
+
+def gaussian_log_prior(
+    norm: Tensor, *, num_rows: int, center: float, variance: float, temperature: float
+) -> Tensor:
+    """Log h (n,) of the Gaussian prior of table V, from the nuclear norms (n,) of Q."""
+    return -(norm - center).square() / (variance * num_rows * temperature)
+
+
+def margin_log_prior(
+    norm: Tensor, *, num_rows: int, margin: float, beta: float, temperature: float
+) -> Tensor:
+    """Log h (n,) of table V's softmax with a margin, which the nuclear norms (n,) do not alter."""
+    return torch.full_like(norm, -margin / (num_rows * beta * temperature))
+
+
+def batch_log_prior(
+    queries: Tensor, *, beta: float, temperature: float, scope: Literal["local", "global"]
+) -> Tensor:
+    """Eq. 15, LORAC-bs: log h, equal for all images, (n,), of queries (V, n, d).
+
+    The matrix P holds each query less the mean of its image's, of this process or of all.
+    """
+    centered = (queries - queries.mean(dim=0)).flatten(0, 1)
+    # the paper does not say whether N counts the images of one process or of all
+    if scope == "local":
+        mean_norm = nuclear_norm(centered[None]) / len(centered)
+    else:
+        mean_norm = joint_nuclear_norm(centered)[None]
+        mean_norm = mean_norm / (len(centered) * num_processes())
+    return (-mean_norm / (beta * temperature)).expand(queries.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LORACConfig:
+    """Settings of LORAC; the defaults are the paper's for ImageNet-1k."""
+
+    prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
+    """h: of the nuclear norm of each image's Q (eq. 11, table V), of the batch's (eq. 15), or
+    constant; "none" is MoCo-M."""
+    prior_from: float = 0.5
+    """Share of the run after which the prior acts; before, beta is infinite."""
+    beta: float = 4.0
+    """Width of the Laplace, margin and batch-wise priors."""
+    gaussian_center: float = math.sqrt(5)
+    """c_o, a nuclear norm; the paper's is the root of the number of rows of Q."""
+    gaussian_variance: float = 2.0
+    """Sigma^2 of the Gaussian prior."""
+    margin: float = 3.0
+    """c of the margin, a nuclear norm."""
+    batch_scope: Literal["local", "global"] = "local"
+    """Images of the batch-wise prior: of a process or of all."""
+    temperature: float = 0.2
+    """Divides cosine similarities and the exponent of the prior."""
+    legacy_untempered: bool = False
+    """Temperature 1 as soon as the prior acts: the released code forgets it, the paper does not."""
+    num_large_views: int = 3
+    """Views of the recipe's large size."""
+    num_small_views: int = 5
+    """Views of the small size, which are queries only."""
+    num_keys: int = 2
+    """Key views. With several, the first large views are both keys and queries; with one, the last
+    large view is the key and no query (figure 4(b), M = num_large_views)."""
+    q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
+    """Rows of Q: large queries and all keys (released code), large queries of other views than the
+    key's and that key (eq. 12), or all queries and all keys."""
+    queue_size: int = 65_536
+    """K, keys of each of num_keys queues; the paper speaks of one queue, its code has two."""
+    momentum: float = 0.999
+    """Of the momentum encoder, per step."""
+    embedding_dim: int = 128
+    """d."""
+    bn_splits: int = 1
+    """Groups of key images in one process, each with its own batch-norm statistics."""
+
+
+class LORAC(nn.Module):
+    """Encoder, its momentum copy, and a queue for each key view."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: LORACConfig) -> None:
+        super().__init__()
+        num_large, num_small = config.num_large_views, config.num_small_views
+        if num_large < 2 or not 1 <= config.num_keys <= num_large:
+            raise ValueError(
+                f"num_large_views is {num_large} and num_keys {config.num_keys}: "
+                f"take at least 2 large views and 1 to num_large_views keys"
+            )
+        self.config = config
+        self.views = (View(),) * num_large + (View(small=True),) * num_small
+        single = config.num_keys == 1
+        self.key_views = [num_large - 1] if single else list(range(config.num_keys))
+        self.query_views = [
+            v for v in range(len(self.views)) if not single or v not in self.key_views
+        ]
+        self.num_large_queries = len(self.query_views) - num_small
+        self.backbone = backbone  # what export.py writes
+        encoder = nn.Sequential(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
+        self.key_encoder = MomentumEncoder(encoder, config.momentum)  # its batch norm stays plain
+        self.encoder = synchronized(encoder)
+        queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in self.key_views]
+        self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """views: large ones, then small ones, of (n, 3, H, W); progress: share of the run done."""
+        config = self.config
+        acts = config.prior != "none" and progress > config.prior_from
+        temperature = 1.0 if acts and config.legacy_untempered else config.temperature
+        self.key_encoder.follow(self.encoder)
+        keys = self._keys(views)
+        queries = self._queries(views)
+        matrices = self._matrices(queries, keys)
+        norms = nuclear_norm(matrices.flatten(0, 1)).view(matrices.shape[:2])
+        if acts:
+            log_priors = self._log_prior(queries, norms, matrices.shape[2], temperature)
+        else:
+            log_priors = torch.zeros_like(norms)
+        log_priors = log_priors.expand(len(keys), -1)
+        losses, positives = [], []
+        for index, (key, log_prior) in enumerate(zip(keys, log_priors, strict=True)):
+            others = torch.stack(self._others(queries, self.key_views[index]))
+            # the queue of the other key view: where there is one key view, its own
+            queue = self.queues[(index + 1) % len(keys)].keys
+            losses.append(
+                lorac_loss(others, key, queue, temperature=temperature, log_prior=log_prior)
+            )
+            positives.append(similarities(others.detach(), key).mean())
+        for own_queue, key in zip(self.queues, keys, strict=True):
+            own_queue.push(key)  # after the losses: negatives are those of past steps
+        return {
+            "loss": torch.stack(losses).mean(),
+            "nuclear_norm": norms.detach().mean(),
+            "positive_similarity": torch.stack(positives).mean(),
+        }
+
+    def _keys(self, views: list[Tensor]) -> Tensor:
+        """Keys (A, n, d) of the A key views, of unit length, from one pass."""
+        images = torch.cat([views[v] for v in self.key_views])
+        keys = shuffled_forward(self.key_encoder, images, self.config.bn_splits)
+        return normalize(keys.float(), dim=1).view(len(self.key_views), -1, keys.shape[1])
+
+    def _queries(self, views: list[Tensor]) -> Tensor:
+        """Queries (V, n, d) of unit length; one pass for each size of the views."""
+        chosen = [views[v] for v in self.query_views]
+        groups = chosen[: self.num_large_queries], chosen[self.num_large_queries :]
+        embeddings = torch.cat([self.encoder(torch.cat(group)) for group in groups if group])
+        unit = normalize(embeddings.float(), dim=1)
+        return unit.view(len(chosen), -1, unit.shape[1])
+
+    def _others(self, queries: Tensor, key_view: int) -> list[Tensor]:
+        """The queries (n, d), out of the first of `query_views`, of other views than the key's."""
+        return [q for q, v in zip(queries, self.query_views, strict=False) if v != key_view]
+
+    def _matrices(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Q of each image: (1, n, M_Q, d), or (A, n, M_Q, d) if each key has its own."""
+        large = queries[: self.num_large_queries]
+        match self.config.q_rows:
+            case "large_and_keys":
+                rows = torch.cat([large, keys])[None]
+            case "all_views":
+                rows = torch.cat([queries, keys])[None]
+            case "per_key":
+                pairs = zip(keys, self.key_views, strict=True)
+                rows = torch.stack(
+                    [torch.stack([*self._others(large, view), key]) for key, view in pairs]
+                )
+        return rows.transpose(1, 2)
+
+    def _log_prior(
+        self, queries: Tensor, norms: Tensor, num_rows: int, temperature: float
+    ) -> Tensor:
+        """Log h of each image, as the norms (1 or A, n), of queries (V, n, d)."""
+        config = self.config
+        match config.prior:
+            case "laplace":
+                return laplace_log_prior(
+                    norms, num_rows=num_rows, beta=config.beta, temperature=temperature
+                )
+            case "gaussian":
+                return gaussian_log_prior(
+                    norms,
+                    num_rows=num_rows,
+                    center=config.gaussian_center,
+                    variance=config.gaussian_variance,
+                    temperature=temperature,
+                )
+            case "margin":
+                return margin_log_prior(
+                    norms,
+                    num_rows=num_rows,
+                    margin=config.margin,
+                    beta=config.beta,
+                    temperature=temperature,
+                )
+            case "batch":
+                large = queries[: self.num_large_queries]
+                return batch_log_prior(
+                    large, beta=config.beta, temperature=temperature, scope=config.batch_scope
+                ).expand_as(norms)
+            case "none":
+                return torch.zeros_like(norms)

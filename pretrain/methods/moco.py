@@ -1,0 +1,125 @@
+"""MoCo: tell the key of a query from a queue of past keys.
+
+v1: He et al., CVPR 2020, arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297; with a symmetric
+loss: Chen & He, CVPR 2021, arXiv:2011.10566, table 4.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.parts.instance_discrimination import instance_discrimination
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.projector import Projector, moco_projector
+from pretrain.parts.queue import KeyQueue
+from pretrain.parts.queue_divergence import queue_divergence
+from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.view import Augmentation, View
+
+
+def info_nce(
+    query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
+) -> Tensor:
+    """Eq. 1 of MoCo, mean over the batch, in nats; float32, also under autocast.
+
+    query (n, d), key (n, d), queue (K, d); rows of unit length. Label smoothing e has the target
+    1 - e on the key and e / K on each key of the queue.
+    """
+    loss, _ = instance_discrimination(
+        query, key, queue, temperature=temperature, label_smoothing=label_smoothing
+    )
+    return loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoConfig:
+    """Settings of MoCo; the defaults are v2's for ImageNet-1k."""
+
+    temperature: float = 0.2
+    """Divides cosine similarities; v1 has 0.07."""
+    projector: Projector = "mlp"
+    """v1 has "linear"."""
+    symmetric: bool = False
+    """Both views are query and key once, as in v2+; the loss is the mean of both directions."""
+    label_smoothing: float = 0.0
+    """Of the target, spread evenly over the negatives; CO2 (arXiv:2010.02217) compares with it."""
+    consistency_temperature: float = 0.0
+    """Of CO2's consistency loss, which is then logged and not minimized; 0: not logged."""
+    shared: tuple[Augmentation, ...] = ()
+    """Drawn once per image for both views, as LooC's baseline "same for q and k"."""
+    key_only: tuple[Augmentation, ...] = ()
+    """Never given to the query, as LooC's baseline "add-one"."""
+    queue_size: int = 65_536
+    """K, keys."""
+    momentum: float = 0.999
+    """Of the momentum encoder, per step."""
+    embedding_dim: int = 128
+    """d."""
+    bn_splits: int = 1
+    """Groups of images in one process, each with its own batch-norm statistics."""
+
+
+class MoCo(nn.Module):
+    """Encoder, its momentum copy, and a queue of keys."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoConfig) -> None:
+        super().__init__()
+        if config.key_only and config.symmetric:
+            raise ValueError(
+                f"key_only {config.key_only} names augmentations that no query gets, but with "
+                "symmetric=True every view is a query once: choose one of the two"
+            )
+        if both := set(config.shared) & set(config.key_only):
+            raise ValueError(
+                f"{sorted(both)} cannot be shared with the query and withheld from it: "
+                "name each augmentation in shared or in key_only"
+            )
+        self.config = config
+        self.views = (View(without=config.key_only), View(copies=config.shared))
+        self.backbone = backbone  # what export.py writes
+        projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
+        self.encoder = nn.Sequential(backbone, projector)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """views: 2 of (n, 3, H, W), query first; progress has no effect.
+
+        With a symmetric loss both keys of an image are pushed, that of the second view first.
+        """
+        self.key_encoder.follow(self.encoder)
+        first, second = views
+        pairs = [(first, second), (second, first)] if self.config.symmetric else [(first, second)]
+        keys = [self._key(images) for _, images in pairs]
+        directions = [self._contrast(pair[0], key) for pair, key in zip(pairs, keys, strict=True)]
+        for key in keys:
+            self.queue.push(key)  # after the losses: negatives are those of past steps
+        return {
+            name: torch.stack([metrics[name] for metrics in directions]).mean()
+            for name in directions[0]
+        }
+
+    def _key(self, images: Tensor) -> Tensor:
+        """Keys (n, d) of images (n, 3, H, W), of unit length."""
+        key = shuffled_forward(self.key_encoder, images, self.config.bn_splits)
+        return normalize(key.float(), dim=1)
+
+    def _contrast(self, images: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Loss and logged quantities of queries from images (n, 3, H, W) with their key (n, d)."""
+        config = self.config
+        query = normalize(split_forward(self.encoder, images, config.bn_splits).float(), dim=1)
+        loss, accuracy = instance_discrimination(
+            query,
+            key,
+            self.queue.keys,
+            temperature=config.temperature,
+            label_smoothing=config.label_smoothing,
+        )
+        metrics = {"loss": loss, "instance_accuracy": accuracy}
+        if config.consistency_temperature > 0:
+            metrics["consistency"] = queue_divergence(
+                query.detach(), key, self.queue.keys, temperature=config.consistency_temperature
+            ).mean()
+        return metrics

@@ -1,0 +1,38 @@
+"""Supervised: cross entropy with the true labels, what the other methods are compared with."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from pretrain.parts.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedConfig:
+    """Settings of supervised training; the defaults are torchvision's for ImageNet-1k."""
+
+    num_classes: int = 1000
+    """L."""
+    label_smoothing: float = 0.0
+    """Share of the target that is spread evenly over all classes, the true one among them."""
+
+
+class Supervised(nn.Module):
+    """Backbone and a linear classifier with torch's initialization, as in torchvision."""
+
+    uses_labels = True
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: SupervisedConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(),)
+        self.backbone = backbone  # what export.py writes
+        self.classifier = nn.Linear(feature_dim, config.num_classes)
+
+    def forward(self, views: list[Tensor], progress: float, labels: Tensor) -> dict[str, Tensor]:
+        """views: 1 of (n, 3, H, W); labels (n,), 0 to L - 1; progress has no effect."""
+        scores = self.classifier(self.backbone(views[0])).float()
+        loss = cross_entropy(scores, labels, label_smoothing=self.config.label_smoothing)
+        correct = scores.detach().argmax(dim=1) == labels
+        return {"loss": loss, "accuracy": 100 * correct.float().mean()}

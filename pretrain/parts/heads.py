@@ -1,0 +1,131 @@
+"""Several embedding spaces on one backbone, each with a projector and a queue of its own.
+
+Xiao et al., ICLR 2021, arXiv:2008.05659, section 3.
+"""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import ResNet
+from torchvision.models.resnet import BasicBlock
+
+from pretrain.parts.projector import mlp
+from pretrain.parts.queue import KeyQueue
+
+
+class BranchedResNet(nn.Module):
+    """A ResNet that ends in h copies of layer4 side by side: the Conv5 heads of LooC++.
+
+    Tensors have torchvision's names, with the head behind layer4: layer4.{head}.{block}.conv1...
+    Head 0 is the given network's own layer4, the others have its form and torchvision's initial
+    weights, drawn anew: equal heads that see equal images would stay equal.
+    """
+
+    def __init__(self, network: nn.Module, num_heads: int) -> None:
+        super().__init__()
+        if not isinstance(network, ResNet):
+            raise ValueError(
+                f"found a backbone of type {type(network).__name__}, expected torchvision's "
+                f"ResNet: heads that branch before the last stage need its layer4"
+            )
+        self.conv1 = network.conv1
+        self.bn1 = network.bn1
+        self.relu = network.relu
+        self.maxpool = network.maxpool
+        self.layer1 = network.layer1
+        self.layer2 = network.layer2
+        self.layer3 = network.layer3
+        others = [_drawn_anew(network.layer4) for _ in range(num_heads - 1)]
+        self.layer4 = nn.ModuleList([network.layer4, *others])
+        self.avgpool = network.avgpool
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, 3, H, W) -> (n, h * C): the features of all heads, one after the other."""
+        return torch.cat(self.branches(self.trunk(images), range(len(self.layer4))), dim=1)
+
+    def trunk(self, images: Tensor) -> Tensor:
+        """What all heads share, conv1 to layer3: (n, 3, H, W) -> (n, C', H', W')."""
+        stem = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        maps: Tensor = self.layer3(self.layer2(self.layer1(stem)))
+        return maps
+
+    def branches(self, maps: Tensor, heads: Iterable[int]) -> list[Tensor]:
+        """Features (n, C) of each of these heads, from the trunk's (n, C', H', W')."""
+        return [self.avgpool(self.layer4[head](maps)).flatten(1) for head in heads]
+
+    def head(self, index: int) -> ResNet:
+        """An ordinary ResNet of the trunk and one head, made of these very modules: -> (n, C)."""
+        with torch.device("meta"):
+            network = ResNet(BasicBlock, [1, 1, 1, 1])  # a frame: each part is replaced
+        for name, module in self.named_children():
+            setattr(network, name, self.layer4[index] if name == "layer4" else module)
+        network.fc = nn.Identity()
+        return network.train(self.training)
+
+
+def _drawn_anew(stage: nn.Module) -> nn.Module:
+    """A copy with torchvision's initial weights."""
+    stage = copy.deepcopy(stage)
+    for module in stage.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_parameters()
+    return stage
+
+
+class ProjectorHeads(nn.Module):
+    """h two-layer projectors, on one backbone's features or each on a BranchedResNet's head."""
+
+    def __init__(
+        self, backbone: nn.Module, feature_dim: int, embedding_dim: int, num_heads: int
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.projectors = nn.ModuleList(
+            mlp(feature_dim, feature_dim, embedding_dim) for _ in range(num_heads)
+        )
+
+    def forward(self, images: Tensor, first: int = 0) -> Tensor:
+        """(n, 3, H, W) -> (n, h - first, d): embeddings of the heads from `first` on."""
+        heads = range(first, len(self.projectors))
+        if isinstance(self.backbone, BranchedResNet):
+            features = self.backbone.branches(self.backbone.trunk(images), heads)
+        else:
+            features = [self.backbone(images)] * len(heads)
+        embeddings = [self.projectors[i](rows) for i, rows in zip(heads, features, strict=True)]
+        return torch.stack(embeddings, dim=1)
+
+
+class LaterHeads(nn.Module):
+    """All heads of an encoder but the first, which are all that most key views need."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, 3, H, W) -> (n, h - 1, d)."""
+        embeddings: Tensor = self.encoder(images, first=1)
+        return embeddings
+
+
+class HeadQueues(nn.Module):
+    """A queue of past keys for each head."""
+
+    def __init__(self, num_heads: int, size: int, embedding_dim: int) -> None:
+        super().__init__()
+        self.queues = nn.ModuleList(KeyQueue(size, embedding_dim) for _ in range(num_heads))
+
+    def keys(self) -> Tensor:
+        """(h, K, d), a copy: later pushes do not alter it."""
+        return torch.stack([queue.get_buffer("keys") for queue in self.queues])
+
+    def push(self, keys: Tensor) -> None:
+        """Row i of the keys (h, n, d) goes into queue i."""
+        queues: list[Any] = list(self.queues)
+        for queue, own_keys in zip(queues, keys, strict=True):
+            queue.push(own_keys)

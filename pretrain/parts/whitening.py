@@ -1,0 +1,131 @@
+"""Whitened cosines: rows compared in the metric of the inverse of their own covariance.
+
+Li et al., UniCLR, arXiv:2211.14516, eq. 2 and section 3.2. Inner products of whitened rows are the
+same for every whitening matrix, so one Cholesky factor serves; no matrix is inverted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+Pairs = Sequence[tuple[int, int]]
+"""Views that are compared, by their places."""
+
+NUM_RETRIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whitening:
+    """How rows are whitened."""
+
+    ridge: float
+    """Added to the covariance, times the mean variance: scale does not matter."""
+    groups: int = 1
+    """Of features, each whitened on its own."""
+    detach_covariance: bool = False
+    """No gradient through the covariance."""
+
+
+class Factor(NamedTuple):
+    """Cholesky factors of G groups of features in each of B batches."""
+
+    lower: Tensor
+    """(B, G, m, m), the identity where all attempts failed."""
+    ridge: Tensor
+    """(B, G), what was added to the diagonal."""
+    succeeded: Tensor
+    """(B,), whether all groups of a batch have a factor."""
+
+    def kept(self, values: Tensor) -> Tensor:
+        """Values (B,) with zero for a batch without a factor, but NaN where its rows have it."""
+        return values.where(self.succeeded, 0 * self.ridge.detach().sum(dim=1))
+
+    def condition(self) -> Tensor:
+        """Estimate of the worst condition number, a scalar without gradient."""
+        diagonal = self.lower.detach().diagonal(dim1=-2, dim2=-1)
+        return (diagonal.amax(dim=-1) / diagonal.amin(dim=-1)).square().max()
+
+    def num_failures(self) -> Tensor:
+        """Batches without a factor, a float32 scalar."""
+        return (~self.succeeded).float().sum()
+
+
+def factorized(matrix: Tensor, ridge: Tensor) -> Factor:
+    """Cholesky factors of matrix (B, G, m, m) plus ridge (B, G) times the identity.
+
+    A factorization that fails is tried again with ten times the ridge, up to three times.
+    """
+    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    for attempt in range(1 + NUM_RETRIES):
+        ridged = matrix + ridge[..., None, None] * identity
+        lower, info = torch.linalg.cholesky_ex(ridged)
+        failed = (info != 0) | ~lower.diagonal(dim1=-2, dim2=-1).isfinite().all(dim=-1)
+        # Waits for the device, once in a step: spare factors for retries, which are rare, would
+        # cost more
+        if not failed.any():
+            break
+        if attempt < NUM_RETRIES:
+            ridge = torch.where(failed, 10 * ridge, ridge)
+    else:
+        # A broken factor would put NaN even into a gradient that is multiplied by zero
+        lower = torch.linalg.cholesky(torch.where(failed[..., None, None], identity, ridged))
+    return Factor(lower, ridge, ~failed.any(dim=1))
+
+
+def centered_groups(views: Tensor, groups: int) -> Tensor:
+    """(B, V, N, D) -> (B, G, M, D/G): M = V N rows minus their mean, their features in G groups."""
+    if views.shape[-1] % groups:
+        raise ValueError(
+            f"{views.shape[-1]} features do not split into {groups} equal groups to whiten: "
+            f"choose groups so that it divides the embedding"
+        )
+    rows = views.flatten(1, 2)
+    centered: Tensor = rows - rows.mean(dim=1, keepdim=True)
+    grouped: Tensor = centered.unflatten(2, (groups, -1))
+    return grouped.transpose(1, 2)
+
+
+def second_moment(rows: Tensor, *, dual: bool) -> Tensor:
+    """Of rows (B, G, M, d): covariance (B, G, d, d), or the M x M dual with its eigenvalues."""
+    vectors = rows if dual else rows.mT
+    half = vectors.shape[-2] // 2
+    # Symmetric, so a quarter of the products is not computed again
+    first = vectors[..., :half, :] @ vectors[..., :half, :].mT
+    second = vectors[..., half:, :] @ vectors.mT
+    product = torch.cat([torch.cat([first, second[..., :half].mT], dim=-1), second], dim=-2)
+    return product / rows.shape[-2]
+
+
+def factorized_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
+    """Factors of a moment (B, G, m, m) of d features, plus ridge times their mean variance."""
+    variance = moment.diagonal(dim1=-2, dim2=-1).sum(dim=-1) / dim
+    return factorized(moment, ridge * variance)
+
+
+def whitened_cosines(views: Tensor, pairs: Pairs, whitening: Whitening) -> tuple[Tensor, Factor]:
+    """Cosines (B, P, N, N) of whitened rows, for P pairs of views (B, V, N, D).
+
+    Mean and covariance are those of all V N rows of a batch. Groups of features are joined again
+    before rows get unit length.
+    """
+    rows = centered_groups(views, whitening.groups)
+    num_rows, dim = rows.shape[-2:]
+    shape = views.shape[1:3]
+    if dim <= num_rows or whitening.detach_covariance:
+        moment = second_moment(rows.detach() if whitening.detach_covariance else rows, dual=False)
+        factor = factorized_moment(moment, dim, whitening.ridge)
+        white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT
+        unit = normalize(white.transpose(1, 2).flatten(2), dim=2).unflatten(1, shape)
+        return torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1), factor
+    moment = second_moment(rows, dual=True)
+    factor = factorized_moment(moment, dim, whitening.ridge)
+    # H (H'H/M + r I)^-1 H' = (HH'/M + r I)^-1 HH', an M x M system in place of a d x d one
+    inner = num_rows * torch.cholesky_solve(moment, factor.lower).sum(dim=1)
+    length = inner.diagonal(dim1=-2, dim2=-1).clamp_min(1e-24).sqrt()
+    cosines = inner / (length[:, :, None] * length[:, None, :])
+    blocks = cosines.unflatten(2, shape).unflatten(1, shape)
+    return torch.stack([blocks[:, a, :, b] for a, b in pairs], dim=1), factor

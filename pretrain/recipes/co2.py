@@ -1,0 +1,60 @@
+"""Runs of CO2: Wei et al., ICLR 2021, arXiv:2010.02217."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.co2 import CO2Config
+from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
+
+ON_V1 = CO2Config(
+    temperature=0.07, projector="linear", consistency_temperature=0.04, consistency_weight=10.0
+)
+IN1K_V2: Recipe[Any] = Recipe(
+    method="co2",
+    config=CO2Config(temperature=0.2, consistency_temperature=0.05, consistency_weight=0.3),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    epochs=200,
+    batch_size=256,
+    learning_rate=0.03,
+    paper="CO2 (arXiv:2010.02217) on MoCo v2",
+    table_row="co2/table1-3, uniclr/table2: MoCo v2 + CO2",
+)
+IN1K_V1 = replace(
+    IN1K_V2,
+    config=ON_V1,
+    views=MOCO_V1_VIEWS,
+    schedule="step",
+    milestones=(0.6, 0.8),
+    paper="CO2 (arXiv:2010.02217) on MoCo",
+    table_row="co2/table1-3: MoCo + CO2",
+)
+IN100_R18 = replace(
+    IN1K_V1,
+    arch="resnet18",
+    images="ImageNet-100 train",
+    paper="CO2 (arXiv:2010.02217), section 3.5; host and schedule as for ImageNet-1k",
+    table_row="co2/fig2a: alpha 10; co2/fig2b: tau_con 0.04; co2/fig3: MoCo + CO2",
+)
+
+
+def weighted(weight: float) -> Recipe[Any]:
+    """A point of figure 2(a); weight 0 is moco/in100-r18-v1."""
+    config = replace(ON_V1, consistency_weight=weight)
+    return replace(IN100_R18, config=config, table_row=f"co2/fig2a: alpha {weight:g}")
+
+
+def at_temperature(temperature: float) -> Recipe[Any]:
+    """A point of figure 2(b)."""
+    config = replace(ON_V1, consistency_temperature=temperature)
+    return replace(IN100_R18, config=config, table_row=f"co2/fig2b: tau_con {temperature:g}")
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "co2/in1k-r50-v1": IN1K_V1,
+    "co2/in1k-r50-v2": IN1K_V2,
+    "co2/in100-r18": IN100_R18,
+    **{f"co2/in100-r18-weight{w:g}": weighted(w) for w in (1.0, 3.0, 5.0, 20.0, 30.0)},
+    **{f"co2/in100-r18-temperature{t:g}": at_temperature(t) for t in (0.01, 0.02, 0.07, 0.1, 0.2)},
+}

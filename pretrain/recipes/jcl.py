@@ -1,0 +1,70 @@
+"""Runs of JCL: Cai et al., NeurIPS 2020, arXiv:2009.14776."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.jcl import JCLConfig
+from pretrain.recipes.recipe import Recipe
+
+IN100: Recipe[Any] = Recipe(
+    method="jcl",
+    config=JCLConfig(),
+    arch="resnet18",
+    images="ImageNet-100 train",
+    epochs=100,
+    batch_size=128,
+    learning_rate=0.1,
+    paper="JCL (arXiv:2009.14776), appendix D",
+    table_row="jcl/fig2a, jcl/fig2b, jcl/fig2c: M' 5, lambda 4, temperature 0.2",
+)
+
+
+def point(panel: str, told: str, **settings: Any) -> Recipe[Any]:
+    """A point of figure 2."""
+    config = replace(IN100.config, **settings)
+    return replace(IN100, config=config, table_row=f"jcl/{panel}: {told}")
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "jcl/in1k-r50": Recipe(
+        method="jcl",
+        config=JCLConfig(num_keys=5, covariance_weight=4.0, covariance_ramp="constant"),
+        arch="resnet50",
+        images="ImageNet-1k train",
+        epochs=200,
+        batch_size=512,
+        learning_rate=0.06,
+        paper="JCL (arXiv:2009.14776), as printed",
+        table_row="jcl/table1-2, lorac/table1: JCL",
+    ),
+    "jcl/in1k-r50-code": Recipe(
+        method="jcl",
+        config=JCLConfig(num_keys=4, covariance_weight=2.0, covariance_ramp="linear"),
+        arch="resnet50",
+        images="ImageNet-1k train",
+        epochs=200,
+        batch_size=256,
+        learning_rate=0.03,
+        paper="JCL (arXiv:2009.14776), as in the released script",
+        table_row="jcl/table1-2, lorac/table1: JCL",
+    ),
+    "jcl/in100-r18": IN100,
+    **{
+        f"jcl/in100-r18-keys{number}": point("fig2a", f"M' {number}", num_keys=number)
+        for number in (1, 2, 3, 7, 11)
+    },
+    "jcl/in100-r18-keys9": point("fig2a", "M' 9; jcl/fig3: JCL", num_keys=9),
+    **{
+        f"jcl/in100-r18-covariance{weight:g}": point(
+            "fig2b", f"lambda {weight:g}", covariance_weight=weight
+        )
+        for weight in (0.0, 0.2, 0.5, 1.0, 2.0, 6.0, 8.0, 10.0)
+    },
+    **{
+        f"jcl/in100-r18-temperature{temperature:g}": point(
+            "fig2c", f"temperature {temperature:g}", temperature=temperature
+        )
+        for temperature in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)
+    },
+}

@@ -1,0 +1,129 @@
+"""The runs of LooC and of what it is compared with: Xiao et al., ICLR 2021, arXiv:2008.05659."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.looc import LooCConfig, MoCoPPConfig
+from pretrain.methods.moco import MoCoConfig
+from pretrain.methods.supervised import SupervisedConfig
+from pretrain.parts.view import Augmentation
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
+
+HALF = 0.5
+"""Probability of a rotation and of another texture, appendix A."""
+ALL: tuple[Augmentation, ...] = ("color", "rotation", "texture")
+
+MOCO: Recipe[Any] = Recipe(
+    method="moco",
+    config=MoCoConfig(queue_size=16_384),
+    arch="resnet50",
+    images="ImageNet-100 train",
+    epochs=500,
+    batch_size=256,
+    learning_rate=0.03,
+    schedule="step",
+    milestones=(0.6, 0.8),
+    paper="LooC (arXiv:2008.05659)",
+    table_row="looc/table1-3, looc/table6, looc/fig3: MoCo",
+)
+SUPERVISED: Recipe[Any] = Recipe(
+    method="supervised",
+    config=SupervisedConfig(num_classes=1000),
+    arch="resnet50",
+    images="ImageNet-1k train, a folder per class",
+    views=SUPERVISED_VIEWS,
+    epochs=90,
+    batch_size=256,
+    learning_rate=0.1,
+    schedule="step",
+    milestones=(1 / 3, 2 / 3),
+    paper="torchvision's reference training of ResNet-50",
+    table_row="jcl/table2, co2/table1, co2/table3, lorac/table2, lorac/table4: supervised",
+)
+
+
+def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
+    """MoCo with further augmentations."""
+    config = replace(MOCO.config, **settings)
+    return replace(MOCO, config=config, views=views(*added), table_row=table_row)
+
+
+def looc(table_row: str, *designated: Augmentation) -> Recipe[Any]:
+    """LooC with a head for each designated augmentation."""
+    config = LooCConfig(designated=designated)
+    recipe = replace(MOCO, config=config, views=views(*designated), table_row=table_row)
+    return replace(recipe, method="looc")
+
+
+def loocpp(table_row: str, *designated: Augmentation) -> Recipe[Any]:
+    """LooC++: heads that start at Conv5."""
+    recipe = looc(table_row, *designated)
+    return replace(recipe, method="loocpp", config=replace(recipe.config, conv5_heads=True))
+
+
+def views(*augmentations: Augmentation) -> Any:
+    """MoCo v2's, with rotation and texture where these are named."""
+    return replace(
+        MOCO_V2_VIEWS,
+        rotation_probability=HALF * ("rotation" in augmentations),
+        texture_probability=HALF * ("texture" in augmentations),
+    )
+
+
+def on_imagenet(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
+    """The same on ImageNet-1k, whose schedule the paper does not tell: MoCo v2's."""
+    return replace(
+        recipe,
+        images="ImageNet-1k train",
+        epochs=200,
+        schedule="cosine",
+        milestones=(),
+        table_row=table_row,
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "supervised/in1k-r50": SUPERVISED,
+    "supervised/in100-r50": replace(
+        SUPERVISED,
+        config=SupervisedConfig(num_classes=100),
+        images="ImageNet-100 train, a folder per class",
+        paper="LooC (arXiv:2008.05659); the recipe is torchvision's, the paper tells none",
+        table_row="looc/table1, looc/table3: Supervised",
+    ),
+    "moco/in100-r50": MOCO,
+    "moco/in100-r50-rotation": moco(
+        "looc/table1, looc/table6, looc/fig3: MoCo + Rotation", "rotation"
+    ),
+    "moco/in100-r50-rotation-shared": moco(
+        "looc/table1: MoCo + Rotation (same for q and k)", "rotation", shared=("rotation",)
+    ),
+    "moco/in100-r50-addone-color": moco("looc/table6: MoCo + AddOne, color", key_only=("color",)),
+    "moco/in100-r50-addone-rotation": moco(
+        "looc/table6: MoCo + AddOne, rotation", "rotation", key_only=("rotation",)
+    ),
+    "moco/in100-r50-color-rotation-texture": moco("looc/table4: MoCo", *ALL),
+    "mocopp/in100-r50-color-rotation-texture": replace(
+        moco("looc/table4: MoCo++", *ALL),
+        method="mocopp",
+        config=MoCoPPConfig(num_heads=1 + len(ALL)),
+    ),
+    "looc/in100-r50-color": looc("looc/table2, looc/table6, looc/fig3: LooC, color", "color"),
+    "looc/in100-r50-rotation": looc(
+        "looc/table1-3, looc/table6, looc/fig3: LooC, rotation", "rotation"
+    ),
+    "looc/in100-r50-texture": looc("looc/table3: LooC, texture", "texture"),
+    "looc/in100-r50-color-rotation": looc(
+        "looc/table2: LooC, color and rotation", "color", "rotation"
+    ),
+    "looc/in100-r50-rotation-texture": looc(
+        "looc/table3: LooC, rotation and texture", "rotation", "texture"
+    ),
+    "looc/in100-r50-color-rotation-texture": looc("looc/table4: LooC", *ALL),
+    "loocpp/in100-r50-color-rotation": loocpp("looc/table2: LooC++", "color", "rotation"),
+    "loocpp/in100-r50-rotation-texture": loocpp("looc/table3: LooC++", "rotation", "texture"),
+    "loocpp/in100-r50-color-rotation-texture": loocpp("looc/table4-5, looc/fig4: LooC++", *ALL),
+    "moco/in1k-r50-looc": on_imagenet(MOCO, "looc/table7: MoCo"),
+    "loocpp/in1k-r50-color-rotation-texture": on_imagenet(loocpp("", *ALL), "looc/table7: LooC++"),
+}

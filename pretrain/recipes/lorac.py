@@ -1,0 +1,98 @@
+"""Runs of LORAC and of MoCo-M, its control without a prior: Wang et al., arXiv:2108.02696."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.lorac import LORACConfig
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS, Recipe
+
+IN1K: Recipe[Any] = Recipe(
+    method="lorac",
+    config=LORACConfig(beta=4.0),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=SWAV_VIEWS,
+    epochs=200,
+    batch_size=256,
+    learning_rate=1.8,
+    final_learning_rate=0.018,
+    schedule_unit="step",
+    optimizer="lars",
+    exclude_vectors=False,
+    weight_decay=1e-6,
+    paper="LORAC (arXiv:2108.02696), as printed",
+    table_row="lorac/table1-4: LORAC",
+)
+IN100 = replace(
+    IN1K,
+    config=LORACConfig(beta=2.0),
+    arch="resnet18",
+    images="ImageNet-100 train",
+    epochs=100,
+    batch_size=128,
+    learning_rate=2.0,
+    final_learning_rate=0.002,
+    paper="LORAC (arXiv:2108.02696), section 6.3",
+    table_row="lorac/table5, lorac/fig4c: LORAC; lorac/fig3: beta 2; lorac/fig4a: 100 epochs",
+)
+
+
+def without_prior(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
+    """MoCo-M: the same run, its prior switched off."""
+    config = replace(recipe.config, prior="none")
+    return replace(recipe, method="moco_m", config=config, table_row=table_row)
+
+
+def in100(table_row: str, **settings: Any) -> Recipe[Any]:
+    """LORAC on ImageNet-100 with other settings of the method."""
+    return replace(IN100, config=replace(IN100.config, **settings), table_row=table_row)
+
+
+def longer(epochs: int) -> Recipe[Any]:
+    """A point of figure 4(a); the prior acts in the second half."""
+    return replace(IN100, epochs=epochs, table_row=f"lorac/fig4a: {epochs} epochs")
+
+
+def equal_views(number: int) -> Recipe[Any]:
+    """A point of figure 4(b): views of one size, one of them the key."""
+    config = LORACConfig(beta=1.0, num_large_views=number, num_small_views=0, num_keys=1)
+    row = f"lorac/fig4b: M {number}"
+    return replace(IN100, config=config, views=MOCO_V2_VIEWS, table_row=row)
+
+
+LONGER = {epochs: longer(epochs) for epochs in (200, 400, 600, 800, 1000, 1200)}
+EQUAL_VIEWS = {number: equal_views(number) for number in range(2, 9)}
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "lorac/in1k-r50": IN1K,
+    "lorac/in1k-r50-code": replace(
+        IN1K,
+        config=LORACConfig(beta=3.0, legacy_untempered=True),
+        paper="LORAC (arXiv:2108.02696), as in the released script: M beta 15, no temperature "
+        "once the prior acts",
+    ),
+    "moco_m/in1k-r50": without_prior(IN1K, "lorac/table1-4: MoCo-M"),
+    "lorac/in100-r18": IN100,
+    "lorac/in100-r18-gaussian": in100("lorac/table5: Gauss.", prior="gaussian"),
+    "lorac/in100-r18-batchwise": in100("lorac/table5: LORAC-bs", prior="batch"),
+    "lorac/in100-r18-margin": in100("lorac/table5: L-sftmx-c", prior="margin"),
+    "moco_m/in100-r18": without_prior(
+        IN100,
+        "lorac/table5, lorac/fig4c: MoCo-M; lorac/fig3: beta infinite; lorac/fig4a: 100 epochs",
+    ),
+    **{
+        f"lorac/in100-r18-beta{beta:g}": in100(f"lorac/fig3: beta {beta:g}", beta=beta)
+        for beta in (0.25, 0.5, 1.0, 4.0, 8.0, 16.0)
+    },
+    **{f"lorac/in100-r18-epochs{epochs}": recipe for epochs, recipe in LONGER.items()},
+    **{
+        f"moco_m/in100-r18-epochs{epochs}": without_prior(recipe, f"lorac/fig4a: {epochs} epochs")
+        for epochs, recipe in LONGER.items()
+    },
+    **{f"lorac/in100-r18-views{number}": recipe for number, recipe in EQUAL_VIEWS.items()},
+    **{
+        f"moco_m/in100-r18-views{number}": without_prior(recipe, f"lorac/fig4b: M {number}")
+        for number, recipe in EQUAL_VIEWS.items()
+    },
+}

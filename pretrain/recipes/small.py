@@ -1,0 +1,120 @@
+"""Small runs of every method: CIFAR-10 on a GPU or on a few CPU cores, a demo, and a smoke test.
+
+They are ours, not the papers': one schedule for all, so that methods can be compared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from pretrain.methods.co2 import CO2Config
+from pretrain.methods.jcl import JCLConfig
+from pretrain.methods.looc import LooCConfig, MoCoPPConfig
+from pretrain.methods.lorac import LORACConfig
+from pretrain.methods.moco import MoCoConfig
+from pretrain.methods.multi_key import MultiKeyConfig
+from pretrain.methods.random import RandomConfig
+from pretrain.methods.supervised import SupervisedConfig
+from pretrain.methods.uniclr import UniCLRConfig
+from pretrain.recipes.recipe import Recipe, linear_rate
+from pretrain.views import ViewRecipe
+
+CONFIGS: Mapping[str, Any] = {
+    "moco": MoCoConfig(),
+    "multi_key": MultiKeyConfig(num_keys=2),
+    "jcl": JCLConfig(num_keys=2),
+    "co2": CO2Config(),
+    "moco_m": LORACConfig(prior="none", num_large_views=2, num_small_views=2),
+    "lorac": LORACConfig(beta=2.0, num_large_views=2, num_small_views=2),
+    "simaffinity": UniCLRConfig(variant="affinity", embedding_dim=256, hidden_dim=512),
+    "simwhitening": UniCLRConfig(variant="whitening", embedding_dim=64, hidden_dim=512, ridge=1e-2),
+    "simtrace": UniCLRConfig(variant="trace", embedding_dim=64, hidden_dim=512, ridge=1e-2),
+    "looc": LooCConfig(designated=("color",)),
+    "loocpp": LooCConfig(designated=("color",), conv5_heads=True),
+    "mocopp": MoCoPPConfig(num_heads=2),
+    "supervised": SupervisedConfig(num_classes=10),
+    "random": RandomConfig(),
+}
+"""Method -> settings at every small scale; a queue follows the scale."""
+
+CIFAR_VIEWS = ViewRecipe(
+    size_px=32, small_size_px=16, small_crop_area=(0.05, 0.2), blur_probability=0.0
+)
+CIFAR10: Recipe[Any] = Recipe(
+    method="",
+    config=None,
+    arch="resnet18",
+    stem="cifar",
+    images="CIFAR-10 train, as images",
+    views=CIFAR_VIEWS,
+    epochs=200,
+    batch_size=256,
+    learning_rate=linear_rate(256, per_256=0.06),
+    schedule_unit="step",
+    weight_decay=5e-4,
+    paper="ours: the method at the scale of one GPU",
+)
+CIFAR10_CPU = replace(
+    CIFAR10,
+    views=replace(CIFAR_VIEWS, size_px=16, small_size_px=8),
+    # a random crop is three quarters of the side on average: objects keep their size
+    test_px=20,
+    epochs=1,
+    batch_size=64,
+    learning_rate=linear_rate(64, per_256=0.12),
+    paper="ours: what a CPU core does in some minutes",
+)
+SMOKE: Recipe[Any] = Recipe(
+    method="",
+    config=None,
+    arch="resnet18",
+    images="any images",
+    views=ViewRecipe(size_px=32, small_size_px=16, texture_probability=0.0),
+    epochs=2,
+    batch_size=16,
+    learning_rate=0.03,
+    paper="ours: a few seconds, for tests",
+)
+
+
+def at_scale(recipe: Recipe[Any], method: str, **queue: Any) -> Recipe[Any]:
+    """A method's run; its config takes those of the queue's settings that it has."""
+    config = CONFIGS[method]
+    known = {field.name for field in fields(config)}
+    chosen = {name: value for name, value in queue.items() if name in known}
+    recipe = replace(recipe, method=method, config=replace(config, **chosen))
+    return replace(recipe, epochs=0) if method == "random" else recipe
+
+
+# a queue must be much younger, in steps, than 1 / (1 - momentum): else queries tell the positives
+# by their age alone, and all outputs drift together; and while it holds the noise it starts with,
+# all outputs are drawn to one point, so that a short run needs a short queue
+RECIPES: Mapping[str, Recipe[Any]] = {
+    **{
+        f"{method}/cifar10": at_scale(CIFAR10, method, queue_size=2048, momentum=0.99, bn_splits=4)
+        for method in CONFIGS
+        if not method.startswith("sim")  # theirs is the paper's
+    },
+    **{
+        f"{method}/cifar10-cpu": at_scale(
+            CIFAR10_CPU, method, queue_size=512, momentum=0.99, bn_splits=4
+        )
+        for method in CONFIGS
+    },
+    **{
+        f"{method}/smoke": at_scale(SMOKE, method, queue_size=48, momentum=0.9, bn_splits=2)
+        for method in CONFIGS
+    },
+    "jcl/demo": Recipe(
+        method="jcl",
+        config=JCLConfig(num_keys=2, queue_size=128, momentum=0.95, bn_splits=2),
+        arch="resnet18",
+        images="generated images",
+        views=ViewRecipe(size_px=32),
+        epochs=10,
+        batch_size=64,
+        learning_rate=linear_rate(64, per_256=0.12),
+        schedule_unit="step",
+        paper="ours: shows the whole job within two minutes on two CPU cores",
+    ),
+}

@@ -1,0 +1,171 @@
+"""Runs of SimAffinity, SimWhitening and SimTrace: Li et al., arXiv:2211.14516."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.uniclr import UniCLRConfig, Variant
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
+
+PAPER = "UniCLR (arXiv:2211.14516)"
+METHOD_NAMES: Mapping[Variant, str] = {
+    "affinity": "simaffinity",
+    "whitening": "simwhitening",
+    "trace": "simtrace",
+}
+MULTICROP_VIEWS = replace(
+    MOCO_V2_VIEWS, crop_area=(0.14, 1.0), small_size_px=96, small_crop_area=(0.05, 0.14)
+)
+TRICKS: Mapping[str, Any] = {"momentum_encoder": True, "num_small_views": 6, "predictor": True}
+
+# 2048 features of at most 1024 rows: the covariance has no inverse without a large ridge
+IN1K: Recipe[Any] = Recipe(
+    method="simaffinity",
+    config=UniCLRConfig(ridge=1.0),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=MOCO_V2_VIEWS,
+    epochs=200,
+    batch_size=512,
+    learning_rate=linear_rate(512, per_256=0.05),
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    weight_decay=1e-6,
+    paper=PAPER,
+)
+IN100 = replace(
+    IN1K,
+    images="ImageNet-100 train",
+    paper=f"{PAPER}; optimizer and schedule as for ImageNet-1k, the paper tells none",
+)
+# the paper does not tell how images are normalized: by their own mean and deviation
+CIFAR10: Recipe[Any] = Recipe(
+    method="simaffinity",
+    config=UniCLRConfig(ridge=1e-3, embedding_dim=256, predictor_dim=64),
+    arch="resnet18",
+    stem="cifar",
+    images="CIFAR-10 train, as images",
+    views=replace(
+        MOCO_V2_VIEWS, size_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
+    ),
+    epochs=1000,
+    batch_size=512,
+    learning_rate=linear_rate(512, per_256=0.03),
+    schedule_unit="step",
+    weight_decay=5e-4,
+    paper=f"{PAPER}; SGD, batch and weight decay are SimSiam's, the paper tells none",
+)
+CIFAR100 = replace(
+    CIFAR10,
+    images="CIFAR-100 train, as images",
+    views=replace(CIFAR10.views, mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762)),
+)
+CIFAR: Mapping[str, Recipe[Any]] = {"CIFAR-10": CIFAR10, "CIFAR-100": CIFAR100}
+
+
+def variant_of(
+    recipe: Recipe[Any], variant: Variant, table_row: str, **settings: Any
+) -> Recipe[Any]:
+    """A loss with other settings of the method."""
+    config = replace(recipe.config, variant=variant, **settings)
+    method = METHOD_NAMES[variant]
+    views = MULTICROP_VIEWS if config.num_small_views else recipe.views
+    return replace(recipe, method=method, config=config, views=views, table_row=table_row)
+
+
+def table1(variant: Variant, row: int, *components: str) -> Recipe[Any]:
+    """A row of Table 1, told by its check marks."""
+    settings: dict[str, Any] = {
+        "temperature": 0.5 if "temperature" in components else 1.0,
+        "symmetry_weight": 0.01 if "symmetric" in components else 0.0,
+        "momentum_encoder": "momentum" in components,
+        "num_small_views": 6 * ("multicrop" in components),
+        "predictor": "predictor" in components,
+    }
+    table2 = "; uniclr/table2" * ("predictor" in components)
+    return variant_of(IN1K, variant, f"uniclr/table1: row {row}{table2}", **settings)
+
+
+def figure2(dataset: str, curve: str, **settings: Any) -> Recipe[Any]:
+    """A curve of figure 2."""
+    recipe = replace(CIFAR[dataset], epochs=200)
+    return variant_of(recipe, "affinity", f"uniclr/fig2: {dataset}, {curve}", **settings)
+
+
+TABLE1_ROWS: Mapping[str, tuple[Variant, int, tuple[str, ...]]] = {
+    "simwhitening/in1k-r50-plain": ("whitening", 1, ()),
+    "simwhitening/in1k-r50-temperature": ("whitening", 2, ("temperature",)),
+    "simwhitening/in1k-r50-symmetric": ("whitening", 3, ("symmetric",)),
+    "simwhitening/in1k-r50-temperature-symmetric": (
+        "whitening",
+        4,
+        ("temperature", "symmetric"),
+    ),
+    "simwhitening/in1k-r50-symmetric-momentum": ("whitening", 5, ("symmetric", "momentum")),
+    "simwhitening/in1k-r50-symmetric-momentum-multicrop": (
+        "whitening",
+        6,
+        ("symmetric", "momentum", "multicrop"),
+    ),
+    "simwhitening/in1k-r50-tricks-symmetric-momentum-multicrop-predictor": (
+        "whitening",
+        7,
+        ("symmetric", "momentum", "multicrop", "predictor"),
+    ),
+    "simaffinity/in1k-r50-plain": ("affinity", 8, ()),
+    "simaffinity/in1k-r50-temperature": ("affinity", 9, ("temperature",)),
+    "simaffinity/in1k-r50-symmetric": ("affinity", 10, ("symmetric",)),
+    "simaffinity/in1k-r50-temperature-symmetric": ("affinity", 11, ("temperature", "symmetric")),
+    "simaffinity/in1k-r50-temperature-symmetric-momentum": (
+        "affinity",
+        12,
+        ("temperature", "symmetric", "momentum"),
+    ),
+    "simaffinity/in1k-r50-temperature-symmetric-momentum-multicrop": (
+        "affinity",
+        13,
+        ("temperature", "symmetric", "momentum", "multicrop"),
+    ),
+    "simaffinity/in1k-r50-tricks-temperature-symmetric-momentum-multicrop-predictor": (
+        "affinity",
+        14,
+        ("temperature", "symmetric", "momentum", "multicrop", "predictor"),
+    ),
+}
+"""Recipe -> loss, row and check marks; the last row of each loss is also in Table 2."""
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    **{
+        name: table1(variant, row, *components)
+        for name, (variant, row, components) in TABLE1_ROWS.items()
+    },
+    "simtrace/in1k-r50-plain": variant_of(IN1K, "trace", "uniclr/table2: SimTrace, plain"),
+    "simtrace/in1k-r50-multicrop": variant_of(
+        IN1K, "trace", "uniclr/table2: SimTrace, plain, if multi-crop counts", num_small_views=6
+    ),
+    "simtrace/in1k-r50-tricks": variant_of(IN1K, "trace", "uniclr/table2: SimTrace", **TRICKS),
+    **{
+        f"{name}/in100-r50": variant_of(IN100, variant, "uniclr/table3: ImageNet-100")
+        for variant, name in METHOD_NAMES.items()
+    },
+    **{
+        f"{name}/{dataset.lower().replace('-', '')}": variant_of(
+            recipe, variant, f"uniclr/table3: {dataset}"
+        )
+        for dataset, recipe in CIFAR.items()
+        for variant, name in METHOD_NAMES.items()
+    },
+    **{
+        f"simaffinity/{dataset.lower().replace('-', '')}-fig2{end}": figure2(
+            dataset, curve, **settings
+        )
+        for dataset in CIFAR
+        for end, curve, settings in (
+            ("", "SimAffinity", {}),
+            ("-without-t", "w/o T", {"temperature": 1.0}),
+            ("-without-s", "w/o S", {"symmetry_weight": 0.0}),
+            ("-without-ts", "w/o T&S", {"temperature": 1.0, "symmetry_weight": 0.0}),
+        )
+    },
+}

@@ -1,0 +1,46 @@
+"""A style bank: copies of the training images in other styles, prepared by the user.
+
+BANK/<style>/<name of the image below the data folder>, for example by AdaIN with paintings as
+for Stylized-ImageNet: Geirhos et al., ICLR 2019, arXiv:1811.12231.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pretrain.data import DataError, TrainingImages
+
+
+@dataclass(frozen=True)
+class StyleBank:
+    """Styles that hold a copy of every training image."""
+
+    folder: Path
+    images_folder: Path
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def copy_of(self, file: Path, style: int) -> Path:
+        """The styled copy of a training image."""
+        return self.folder / self.names[style] / file.relative_to(self.images_folder)
+
+
+def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
+    """The styles of a bank; a DataError unless each holds a copy of every image."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; --style-bank wants a folder with one per style")
+    names = tuple(sorted(place.name for place in folder.iterdir() if place.is_dir()))
+    if not names:
+        raise DataError(f"{folder} holds no folder of a style")
+    bank = StyleBank(folder, images.folder, names)
+    # one at a time: a bank holds many times as many files as the data
+    copies = (bank.copy_of(file, style) for style in range(len(bank)) for file in images.files)
+    missing = [copy for copy in copies if not copy.is_file()]
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
+            f"first {missing[0].relative_to(folder)}; each style holds every image under its name "
+            f"in {images.folder}"
+        )
+    return bank

@@ -1,0 +1,157 @@
+"""The consistency loss against its equations by other routes: Wei et al., arXiv:2010.02217."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import kl_div, normalize
+
+from pretrain.methods.co2 import CO2, CO2Config, consistency_loss
+from pretrain.methods.moco import MoCo, MoCoConfig, info_nce
+
+V1, V2 = 0.04, 0.05
+"""Temperatures on MoCo v1 and v2."""
+
+
+def problem(*, n: int = 6, size: int = 40, dim: int = 8) -> tuple[Tensor, Tensor, Tensor]:
+    """Query (n, d), key (n, d) near it, queue (K, d), all of unit length."""
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(n, dim, generator=generator)
+    key = query + 0.3 * torch.randn(n, dim, generator=generator)
+    queue = torch.randn(size, dim, generator=generator)
+    return normalize(query, dim=1), normalize(key, dim=1), normalize(queue, dim=1)
+
+
+def simple_loss(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """Equation 4 by torch's divergence of two distributions in memory."""
+    log_q = (query @ queue.T / temperature).log_softmax(dim=1)
+    log_p = (key @ queue.T / temperature).log_softmax(dim=1)
+    p_from_q = kl_div(log_q, log_p, reduction="batchmean", log_target=True)
+    q_from_p = kl_div(log_p, log_q, reduction="batchmean", log_target=True)
+    return p_from_q / 2 + q_from_p / 2
+
+
+def gradient(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """Of the streamed loss, (n, d)."""
+    leaf = query.clone().requires_grad_()
+    consistency_loss(leaf, key, queue, temperature=temperature).backward()
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+def tiny_co2(**changes: object) -> CO2:
+    """CO2 on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8}
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    return CO2(backbone, 12, CO2Config(**(settings | changes)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("temperature", [V1, V2, 0.2])
+def test_loss_and_gradient_are_those_of_two_explicit_divergences(temperature: float) -> None:
+    query, key, queue = problem(size=10_000)  # more than two blocks of the streamed sums
+    simple = query.clone().requires_grad_()
+    expected = simple_loss(simple, key, queue, temperature)
+    expected.backward()
+    assert simple.grad is not None
+    loss = consistency_loss(query, key, queue, temperature=temperature)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    streamed = gradient(query, key, queue, temperature)
+    torch.testing.assert_close(streamed, simple.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_is_that_of_the_closed_form_over_logits() -> None:
+    query, key, queue = problem()
+    log_q = (query @ queue.T / V1).log_softmax(dim=1)
+    log_p = (key @ queue.T / V1).log_softmax(dim=1)
+    q, p, ratio = log_q.exp(), log_p.exp(), log_q - log_p
+    backward = (q * ratio).sum(dim=1, keepdim=True)
+    of_logits = (q - p) / 2 + q / 2 * (ratio - backward)
+    expected = of_logits @ queue / V1 / len(query)
+    torch.testing.assert_close(gradient(query, key, queue, V1), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_equals_finite_differences() -> None:
+    query, key, queue = (tensor.double() for tensor in problem())
+    streamed = gradient(query.float(), key.float(), queue.float(), V2).double()
+    direction = torch.randn(query.shape, generator=torch.Generator().manual_seed(1)).double()
+    step = 1e-6
+    above = simple_loss(query + step * direction, key, queue, V2)
+    below = simple_loss(query - step * direction, key, queue, V2)
+    slope = ((above - below) / (2 * step)).item()
+    assert (streamed * direction).sum().item() == pytest.approx(slope, rel=1e-5)
+
+
+def test_loss_is_zero_for_equal_embeddings_alone_and_positive_elsewhere() -> None:
+    query, key, queue = problem(n=1)
+    assert consistency_loss(query, query, queue, temperature=V1).item() == 0
+    for share in (0.01, 0.1, 1.0):
+        between = normalize(query.lerp(key, share), dim=1)
+        assert consistency_loss(query, between, queue, temperature=V1).item() > 0
+
+
+def test_value_is_symmetric_in_query_and_key() -> None:
+    query, key, queue = problem()
+    forth = consistency_loss(query, key, queue, temperature=V1)
+    back = consistency_loss(key, query, queue, temperature=V1)
+    torch.testing.assert_close(forth, back)
+
+
+def test_a_move_that_no_negative_sees_costs_nothing() -> None:
+    axes = torch.eye(4)
+    query, key = axes[:1], axes[1:2]
+    assert consistency_loss(query, key, axes[2:], temperature=V1).item() == 0
+
+
+def test_only_the_query_gets_a_gradient() -> None:
+    query, key, queue = (tensor.requires_grad_() for tensor in problem())
+    consistency_loss(query, key, queue, temperature=V1).backward()
+    assert query.grad is not None
+    assert key.grad is None
+    assert queue.grad is None
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    query, key, queue = problem()
+    expected = consistency_loss(query, key, queue, temperature=V1)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = consistency_loss(query, key, queue, temperature=V1)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def test_step_sums_both_losses_over_the_queue_before_it_and_pushes_the_key() -> None:
+    method = tiny_co2(consistency_weight=10.0, consistency_temperature=V1, temperature=0.07)
+    views = list(torch.randn(2, 5, 3, 4, 4))
+    before = method.queue.keys.clone()
+    with torch.no_grad():
+        query, key = (normalize(method.encoder(images), dim=1) for images in views)
+    discrimination = info_nce(query, key, before, temperature=0.07)
+    consistency = simple_loss(query, key, before, V1)
+    metrics = method(views, 1.0)
+    torch.testing.assert_close(metrics["loss"], discrimination + 10 * consistency)
+    torch.testing.assert_close(metrics["instance_discrimination"], discrimination)
+    torch.testing.assert_close(metrics["consistency"], consistency)
+    torch.testing.assert_close(method.queue.keys[:5], key)
+    assert torch.equal(method.queue.keys[5:], before[5:])
+
+
+def test_without_weight_it_takes_the_steps_of_moco_and_logs_the_same() -> None:
+    method = tiny_co2(consistency_weight=0.0)
+    config = MoCoConfig(queue_size=16, embedding_dim=8, consistency_temperature=V2)
+    moco = MoCo(nn.Sequential(nn.Flatten(), nn.Linear(48, 12)), 12, config)
+    moco.load_state_dict(method.state_dict())
+    for _ in range(2):
+        views = list(torch.randn(2, 5, 3, 4, 4))
+        ours, theirs = method(views, 1.0), moco(views, 1.0)
+        for name in ("loss", "consistency", "instance_accuracy"):
+            torch.testing.assert_close(ours[name], theirs[name])
+    torch.testing.assert_close(method.queue.keys, moco.queue.keys)
+
+
+def test_no_gradient_reaches_the_key_encoder() -> None:
+    method = tiny_co2()
+    metrics = method(list(torch.randn(2, 5, 3, 4, 4)), 1.0)
+    metrics["loss"].backward()
+    assert all(p.grad is None for p in method.key_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+    assert not any(value.requires_grad for name, value in metrics.items() if name != "loss")

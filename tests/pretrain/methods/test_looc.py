@@ -1,0 +1,352 @@
+"""LooC against its equations by other routes: Xiao et al., arXiv:2008.05659."""
+
+import math
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+from torch.nn.parallel import DistributedDataParallel
+from torchvision.models import ResNet
+from torchvision.models.resnet import BasicBlock
+
+from pretrain.launch import launched
+from pretrain.methods.looc import LooC, LooCConfig, MoCoPP, MoCoPPConfig, looc_loss, moco_pp_loss
+from pretrain.parts.heads import BranchedResNet
+from pretrain.parts.view import View
+
+
+def problem(
+    *, num_heads: int = 3, n: int = 5, size: int = 40, dim: int = 8
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (h, n, d), keys (h, v, n, d) around them, queues (h, K, d), of unit length."""
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.randn(num_heads, n, dim, generator=generator)
+    noise = torch.randn(num_heads, num_heads, n, dim, generator=generator)
+    queues = torch.randn(num_heads, size, dim, generator=generator)
+    keys = queries[:, None] + 0.7 * noise
+    return normalize(queries, dim=2), normalize(keys, dim=3), normalize(queues, dim=2)
+
+
+def naive_loss(queries: Tensor, keys: Tensor, queues: Tensor, temperature: float) -> Tensor:
+    """Equation 2, term by term."""
+    num_heads, n, _ = queries.shape
+    total = queries.new_zeros(())
+    for image in range(n):
+        for i in range(num_heads):
+            query = queries[i, image]
+            wanted = (query @ keys[i, i, image] / temperature).exp()
+            denominator = sum((query @ key / temperature).exp() for key in queues[i])
+            for j in range(num_heads) if i > 0 else [0]:
+                denominator = denominator + (query @ keys[i, j, image] / temperature).exp()
+            total = total - (wanted / denominator).log() / num_heads
+    return total / n
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 4])
+def test_loss_and_gradient_equal_the_equation_term_by_term(num_heads: int) -> None:
+    queries, keys, queues = problem(num_heads=num_heads)
+    fast, slow = queries.clone().requires_grad_(), queries.clone().requires_grad_()
+    loss = looc_loss(fast, keys, queues, temperature=0.2)
+    expected = naive_loss(slow, keys, queues, 0.2)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(fast.grad, slow.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_a_queue_of_several_blocks_equals_one_softmax() -> None:
+    queries, keys, queues = problem(size=10_000)
+    losses = []
+    for i, views in enumerate([[0], [1, 0, 2], [2, 0, 1]]):
+        same_image = torch.einsum("nd,vnd->nv", queries[i], keys[i, views])
+        logits = torch.cat([same_image, queries[i] @ queues[i].T], dim=1) / 0.2
+        losses.append(cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long)))
+    loss = looc_loss(queries, keys, queues, temperature=0.2)
+    torch.testing.assert_close(loss, torch.stack(losses).mean())
+
+
+def test_gradient_equals_finite_differences() -> None:
+    queries, keys, queues = (tensor.double() for tensor in problem(size=10))
+    leaf = queries.float().requires_grad_()
+    looc_loss(leaf, keys.float(), queues.float(), temperature=0.2).backward()
+    assert leaf.grad is not None
+    direction = torch.randn(queries.shape, generator=torch.Generator().manual_seed(1)).double()
+    step = 1e-6
+    above = naive_loss(queries + step * direction, keys, queues, 0.2)
+    below = naive_loss(queries - step * direction, keys, queues, 0.2)
+    slope = ((above - below) / (2 * step)).item()
+    assert (leaf.grad.double() * direction).sum().item() == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("num_negatives", [1, 7, 63])
+def test_orthogonal_negatives_cost_a_known_number(num_negatives: int) -> None:
+    axes = torch.eye(num_negatives + 2)
+    query, other, queue = axes[:1], axes[1:2], axes[2:]
+    keys = torch.stack([torch.stack([query, other]), torch.stack([other, query])])
+    loss = looc_loss(query.expand(2, -1, -1), keys, queue.expand(2, -1, -1), temperature=0.5).item()
+    head_0 = math.log(1 + num_negatives * math.exp(-2))
+    head_1 = math.log(1 + (1 + num_negatives) * math.exp(-2))
+    assert loss == pytest.approx((head_0 + head_1) / 2)
+
+
+def test_one_head_is_info_nce() -> None:
+    queries, keys, queues = problem(num_heads=1)
+    positive = (queries[0] * keys[0, 0]).sum(dim=1, keepdim=True)
+    logits = torch.cat([positive, queries[0] @ queues[0].T], dim=1) / 0.2
+    expected = cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long))
+    torch.testing.assert_close(looc_loss(queries, keys, queues, temperature=0.2), expected)
+
+
+def test_what_head_zero_would_say_of_other_views_is_not_read() -> None:
+    queries, keys, queues = problem()
+    expected = looc_loss(queries, keys, queues, temperature=0.2)
+    keys[0, 1:] = -7.0
+    assert torch.equal(looc_loss(queries, keys, queues, temperature=0.2), expected)
+
+
+def test_descent_nears_view_i_in_head_i_and_leaves_the_others_except_in_head_zero() -> None:
+    axes = torch.eye(7)
+    keys = axes[:3].view(1, 3, 1, 7).expand(3, 3, 1, 7)  # of three views, orthogonal to all else
+    queues = axes[3:].expand(3, 4, 7)
+    queries = normalize(torch.ones(3, 1, 7), dim=2).requires_grad_()
+    looc_loss(queries, keys, queues, temperature=0.2).backward()
+    assert queries.grad is not None
+    change = -queries.grad[:, 0, :3].sign()  # of the similarity of head h to view v
+    assert change.tolist() == [[1, 0, 0], [-1, 1, -1], [-1, -1, 1]]
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    queries, keys, queues = problem()
+    expected = looc_loss(queries, keys, queues, temperature=0.2)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = looc_loss(queries, keys, queues, temperature=0.2)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def test_moco_pp_is_the_mean_of_its_heads_info_nce() -> None:
+    queries, keys, queues = problem()
+    expected = torch.stack(
+        [
+            looc_loss(queries[i, None], keys[i, 0][None, None], queues[i, None], temperature=0.2)
+            for i in range(3)
+        ]
+    ).mean()
+    torch.testing.assert_close(moco_pp_loss(queries, keys[:, 0], queues, temperature=0.2), expected)
+
+
+def tiny_looc(**changes: object) -> LooC:
+    """LooC on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8}
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    return LooC(backbone, 12, LooCConfig(**(settings | changes)))  # type: ignore[arg-type]
+
+
+def small_resnet(*, norm: type[nn.Module] = nn.BatchNorm2d) -> ResNet:
+    """One block per stage, (n, 3, H, W) -> (n, 512)."""
+    torch.manual_seed(0)
+    network = ResNet(BasicBlock, [1, 1, 1, 1], norm_layer=norm)
+    network.fc = nn.Identity()
+    return network
+
+
+def tiny_looc_pp(**changes: object) -> LooC:
+    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8, "conv5_heads": True}
+    return LooC(small_resnet(), 512, LooCConfig(**(settings | changes)))  # type: ignore[arg-type]
+
+
+def tiny_moco_pp() -> MoCoPP:
+    config = MoCoPPConfig(num_heads=3, queue_size=16, embedding_dim=8)
+    return MoCoPP(small_resnet(), 512, config)
+
+
+def tiny_views(num_views: int, *, num_images: int = 5, size_px: int = 4) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return list(torch.randn(num_views, num_images, 3, size_px, size_px, generator=generator))
+
+
+def test_key_view_i_copies_designated_augmentation_i_alone() -> None:
+    views = (View(), View(), View(copies=("rotation",)), View(copies=("texture",)))
+    assert tiny_looc(designated=("rotation", "texture")).views == views
+    assert tiny_moco_pp().views == (View(), View())
+
+
+def test_without_designated_augmentations_it_is_moco() -> None:
+    method = tiny_looc(designated=())
+    views = tiny_views(2)
+    queue = method.queues.keys()[0]
+    with torch.no_grad():
+        query = normalize(method.encoder(views[0])[:, 0], dim=1)
+        key = normalize(method.key_encoder(views[1])[:, 0], dim=1)
+    logits = torch.cat([(query * key).sum(dim=1, keepdim=True), query @ queue.T], dim=1) / 0.2
+    expected = cross_entropy(logits, torch.zeros(5, dtype=torch.long))
+    assert len(method.views) == 2
+    torch.testing.assert_close(method(views, 1.0)["loss"], expected)
+    torch.testing.assert_close(method.queues.keys()[0, :5], key)
+
+
+@pytest.mark.parametrize("build", [tiny_looc, tiny_looc_pp])
+def test_queue_i_gets_view_i_of_head_i_after_the_loss(build: Any) -> None:
+    method = build()
+    views = tiny_views(4)
+    before = method.queues.keys()
+    with torch.no_grad():
+        queries = normalize(method.encoder(views[0]), dim=2).transpose(0, 1)
+        seen = [normalize(method.key_encoder.network(v), dim=2) for v in views[1:]]
+    keys = torch.stack(seen).permute(2, 0, 1, 3)
+    expected = looc_loss(queries, keys, before, temperature=0.2)
+    logged = method(views, 1.0)
+    torch.testing.assert_close(logged["loss"], expected)
+    after = method.queues.keys()
+    for i in range(3):
+        torch.testing.assert_close(after[i, :5], keys[i, i])
+        assert torch.equal(after[i, 5:], before[i, 5:])
+    of_others = [(queries[i] * keys[i, j]).sum(1) for i in (1, 2) for j in range(3) if i != j]
+    torch.testing.assert_close(logged["same_image_similarity"], torch.stack(of_others).mean())
+
+
+def test_moco_pp_contrasts_one_pair_in_every_head() -> None:
+    method = tiny_moco_pp()
+    views = tiny_views(2)
+    before = method.queues.keys()
+    with torch.no_grad():
+        queries = normalize(method.encoder(views[0]), dim=2).transpose(0, 1)
+        keys = normalize(method.key_encoder(views[1]), dim=2).transpose(0, 1)
+    expected = moco_pp_loss(queries, keys, before, temperature=0.2)
+    torch.testing.assert_close(method(views, 1.0)["loss"], expected)
+    torch.testing.assert_close(method.queues.keys()[:, :5], keys)
+
+
+@pytest.mark.parametrize("build", [tiny_looc, tiny_looc_pp, tiny_moco_pp])
+def test_all_of_the_encoder_learns_and_nothing_of_the_key_encoder(build: Any) -> None:
+    method = build()
+    method(tiny_views(len(method.views), size_px=4 if build is tiny_looc else 40), 1.0)[
+        "loss"
+    ].backward()
+    assert all(p.grad is None for p in method.key_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+    assert not any(buffer.requires_grad for buffer in method.queues.buffers())
+
+
+@pytest.mark.parametrize("num_designated", [1, 2, 3])
+def test_key_views_cost_as_many_last_stages_as_the_loss_reads(num_designated: int) -> None:
+    method = tiny_looc_pp(designated=("color", "rotation", "texture")[:num_designated])
+    passes = []
+    backbone = method.key_encoder.network.get_submodule("backbone")
+    assert isinstance(backbone, BranchedResNet)
+    for head, branch in enumerate(backbone.layer4):
+        branch.register_forward_hook(lambda *_, head=head: passes.append(head))
+    method(tiny_views(2 + num_designated), 1.0)
+    assert passes.count(0) == 1
+    assert len(passes) == 1 + num_designated * (num_designated + 1)
+
+
+def test_each_key_view_has_batch_statistics_of_its_own() -> None:
+    method = tiny_looc_pp(designated=("color",))
+    seen = []
+    norm = method.key_encoder.network.get_submodule("backbone.bn1")
+    norm.register_forward_hook(lambda _, rows, __: seen.append(len(rows[0])))
+    method(tiny_views(3), 1.0)
+    assert seen == [5, 5]
+
+
+def test_features_of_looc_pp_are_those_of_its_heads_side_by_side() -> None:
+    method = tiny_looc_pp().eval()
+    assert isinstance(method.backbone, BranchedResNet)
+    (images,) = tiny_views(1)
+    features = method.backbone(images)
+    assert features.shape == (5, 3 * 512)
+    torch.testing.assert_close(method.backbone.head(0)(images), features[:, :512])
+
+
+def test_an_augmentation_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="name each once"):
+        tiny_looc(designated=("color", "color"))
+
+
+@pytest.mark.parametrize("build", [tiny_looc, tiny_looc_pp, tiny_moco_pp])
+def test_a_copy_from_the_state_dict_goes_on_equally(build: Any) -> None:
+    method, copy = build(), build()
+    views = tiny_views(len(method.views))
+    method(views, 0.1)
+    copy.load_state_dict(method.state_dict())
+    results = []
+    for one in (method, copy):
+        torch.manual_seed(3)  # of the permutations
+        results.append(one(views, 0.2)["loss"])
+    assert torch.equal(*results)
+    assert torch.equal(method.queues.keys(), copy.queues.keys())
+
+
+def test_training_separates_images_from_fixed_queues() -> None:
+    method = tiny_looc()
+    views = tiny_views(4)
+    state = {name: tensor.clone() for name, tensor in method.queues.state_dict().items()}
+    losses = []
+    for _ in range(30):
+        method.queues.load_state_dict(state)
+        method.zero_grad()
+        loss = method(views, 1.0)["loss"]
+        loss.backward()
+        losses.append(loss.item())
+        with torch.no_grad():
+            for parameter in method.encoder.parameters():
+                assert parameter.grad is not None
+                parameter.sub_(parameter.grad, alpha=0.5)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def measured(rank: int, num_processes: int) -> list[Any]:
+    """Losses, gradients and queues of two steps of LooC and of LooC++ without batch norm."""
+    branched = LooCConfig(
+        queue_size=16, embedding_dim=8, conv5_heads=True, designated=("rotation",)
+    )
+    found = []
+    for method in (tiny_looc(), LooC(small_resnet(norm=nn.Identity), 512, branched)):
+        size = 6 // num_processes
+        mine = slice(rank * size, (rank + 1) * size)
+        views = [view[mine] for view in tiny_views(len(method.views), num_images=6)]
+        network = method if num_processes == 1 else DistributedDataParallel(method)
+        torch.manual_seed(rank)  # only the first process draws the permutations
+        losses = []
+        for _ in range(2):
+            method.zero_grad()
+            loss = network(views, 1.0)["loss"]
+            loss.backward()
+            losses.append(loss.detach())
+        gradients = [parameter.grad for parameter in method.encoder.parameters()]
+        found.append((torch.stack(losses), gradients, method.queues.keys()))
+    return found
+
+
+@pytest.mark.slow
+def test_two_processes_with_half_a_batch_equal_one_with_the_whole(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    workers = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        settings = {**os.environ, **meeting, **place, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, str(tmp_path / f"{rank}.pt")]
+        workers.append(subprocess.Popen(command, env=settings))
+    assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
+    halves = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    for one, other, whole in zip(*halves, measured(0, 1), strict=True):
+        torch.testing.assert_close((one[0] + other[0]) / 2, whole[0])
+        for half in (one, other):
+            torch.testing.assert_close(half[1], whole[1], rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(half[2], whole[2], rtol=1e-4, atol=1e-6)
+
+
+if __name__ == "__main__":
+    with launched("cpu") as process:
+        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,0 +1,390 @@
+"""LORAC against its equations by other routes: Wang et al., arXiv:2108.02696."""
+
+import math
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+from torch.nn.parallel import DistributedDataParallel
+
+from pretrain.launch import launched
+from pretrain.methods.lorac import (
+    LORAC,
+    LORACConfig,
+    batch_log_prior,
+    gaussian_log_prior,
+    laplace_log_prior,
+    lorac_loss,
+    margin_log_prior,
+    nuclear_norm,
+)
+from pretrain.parts.sync_bn import SummedBatchNorm
+from pretrain.parts.view import View
+
+NUM_IMAGES = 6
+
+
+def problem(*, num_queries: int = 4, n: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (V, n, d) around their keys (n, d), queue (K, d), all of unit length."""
+    generator = torch.Generator().manual_seed(0)
+    key = torch.randn(n, 8, generator=generator)
+    queries = key + 0.7 * torch.randn(num_queries, n, 8, generator=generator)
+    queue = torch.randn(40, 8, generator=generator)
+    return normalize(queries, dim=2), normalize(key, dim=1), normalize(queue, dim=1)
+
+
+def laplace_loss(queries: Tensor, key: Tensor, queue: Tensor, beta: float) -> Tensor:
+    """Eq. 12 for Q of the queries and the key, and its parts as the method computes them."""
+    matrices = torch.cat([queries, key[None]]).transpose(0, 1)
+    log_prior = laplace_log_prior(
+        nuclear_norm(matrices), num_rows=matrices.shape[1], beta=beta, temperature=0.2
+    )
+    return lorac_loss(queries, key, queue, temperature=0.2, log_prior=log_prior)
+
+
+def slow_laplace_loss(queries: Tensor, key: Tensor, queue: Tensor, beta: float) -> Tensor:
+    """Eq. 12 and 13 term by term in float64, with a singular value decomposition per image."""
+    queries, key, queue = queries.double(), key.double(), queue.double()
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(len(key)):
+        matrix = torch.stack([*queries[:, i], key[i]])
+        prior = (-torch.linalg.svdvals(matrix).sum() / (len(matrix) * beta * 0.2)).exp()
+        for query in queries[:, i]:
+            positive = (query @ key[i] / 0.2).exp() * prior
+            negatives = sum((query @ negative / 0.2).exp() for negative in queue)
+            total = total - (positive / (positive + negatives)).log()
+    return total / (len(queries) * len(key))
+
+
+@pytest.mark.parametrize("beta", [1.0, 4.0, math.inf])
+def test_loss_and_gradient_equal_those_of_equation_12_term_by_term(beta: float) -> None:
+    queries, key, queue = problem()
+    fast, slow = queries.clone().requires_grad_(), queries.clone().requires_grad_()
+    loss = laplace_loss(fast, key, queue, beta)
+    expected = slow_laplace_loss(slow, key, queue, beta)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(loss.double(), expected)
+    torch.testing.assert_close(fast.grad, slow.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_is_the_softmax_residual_and_the_shared_polar_factor() -> None:
+    queries, key, queue = problem(n=1)
+    leaf = queries.clone().requires_grad_()
+    laplace_loss(leaf, key, queue, 2.0).backward()
+    matrix = torch.cat([queries[:, 0], key])
+    left, singular, right = torch.linalg.svd(matrix, full_matrices=False)
+    positive = queries[:, 0] @ key[0] / 0.2 - singular.sum() / (5 * 2.0 * 0.2)
+    logits = torch.cat([positive[:, None], queries[:, 0] @ queue.T / 0.2], dim=1)
+    share = logits.softmax(dim=1)
+    missed = 1 - share[:, :1]
+    contrast = (share[:, 1:] @ queue - missed * key) / 0.2
+    # every query of the image shares Q, so its polar factor is pulled by all of them
+    penalty = missed.sum() * (left @ right)[:4] / (5 * 2.0 * 0.2)
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad[:, 0], (contrast + penalty) / 4, rtol=1e-4, atol=1e-6)
+
+
+def test_no_prior_gives_info_nce_of_every_query() -> None:
+    queries, key, queue = problem()
+    logits = torch.cat([(queries * key).sum(dim=2, keepdim=True), queries @ queue.T], dim=2) / 0.2
+    expected = cross_entropy(logits.flatten(0, 1), torch.zeros(12, dtype=torch.long))
+    loss = lorac_loss(queries, key, queue, temperature=0.2, log_prior=torch.zeros(3))
+    torch.testing.assert_close(loss, expected)
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    queries, key, queue = problem()
+    expected = laplace_loss(queries, key, queue, 2.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = laplace_loss(queries, key, queue, 2.0)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+@pytest.mark.parametrize(
+    ("beta", "least", "largest"), [(4.0, 0.559, 1.25), (2.0, 1.118, 2.5), (1.0, 2.236, 5.0)]
+)
+def test_the_laplace_penalty_of_five_unit_rows_lies_between_known_numbers(
+    beta: float, least: float, largest: float
+) -> None:
+    matrices = torch.stack([torch.eye(8)[:1].expand(5, -1), torch.eye(8)[:5]])
+    penalty = -laplace_log_prior(nuclear_norm(matrices), num_rows=5, beta=beta, temperature=0.2)
+    assert penalty.tolist() == pytest.approx([least, largest], abs=5e-4)
+
+
+def test_the_gaussian_prior_is_largest_at_its_center() -> None:
+    norm = torch.tensor([math.sqrt(5), math.sqrt(5) + 1, math.sqrt(5) - 2])
+    prior = gaussian_log_prior(norm, num_rows=5, center=math.sqrt(5), variance=2.0, temperature=0.2)
+    assert prior.tolist() == pytest.approx([0.0, -0.5, -2.0])
+
+
+def test_the_margin_is_a_constant_without_gradient() -> None:
+    norm = torch.tensor([2.3, 5.0], requires_grad=True)
+    prior = margin_log_prior(norm, num_rows=5, margin=3.0, beta=2.0, temperature=0.2)
+    assert prior.tolist() == pytest.approx([-1.5, -1.5])
+    assert not prior.requires_grad
+
+
+@pytest.mark.parametrize("n", [2, 20])  # fewer and more rows than columns
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_the_batch_prior_is_that_of_the_centered_queries_of_all_images(n: int, scope: Any) -> None:
+    queries, _, _ = problem(n=n, num_queries=3)
+    rows = [q - queries[:, i].mean(dim=0) for i in range(n) for q in queries[:, i]]
+    expected = -torch.linalg.svdvals(torch.stack(rows)).sum() / (3 * n * 2.0 * 0.2)
+    prior = batch_log_prior(queries, beta=2.0, temperature=0.2, scope=scope)
+    torch.testing.assert_close(prior, expected.expand(n))
+
+
+def tiny_lorac(backbone: nn.Module | None = None, **changes: object) -> LORAC:
+    """LORAC on a linear backbone, whose key encoder is other than its query encoder."""
+    torch.manual_seed(0)
+    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8, "momentum": 1.0}
+    linear = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 12))
+    config = LORACConfig(**(settings | changes))  # type: ignore[arg-type]
+    method = LORAC(backbone or linear, 12, config)
+    with torch.no_grad():
+        for parameter in method.key_encoder.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return method
+
+
+def tiny_views(method: LORAC, n: int = 5) -> list[Tensor]:
+    """Images of 4 and 2 px; the same for each number of images."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = [2 if view.small else 4 for view in method.views]
+    return [torch.randn(n, 3, size, size, generator=generator) for size in sizes]
+
+
+def slow_log_prior(prior: str, matrices: Tensor, large: Tensor) -> Tensor:
+    """(n,) of Q (n, M_Q, d) and the large queries (V, n, d): beta 4, temperature 0.2."""
+    norm = torch.linalg.svdvals(matrices).sum(dim=1)
+    num_rows = matrices.shape[1]
+    centered = (large - large.mean(dim=0)).flatten(0, 1)
+    batch_norm = torch.linalg.svdvals(centered).sum()
+    priors = {
+        "laplace": -norm / (num_rows * 4 * 0.2),
+        "gaussian": -((norm - math.sqrt(5)) ** 2) / (2 * num_rows * 0.2),
+        "margin": torch.full_like(norm, -3 / (num_rows * 4 * 0.2)),
+        "batch": (-batch_norm / (len(centered) * 4 * 0.2)).expand(len(norm)),
+        "none": torch.zeros(len(norm)),
+    }
+    log_prior: Tensor = priors[prior]
+    return log_prior
+
+
+def slow_step(method: LORAC, views: list[Tensor], prior: str, q_rows: str) -> tuple[Tensor, Tensor]:
+    """Loss and mean nuclear norm of three large and five small views with keys of the first two,
+    all logits in memory."""
+    q = torch.stack([normalize(method.encoder(view), dim=1) for view in views])
+    k = torch.stack([normalize(method.key_encoder(view), dim=1) for view in views[:2]])
+    losses, norms = [], []
+    for a, b in ((0, 1), (1, 0)):
+        rows = {
+            "large_and_keys": torch.cat([q[:3], k]),
+            "per_key": torch.stack([q[b], q[2], k[a]]),
+            "all_views": torch.cat([q, k]),
+        }[q_rows].transpose(0, 1)
+        queries = torch.cat([q[:a], q[a + 1 :]])
+        positive = (queries * k[a]).sum(dim=2) / 0.2 + slow_log_prior(prior, rows, q[:3])
+        negative = queries @ method.queues[b].keys.T / 0.2
+        logits = torch.cat([positive[:, :, None], negative], dim=2).flatten(0, 1)
+        losses.append(cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long)))
+        norms.append(torch.linalg.svdvals(rows).sum(dim=1).mean())
+    return torch.stack(losses).mean(), torch.stack(norms).mean()
+
+
+@pytest.mark.parametrize(
+    ("prior", "q_rows"),
+    [(prior, "large_and_keys") for prior in ("laplace", "gaussian", "margin", "batch", "none")]
+    + [("laplace", "per_key"), ("laplace", "all_views")],
+)
+def test_each_key_is_sought_by_all_other_views_in_the_queue_of_the_other_key(
+    prior: str, q_rows: str
+) -> None:
+    method = tiny_lorac(prior=prior, q_rows=q_rows)
+    views = tiny_views(method)
+    expected, norm = slow_step(method, views, prior, q_rows)
+    gradients = torch.autograd.grad(expected, list(method.encoder.parameters()))
+    result = method(views, 1.0)
+    result["loss"].backward()
+    torch.testing.assert_close(result["loss"], expected)
+    torch.testing.assert_close(result["nuclear_norm"], norm.detach())
+    for parameter, gradient in zip(method.encoder.parameters(), gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_each_queue_receives_the_keys_of_its_view() -> None:
+    method = tiny_lorac()
+    views = tiny_views(method)
+    method(views, 1.0)
+    for queue, view in zip(method.queues, views[:2], strict=True):
+        torch.testing.assert_close(queue.keys[:5], normalize(method.key_encoder(view), dim=1))
+
+
+def test_large_and_small_views_pass_the_query_encoder_once_each() -> None:
+    method = tiny_lorac()
+    shapes = []
+    method.encoder.register_forward_pre_hook(lambda _, images: shapes.append(images[0].shape))
+    method(tiny_views(method), 1.0)
+    assert shapes == [(15, 3, 4, 4), (25, 3, 2, 2)]
+    assert method.views == (View(),) * 3 + (View(small=True),) * 5
+
+
+def test_the_prior_acts_in_the_second_half_of_the_run() -> None:
+    method = tiny_lorac()
+    views = tiny_views(method)
+    without = tiny_lorac(prior="none")(views, 1.0)
+    first_half, second_half = tiny_lorac()(views, 100 / 200), tiny_lorac()(views, 101 / 200)
+    assert torch.equal(first_half["loss"], without["loss"])
+    assert torch.equal(second_half["loss"], tiny_lorac(prior_from=0.0)(views, 0.1)["loss"])
+    assert second_half["loss"] > first_half["loss"]
+    assert torch.equal(first_half["nuclear_norm"], second_half["nuclear_norm"])
+
+
+def test_an_infinite_beta_is_no_prior() -> None:
+    views = tiny_views(tiny_lorac())
+    infinite = tiny_lorac(beta=math.inf)(views, 1.0)["loss"]
+    assert torch.equal(infinite, tiny_lorac(prior="none")(views, 1.0)["loss"])
+
+
+def test_the_legacy_loss_has_temperature_one_once_the_prior_acts() -> None:
+    views = tiny_views(tiny_lorac())
+    legacy = tiny_lorac(legacy_untempered=True)
+    before, after = legacy(views, 0.5)["loss"], tiny_lorac(legacy_untempered=True)(views, 1.0)
+    assert torch.equal(before, tiny_lorac()(views, 0.5)["loss"])
+    assert torch.equal(after["loss"], tiny_lorac(temperature=1.0)(views, 1.0)["loss"])
+
+
+@pytest.mark.parametrize("prior", ["laplace", "gaussian", "batch", "none"])
+def test_gradients_reach_the_query_encoder_only(prior: str) -> None:
+    method = tiny_lorac(prior=prior)
+    method(tiny_views(method), 1.0)["loss"].backward()
+    assert all(p.grad is None for p in method.key_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+
+
+def test_a_query_and_a_key_without_prior_are_moco() -> None:
+    method = tiny_lorac(num_keys=1, num_large_views=2, num_small_views=0, prior="none")
+    views = tiny_views(method)
+    query = normalize(method.encoder(views[0]), dim=1)
+    key = normalize(method.key_encoder(views[1]), dim=1)
+    negative = query @ method.queues[0].keys.T
+    logits = torch.cat([(query * key).sum(dim=1, keepdim=True), negative], dim=1) / 0.2
+    expected = cross_entropy(logits, torch.zeros(5, dtype=torch.long))
+    result = method(views, 1.0)
+    torch.testing.assert_close(result["loss"], expected)
+    torch.testing.assert_close(result["positive_similarity"], (query * key).sum(dim=1).mean())
+
+
+@pytest.mark.parametrize("q_rows", ["large_and_keys", "per_key", "all_views"])
+def test_views_of_one_size_and_one_key_follow_equation_12(q_rows: str) -> None:
+    method = tiny_lorac(num_keys=1, num_large_views=4, num_small_views=0, beta=1.0, q_rows=q_rows)
+    views = tiny_views(method)
+    queries = torch.stack([normalize(method.encoder(view), dim=1) for view in views[:3]])
+    key = normalize(method.key_encoder(views[3]), dim=1)
+    expected = slow_laplace_loss(queries, key, method.queues[0].keys, 1.0)
+    torch.testing.assert_close(method(views, 1.0)["loss"].double(), expected)
+    assert len(method.queues) == 1
+
+
+def test_more_keys_than_large_views_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_keys 4"):
+        tiny_lorac(num_keys=4)
+
+
+def test_descent_on_the_loss_lowers_the_nuclear_norm_below_that_without_prior() -> None:
+    norms = {}
+    for prior in ("laplace", "none"):
+        method = tiny_lorac(prior=prior, beta=1.0)
+        views = tiny_views(method)
+        for _ in range(20):
+            method.zero_grad()
+            result = method(views, 1.0)
+            result["loss"].backward()
+            norms[prior] = result["nuclear_norm"].item()
+            with torch.no_grad():
+                for parameter in method.encoder.parameters():
+                    assert parameter.grad is not None
+                    parameter.sub_(parameter.grad, alpha=0.5)
+    assert norms["laplace"] < norms["none"] - 0.1
+
+
+def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
+    method = tiny_lorac(momentum=0.9)
+    views = tiny_views(method)
+    method(views, 0.6)
+    copy = tiny_lorac(momentum=0.9)
+    copy.load_state_dict(method.state_dict())
+    assert torch.equal(method(views, 0.7)["loss"], copy(views, 0.7)["loss"])
+    for own, other in zip(method.queues, copy.queues, strict=True):
+        assert torch.equal(own.keys, other.keys)
+
+
+def measured(rank: int, num_processes: int) -> dict[str, Any]:
+    """What one process sees of a training step with each prior that does not depend on its share
+    of the batch."""
+    size = NUM_IMAGES // num_processes
+    mine = slice(rank * size, (rank + 1) * size)
+    results: dict[str, Any] = {}
+    for prior in ("laplace", "batch"):
+        method = tiny_lorac(prior=prior, batch_scope="global", beta=1.0)
+        network = method if num_processes == 1 else DistributedDataParallel(method)
+        loss = network([view[mine] for view in tiny_views(method, NUM_IMAGES)], 1.0)["loss"]
+        loss.backward()
+        gradients = [parameter.grad for parameter in method.encoder.parameters()]
+        queues = [queue.keys for queue in method.queues]
+        results[prior] = {"loss": loss.detach(), "gradients": gradients, "queues": queues}
+    normed = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    method = tiny_lorac(normed)
+    results["synchronous"] = [
+        sum(isinstance(module, SummedBatchNorm) for module in network.modules())
+        for network in (method.backbone, method.encoder, method.key_encoder)
+    ]
+    return results
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    workers = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, str(folder / f"{rank}.pt")]
+        workers.append(subprocess.Popen(command, env={**os.environ, **place, **meeting}))
+    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", ["laplace", "batch"])
+def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
+    halves: list[dict[str, Any]], prior: str
+) -> None:
+    whole = measured(0, 1)[prior]
+    mean = (halves[0][prior]["loss"] + halves[1][prior]["loss"]) / 2
+    torch.testing.assert_close(mean, whole["loss"])
+    for half in halves:
+        torch.testing.assert_close(half[prior]["gradients"], whole["gradients"])
+        torch.testing.assert_close(half[prior]["queues"], whole["queues"])
+
+
+@pytest.mark.slow
+def test_only_the_query_encoder_shares_batch_statistics(halves: list[dict[str, Any]]) -> None:
+    assert [half["synchronous"] for half in halves] == [[1, 1, 0]] * 2
+
+
+if __name__ == "__main__":
+    with launched("cpu") as process:
+        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,0 +1,186 @@
+"""InfoNCE and MoCo against their equations by other routes: He et al., arXiv:1911.05722."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, normalize
+
+from pretrain.methods.jcl import JCL, JCLConfig
+from pretrain.methods.moco import MoCo, MoCoConfig, info_nce
+from pretrain.parts.view import View
+
+
+def problem(*, n: int = 6, size: int = 40, dim: int = 8) -> tuple[Tensor, Tensor, Tensor]:
+    """Query (n, d), key (n, d) near it, queue (K, d), all of unit length."""
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(n, dim, generator=generator)
+    key = query + 0.7 * torch.randn(n, dim, generator=generator)
+    queue = torch.randn(size, dim, generator=generator)
+    return normalize(query, dim=1), normalize(key, dim=1), normalize(queue, dim=1)
+
+
+def all_logits(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """(n, 1 + K), the positive first."""
+    positive = (query * key).sum(dim=1, keepdim=True)
+    return torch.cat([positive, query @ queue.T], dim=1) / temperature
+
+
+def tiny_moco(**changes: object) -> MoCo:
+    """MoCo on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8}
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    return MoCo(backbone, 12, MoCoConfig(**(settings | changes)))  # type: ignore[arg-type]
+
+
+def two_views(n: int = 5) -> list[Tensor]:
+    """2 of (n, 3, 4, 4)."""
+    return list(torch.randn(2, n, 3, 4, 4, generator=torch.Generator().manual_seed(1)))
+
+
+@torch.no_grad()
+def embedded(method: MoCo, images: Tensor) -> Tensor:
+    """(n, d) of unit length; before the first step the key encoder's are the same."""
+    return normalize(method.encoder(images), dim=1)
+
+
+def test_loss_and_gradient_are_those_of_cross_entropy_over_one_and_k_logits() -> None:
+    query, key, queue = problem(size=10_000)  # more than two blocks of the streamed sum
+    streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    loss = info_nce(streamed, key, queue, temperature=0.2)
+    logits = all_logits(simple, key, queue, 0.2)
+    expected = cross_entropy(logits, torch.zeros(len(query), dtype=torch.long))
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(streamed.grad, simple.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.001, 0.1])
+def test_smoothed_labels_put_equal_weight_on_all_negatives_and_none_of_it_on_the_key(
+    smoothing: float,
+) -> None:
+    query, key, queue = problem()
+    log_share = all_logits(query, key, queue, 0.2).log_softmax(dim=1)
+    expected = -(1 - smoothing) * log_share[:, 0] - smoothing * log_share[:, 1:].mean(dim=1)
+    loss = info_nce(query, key, queue, temperature=0.2, label_smoothing=smoothing)
+    torch.testing.assert_close(loss, expected.mean())
+
+
+@pytest.mark.parametrize("num_negatives", [1, 7, 63])
+def test_an_orthogonal_queue_costs_a_known_number(num_negatives: int) -> None:
+    axes = torch.eye(num_negatives + 1)
+    loss = info_nce(axes[:1], axes[:1], axes[1:], temperature=0.5)
+    assert loss.item() == pytest.approx(math.log(1 + num_negatives * math.exp(-2)))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_stays_in_float32_under_autocast(smoothing: float) -> None:
+    query, key, queue = problem()
+    expected = info_nce(query, key, queue, temperature=0.2, label_smoothing=smoothing)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = info_nce(query, key, queue, temperature=0.2, label_smoothing=smoothing)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def test_step_contrasts_with_the_queue_before_it_and_pushes_the_key() -> None:
+    method = tiny_moco()
+    views = two_views()
+    before = method.queue.keys.clone()
+    query, key = (embedded(method, images) for images in views)
+    expected = info_nce(query, key, before, temperature=0.2)
+    torch.testing.assert_close(method(views, 1.0)["loss"], expected)
+    torch.testing.assert_close(method.queue.keys[:5], key)
+    assert torch.equal(method.queue.keys[5:], before[5:])
+
+
+def test_jcl_with_one_key_takes_the_same_steps() -> None:
+    moco = tiny_moco()
+    config = JCLConfig(num_keys=1, queue_size=16, embedding_dim=8, covariance_weight=4.0)
+    jcl = JCL(nn.Sequential(nn.Flatten(), nn.Linear(48, 12)), 12, config)
+    jcl.load_state_dict(moco.state_dict())
+    for _ in range(2):
+        losses = [method(two_views(), 1.0)["loss"] for method in (moco, jcl)]
+        torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(moco.queue.keys, jcl.queue.keys)
+
+
+def test_a_symmetric_loss_is_the_mean_of_both_directions() -> None:
+    views = two_views()
+    forth = tiny_moco()(views, 1.0)
+    back = tiny_moco()(views[::-1], 1.0)
+    both = tiny_moco(symmetric=True)(views, 1.0)
+    assert forth["loss"] != back["loss"]
+    for name in ("loss", "instance_accuracy"):
+        torch.testing.assert_close(both[name], (forth[name] + back[name]) / 2)
+
+
+def test_a_symmetric_step_pushes_the_second_views_keys_and_then_the_firsts() -> None:
+    method = tiny_moco(symmetric=True)
+    first, second = two_views()
+    before = method.queue.keys.clone()
+    keys = [embedded(method, images) for images in (second, first)]
+    method([first, second], 1.0)
+    torch.testing.assert_close(method.queue.keys[:10], torch.cat(keys))
+    assert torch.equal(method.queue.keys[10:], before[10:])
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_no_gradient_reaches_the_key_encoder(symmetric: bool) -> None:
+    method = tiny_moco(symmetric=symmetric)
+    method(two_views(), 1.0)["loss"].backward()
+    assert all(p.grad is None for p in method.key_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+
+
+def test_the_consistency_of_co2_is_logged_and_not_minimized() -> None:
+    method = tiny_moco(consistency_temperature=0.04)
+    views = two_views()
+    query, key = (embedded(method, images) for images in views)
+    log_q, log_p = ((rows @ method.queue.keys.T / 0.04).log_softmax(dim=1) for rows in (query, key))
+    both = [
+        kl_div(a, b, log_target=True, reduction="batchmean")
+        for a, b in ((log_q, log_p), (log_p, log_q))
+    ]
+    metrics = method(views, 1.0)
+    torch.testing.assert_close(metrics["consistency"], sum(both) / 2, rtol=1e-4, atol=1e-5)
+    assert not metrics["consistency"].requires_grad
+    assert torch.equal(metrics["loss"], tiny_moco()(views, 1.0)["loss"])
+
+
+def test_augmentations_are_shared_with_the_key_or_withheld_from_the_query() -> None:
+    assert tiny_moco().views == (View(), View())
+    assert tiny_moco(shared=("rotation",)).views == (View(), View(copies=("rotation",)))
+    assert tiny_moco(key_only=("color",)).views == (View(without=("color",)), View())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"key_only": ("color",), "symmetric": True},
+        {"key_only": ("color", "blur"), "shared": ("color",)},
+    ],
+)
+def test_contradicting_wishes_for_views_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="'color'"):
+        tiny_moco(**changes)
+
+
+def test_the_linear_projector_is_a_single_layer() -> None:
+    method = tiny_moco(projector="linear")
+    image = two_views(1)[0]
+    weight = method.encoder[1].weight
+    bias = method.encoder[1].bias
+    expected = method.backbone(image) @ weight.T + bias
+    torch.testing.assert_close(method.encoder(image), expected)
+
+
+def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
+    method, copy = tiny_moco(), tiny_moco()
+    method(two_views(), 0.1)
+    copy.load_state_dict(method.state_dict())
+    assert torch.equal(method(two_views(), 0.2)["loss"], copy(two_views(), 0.2)["loss"])
+    assert torch.equal(method.queue.keys, copy.queue.keys)

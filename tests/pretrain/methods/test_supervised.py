@@ -1,0 +1,65 @@
+"""Supervised training against its loss by another route."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pretrain.methods.supervised import Supervised, SupervisedConfig
+from pretrain.parts.view import View
+
+
+def tiny_supervised(label_smoothing: float = 0.0) -> Supervised:
+    """Four classes on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    return Supervised(
+        backbone, 12, SupervisedConfig(num_classes=4, label_smoothing=label_smoothing)
+    )
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    """Images (n, 3, 4, 4) and labels (n,)."""
+    return torch.randn(6, 3, 4, 4), torch.tensor([0, 3, 1, 1, 2, 0])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_the_cross_entropy_with_a_target_spread_over_all_classes(smoothing: float) -> None:
+    method = tiny_supervised(smoothing)
+    images, labels = batch()
+    log_share = method.classifier(method.backbone(images)).log_softmax(dim=1)
+    target = (1 - smoothing) * torch.eye(4)[labels] + smoothing / 4
+    expected = -(target * log_share).sum(dim=1).mean()
+    torch.testing.assert_close(method([images], 1.0, labels)["loss"], expected)
+
+
+def test_accuracy_is_the_share_of_labels_with_the_highest_score() -> None:
+    method = tiny_supervised()
+    images, _ = batch()
+    guesses = method.classifier(method.backbone(images)).argmax(dim=1)
+    labels = guesses.clone()
+    labels[:2] = (labels[:2] + 1) % 4
+    assert method([images], 1.0, labels)["accuracy"].item() == pytest.approx(100 * 4 / 6)
+
+
+def test_training_fits_random_labels() -> None:
+    method = tiny_supervised()
+    images, labels = batch()
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.5)
+    for _ in range(30):
+        optimizer.zero_grad()
+        metrics = method([images], 1.0, labels)
+        metrics["loss"].backward()
+        optimizer.step()
+    assert metrics["accuracy"].item() == 100
+    assert not metrics["accuracy"].requires_grad
+
+
+def test_loss_is_in_float32_under_autocast() -> None:
+    images, labels = batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert tiny_supervised()([images], 1.0, labels)["loss"].dtype == torch.float32
+
+
+def test_it_asks_for_labels_and_one_view() -> None:
+    assert Supervised.uses_labels
+    assert tiny_supervised().views == (View(),)

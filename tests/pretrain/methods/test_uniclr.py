@@ -1,0 +1,425 @@
+"""The UniCLR losses against their equations by other routes: Li et al., arXiv:2211.14516."""
+
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.nn.parallel import DistributedDataParallel
+
+from pretrain.launch import launched
+from pretrain.methods.uniclr import (
+    UniCLR,
+    UniCLRConfig,
+    rising_momentum,
+    sim_affinity_loss,
+    sim_trace_loss,
+    sim_whitening_loss,
+)
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+LOSSES: dict[str, Loss] = {
+    "affinity": lambda z1, z2: sim_affinity_loss(z1, z2, temperature=0.5, symmetry_weight=0.01),
+    "whitening": lambda z1, z2: sim_whitening_loss(
+        z1, z2, temperature=1.0, symmetry_weight=0.01, ridge=0.1
+    ),
+    "trace": lambda z1, z2: sim_trace_loss(z1, z2, ridge=0.1),
+}
+
+
+def embeddings(num_images: int = 8, dim: int = 5) -> tuple[Tensor, Tensor]:
+    """Z1, Z2 (N, D), correlated, of any length, float64."""
+    generator = torch.Generator().manual_seed(0)
+    draw = torch.randn(3, num_images, dim, generator=generator, dtype=torch.float64)
+    return 2 * draw[0] + draw[1] + 1, 2 * draw[0] + draw[2] + 1
+
+
+def equation_10(z1: Tensor, z2: Tensor, temperature: float) -> float:
+    """Of the appendix, sums and dot products one by one, for SimAffinity without symmetry."""
+    total = 0.0
+    for i in range(len(z1)):
+        similarity = [
+            float(z1[i] @ z2[j] / (z1[i].norm() * z2[j].norm())) / temperature
+            for j in range(len(z2))
+        ]
+        total -= math.log(math.exp(similarity[i]) / sum(map(math.exp, similarity)))
+    return total / len(z1)
+
+
+def covariance_of(z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Centered Z1, Z2, and the sum of outer products of their rows, as the paper has it."""
+    rows = torch.cat([z1, z2])
+    centered = rows - rows.mean(dim=0)
+    return centered[: len(z1)], centered[len(z1) :], centered.T @ centered
+
+
+def test_affinity_loss_is_equation_10() -> None:
+    z1, z2 = embeddings()
+    loss = sim_affinity_loss(z1, z2, temperature=0.5, symmetry_weight=0.0)
+    assert loss.item() == pytest.approx(equation_10(z1, z2, 0.5))
+
+
+def test_cross_entropy_in_both_directions_is_the_mean_over_the_order_of_views() -> None:
+    z1, z2 = embeddings()
+    loss = sim_affinity_loss(z1, z2, temperature=0.5, symmetry_weight=0.0, ce_both_directions=True)
+    expected = (equation_10(z1, z2, 0.5) + equation_10(z2, z1, 0.5)) / 2
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_whitening_loss_is_equation_10_of_rows_whitened_by_the_root_of_the_covariance() -> None:
+    z1, z2 = embeddings()
+    first, second, scatter = covariance_of(z1, z2)
+    variances, axes = torch.linalg.eigh(scatter)
+    root = axes @ torch.diag(variances.rsqrt()) @ axes.T
+    loss = sim_whitening_loss(z1, z2, temperature=0.5, symmetry_weight=0.0, ridge=0.0)
+    assert loss.item() == pytest.approx(equation_10(first @ root, second @ root, 0.5))
+
+
+def symmetry(z1: Tensor, z2: Tensor, temperature: float, **options: Any) -> Tensor:
+    """The symmetric loss alone, at weight one."""
+    whole, without = (
+        sim_affinity_loss(z1, z2, temperature=temperature, symmetry_weight=weight, **options)
+        for weight in (1.0, 0.0)
+    )
+    return whole - without
+
+
+def test_symmetric_loss_is_the_frobenius_norm_of_what_differs_from_the_transpose() -> None:
+    z1, z2 = embeddings()
+    logits = normalize(z1, dim=1) @ normalize(z2, dim=1).T / 0.5
+    squares = sum(float(logits[i, j] - logits[j, i]) ** 2 for i in range(8) for j in range(8))
+    assert symmetry(z1, z2, 0.5).item() == pytest.approx(math.sqrt(squares))
+
+
+def test_symmetric_loss_doubles_when_the_temperature_halves_unless_of_affinities() -> None:
+    z1, z2 = embeddings()
+    torch.testing.assert_close(symmetry(z1, z2, 0.25), 2 * symmetry(z1, z2, 0.5))
+    of_affinities = symmetry(z1, z2, 0.25, sym_on="affinity")
+    torch.testing.assert_close(of_affinities, symmetry(z1, z2, 1.0))
+
+
+def test_equal_views_have_no_symmetric_loss_and_a_finite_gradient() -> None:
+    z = embeddings()[0].requires_grad_()
+    assert symmetry(z, z, 0.5).item() == pytest.approx(0, abs=1e-12)
+    sim_affinity_loss(z, z, temperature=0.5, symmetry_weight=1.0).backward()
+    assert z.grad is not None
+    assert z.grad.isfinite().all()
+
+
+def test_trace_loss_is_equation_3_over_half_the_features() -> None:
+    z1, z2 = embeddings()
+    first, second, scatter = covariance_of(z1, z2)
+    paper = -torch.trace(first @ torch.linalg.inv(scatter) @ second.T)
+    torch.testing.assert_close(sim_trace_loss(z1, z2, ridge=0.0), paper / (5 / 2))
+
+
+def test_trace_loss_is_the_whitened_squared_distance_of_the_views_but_for_a_constant() -> None:
+    z1, z2 = (z.requires_grad_() for z in embeddings())
+    _, _, scatter = covariance_of(z1, z2)
+    distance = ((z1 - z2) @ torch.linalg.inv(scatter) * (z1 - z2)).sum()
+    expected = distance / 5 - 1
+    loss = sim_trace_loss(z1, z2, ridge=0.0)
+    torch.testing.assert_close(loss, expected)
+    gradient = torch.autograd.grad(loss, [z1, z2])
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, [z1, z2]))
+
+
+def test_trace_loss_is_minus_one_for_equal_views_and_one_for_opposite_ones() -> None:
+    z = embeddings()[0]
+    assert sim_trace_loss(z, z, ridge=0.0).item() == pytest.approx(-1)
+    assert sim_trace_loss(z - z.mean(dim=0), z.mean(dim=0) - z, ridge=0.0).item() == (
+        pytest.approx(1)
+    )
+
+
+@pytest.mark.parametrize("ridge", [0.01, 0.5])
+def test_a_ridge_raises_the_best_trace_loss_by_a_known_share(ridge: float) -> None:
+    z = embeddings()[0]
+    variances = torch.linalg.eigvalsh(z.T.cov(correction=0))
+    best = (variances / (variances + ridge * variances.mean())).mean()
+    assert sim_trace_loss(z, z, ridge=ridge).item() == pytest.approx(-best.item())
+
+
+def test_trace_loss_does_not_depend_on_a_linear_map_of_the_embeddings() -> None:
+    z1, z2 = embeddings()
+    linear = torch.randn(5, 5, generator=torch.Generator().manual_seed(1)).double()
+    mapped = sim_trace_loss(z1 @ linear, z2 @ linear, ridge=0.0)
+    torch.testing.assert_close(mapped, sim_trace_loss(z1, z2, ridge=0.0))
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_trace_loss_of_groups_is_the_mean_of_their_losses(groups: int) -> None:
+    z1, z2 = embeddings(dim=6)
+    blocks = zip(z1.chunk(groups, dim=1), z2.chunk(groups, dim=1), strict=True)
+    losses = torch.stack([sim_trace_loss(a, b, ridge=0.1) for a, b in blocks])
+    torch.testing.assert_close(sim_trace_loss(z1, z2, ridge=0.1, groups=groups), losses.mean())
+
+
+def test_more_features_than_rows_need_a_ridge_to_tell_images_apart() -> None:
+    z1, z2 = (z.float() for z in embeddings(8, 15))
+    blind, seeing = (
+        sim_whitening_loss(z1, z2, temperature=1.0, symmetry_weight=0.0, ridge=ridge).item()
+        for ridge in (1e-8, 1.0)
+    )
+    assert blind == pytest.approx(math.log(8), abs=1e-3)
+    assert seeing < math.log(8) - 0.1
+
+
+@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
+@pytest.mark.parametrize("dim", [3, 40])
+@pytest.mark.parametrize("value", [0.0, 0.3, 1e4])
+def test_constant_embeddings_give_a_finite_loss_and_gradient(
+    value: float, dim: int, name: str
+) -> None:
+    z1, z2 = (torch.full((6, dim), value, requires_grad=True) for _ in range(2))
+    loss = LOSSES[name](z1, z2)
+    loss.backward()
+    assert loss.isfinite()
+    assert z1.grad is not None
+    assert z2.grad is not None
+    assert z1.grad.isfinite().all()
+    assert z2.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["whitening", "trace"])
+def test_constant_embeddings_are_logged_as_a_step_without_whitening(name: str) -> None:
+    method = tiny_uniclr(variant=name, ridge=0.1)
+    entries = method([torch.zeros(6, 3, 4, 4)] * 2, 1.0)
+    assert entries["whitening_failures"].item() == 1
+    assert entries["loss"].item() == 0
+
+
+@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
+@pytest.mark.parametrize("dim", [3, 40])
+def test_loss_stays_in_float32_under_autocast(dim: int, name: str) -> None:
+    z1, z2 = (z.bfloat16() for z in embeddings(8, dim))
+    expected = LOSSES[name](z1.float(), z2.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = LOSSES[name](z1, z2)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+@pytest.mark.parametrize("loss", [sim_trace_loss, sim_whitening_loss])
+def test_detaching_the_covariance_changes_the_gradient_and_not_the_loss(
+    loss: Callable[..., Tensor],
+) -> None:
+    z1, z2 = (z.requires_grad_() for z in embeddings())
+    settings: dict[str, Any] = {"ridge": 0.1}
+    if loss is sim_whitening_loss:
+        settings |= {"temperature": 1.0, "symmetry_weight": 0.01}
+    live, detached = (loss(z1, z2, detach_covariance=d, **settings) for d in (False, True))
+    torch.testing.assert_close(live, detached)
+    of_live, of_detached = (torch.autograd.grad(x, z1)[0] for x in (live, detached))
+    assert torch.cosine_similarity(of_live.flatten(), of_detached.flatten(), dim=0) < 0.99
+
+
+def test_prenorm_makes_lengths_irrelevant_before_whitening() -> None:
+    z1, z2 = embeddings()
+    lengths = torch.linspace(0.5, 2, 8)[:, None]
+    expected = sim_trace_loss(normalize(z1, dim=1), normalize(z2, dim=1), ridge=0.1)
+    loss = sim_trace_loss(lengths * z1, z2, ridge=0.1, prenorm=True)
+    torch.testing.assert_close(loss, expected)
+
+
+def tiny_uniclr(**changes: Any) -> UniCLR:
+    """UniCLR on a small network with batch norm, of 3x4x4 images."""
+    torch.manual_seed(0)
+    settings = {"hidden_dim": 16, "embedding_dim": 6, "predictor_dim": 4} | changes
+    backbone = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU()
+    )
+    return UniCLR(backbone, 12, UniCLRConfig(**settings))
+
+
+def crops(num_small: int = 0, num_images: int = 8) -> list[Tensor]:
+    """Two large views and small ones of N images."""
+    torch.manual_seed(1)
+    image = torch.randn(num_images, 3, 4, 4)
+    return [image + 0.5 * torch.randn(num_images, 3, 4, 4) for _ in range(2 + num_small)]
+
+
+@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
+def test_plain_method_is_the_loss_of_the_projected_views(name: str) -> None:
+    method = tiny_uniclr(variant=name, ridge=0.1)
+    views = crops()
+    expected = LOSSES[name](method.encoder(views[0]), method.encoder(views[1]))
+    torch.testing.assert_close(method(views, 1.0)["loss"], expected)
+
+
+@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
+def test_all_tricks_together_are_the_mean_over_ordered_pairs(name: str) -> None:
+    method = tiny_uniclr(
+        variant=name, ridge=0.1, momentum_encoder=True, predictor=True, num_small_views=2
+    )
+    views = crops(num_small=2)
+    small = method.predictor(method.encoder(torch.cat(views[2:]))).chunk(2)
+    sources = [*(method.predictor(method.encoder(view)) for view in views[:2]), *small]
+    targets = [method.encoder(view) for view in views[:2]]  # still equal to its momentum copy
+    pairs = [(s, t) for t in range(2) for s in range(4) if s != t]
+    expected = torch.stack([LOSSES[name](sources[s], targets[t]) for s, t in pairs]).mean()
+    torch.testing.assert_close(method(views, 1.0)["loss"], expected)
+
+
+@pytest.mark.parametrize("name", ["whitening", "trace"])
+def test_pooled_statistics_of_two_views_are_those_of_the_pair(name: str) -> None:
+    loss = tiny_uniclr(variant=name, ridge=0.1)(crops(), 1.0)["loss"]
+    pooled = tiny_uniclr(variant=name, ridge=0.1, pooled_stats=True)(crops(), 1.0)["loss"]
+    torch.testing.assert_close(loss, pooled)
+    single = tiny_uniclr(variant=name, num_small_views=3)(crops(3), 1.0)["loss"]
+    of_all = tiny_uniclr(variant=name, num_small_views=3, pooled_stats=True)(crops(3), 1.0)
+    assert of_all["loss"].item() != pytest.approx(single.item(), rel=1e-3)
+
+
+def test_no_gradient_reaches_the_momentum_encoder() -> None:
+    method = tiny_uniclr(momentum_encoder=True, num_small_views=1)
+    method(crops(1), 0.5)["loss"].backward()
+    assert method.target_encoder is not None
+    assert all(p.grad is None for p in method.target_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+
+
+def test_predictor_without_momentum_stops_the_gradient_of_the_other_branch() -> None:
+    method = tiny_uniclr(predictor=True)
+    views = crops()
+    method(views, 0.5)["loss"].backward()
+    gradients = [parameter.grad for parameter in method.parameters()]
+    method.zero_grad()
+    with torch.no_grad():
+        targets = [method.encoder(view) for view in views]
+    sources = [method.predictor(method.encoder(view)) for view in views]
+    losses = [LOSSES["affinity"](a, b) for a, b in zip(sources, targets[::-1], strict=True)]
+    (sum(losses) / 2).backward()  # type: ignore[union-attr]
+    torch.testing.assert_close(gradients, [parameter.grad for parameter in method.parameters()])
+
+
+def test_momentum_rises_to_one_by_half_a_cosine() -> None:
+    assert rising_momentum(0.99, 0.0) == pytest.approx(0.99)
+    assert rising_momentum(0.99, 0.5) == pytest.approx(0.995)
+    assert rising_momentum(0.99, 1.0) == 1.0
+
+
+def test_momentum_encoder_follows_at_the_rate_of_its_progress() -> None:
+    method = tiny_uniclr(momentum_encoder=True, momentum=0.9)
+    assert method.target_encoder is not None
+    before = [p.clone() for p in method.target_encoder.parameters()]
+    with torch.no_grad():
+        for parameter in method.encoder.parameters():
+            parameter.add_(1)
+    method(crops(), 0.5)
+    expected = [p + 0.05 for p in before]
+    torch.testing.assert_close(list(method.target_encoder.parameters()), expected)
+
+
+def test_small_views_come_after_two_large_ones() -> None:
+    assert [view.small for view in tiny_uniclr(num_small_views=6).views] == [False] * 2 + [True] * 6
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.5}, {"symmetry_weight": 0.01}])
+def test_trace_refuses_settings_of_the_affinity_matrix(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="temperature 1 and symmetry_weight 0"):
+        UniCLRConfig(variant="trace", **wrong)
+
+
+def test_settings_left_out_are_those_the_paper_gives_each_variant() -> None:
+    affinity, whitening, trace = (
+        UniCLRConfig(variant=v) for v in ("affinity", "whitening", "trace")
+    )
+    assert (affinity.tau, affinity.gamma) == (0.5, 0.01)
+    assert (whitening.tau, whitening.gamma) == (1.0, 0.01)
+    assert (trace.tau, trace.gamma) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
+def test_training_lowers_the_loss(name: str) -> None:
+    method = tiny_uniclr(variant=name, ridge=0.1, momentum_encoder=True, predictor=True)
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.3)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = method(crops(), 0.1)["loss"]
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.2
+
+
+TWO_PROCESSES: dict[str, dict[str, Any]] = {
+    "affinity": {"variant": "affinity"},
+    "whitening": {
+        "variant": "whitening",
+        "ridge": 0.1,
+        "momentum_encoder": True,
+        "predictor": True,
+        "num_small_views": 2,
+    },
+    "whitening dual": {"variant": "whitening", "embedding_dim": 24},
+    "trace": {"variant": "trace", "ridge": 0.1, "predictor": True, "pooled_stats": True},
+    "trace dual": {"variant": "trace", "embedding_dim": 24, "num_small_views": 1},
+}
+
+
+def measured(rank: int, num_processes: int) -> dict[str, dict[str, Any]]:
+    """Losses, gradients and state of two training steps of each setting, as one process sees."""
+    seen: dict[str, dict[str, Any]] = {}
+    for name, settings in TWO_PROCESSES.items():
+        method = tiny_uniclr(**settings)
+        mine = slice(rank * 8 // num_processes, (rank + 1) * 8 // num_processes)
+        views = [view[mine] for view in crops(settings.get("num_small_views", 0))]
+        network = method if num_processes == 1 else DistributedDataParallel(method)
+        losses = []
+        for _ in range(2):
+            method.zero_grad()
+            loss = network(views, 0.5)["loss"]
+            loss.backward()
+            losses.append(loss.detach())
+            with torch.no_grad():
+                for parameter in method.encoder.parameters():
+                    assert parameter.grad is not None
+                    parameter.sub_(parameter.grad, alpha=0.1)
+        gradients = {n: p.grad for n, p in method.named_parameters() if p.requires_grad}
+        seen[name] = {"losses": losses, "gradients": gradients, "state": method.state_dict()}
+    return seen
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    workers = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, str(folder / f"{rank}.pt")]
+        workers.append(subprocess.Popen(command, env={**os.environ, **place, **meeting}))
+    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, dict[str, Any]]:
+    return measured(0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TWO_PROCESSES)
+def test_two_processes_of_half_a_batch_are_one_of_the_whole(
+    name: str, halves: list[dict[str, Any]], whole: dict[str, dict[str, Any]]
+) -> None:
+    for half in halves:
+        torch.testing.assert_close(half[name], whole[name], rtol=1e-4, atol=2e-6)
+
+
+if __name__ == "__main__":
+    with launched("cpu") as process:
+        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

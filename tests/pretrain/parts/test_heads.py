@@ -1,0 +1,125 @@
+"""Many heads on one backbone against ordinary networks: Xiao et al., arXiv:2008.05659."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torchvision.models import ResNet
+from torchvision.models.resnet import BasicBlock
+
+from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
+from pretrain.parts.resnet import build_resnet
+
+
+def branched(*, num_heads: int = 3) -> BranchedResNet:
+    torch.manual_seed(0)
+    return BranchedResNet(build_resnet("resnet18", "cifar")[0], num_heads)
+
+
+def photos() -> Tensor:
+    return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def test_names_are_torchvisions_with_the_head_behind_layer4() -> None:
+    plain = build_resnet("resnet18", "cifar")[0].state_dict()
+    expected = {name for name in plain if not name.startswith("layer4.")}
+    for head in range(3):
+        expected |= {name.replace("layer4.", f"layer4.{head}.") for name in plain if "yer4" in name}
+    assert set(branched().state_dict()) == expected
+
+
+def test_features_are_those_of_each_heads_ordinary_network_in_order() -> None:
+    network = branched().eval()
+    features = network(photos())
+    assert features.shape == (2, 3 * 512)
+    alone = [network.head(i) for i in range(3)]
+    assert all(isinstance(head, ResNet) and not head.training for head in alone)
+    torch.testing.assert_close(features, torch.cat([head(photos()) for head in alone], dim=1))
+
+
+def test_a_head_alone_has_the_names_of_an_ordinary_resnet() -> None:
+    expected = build_resnet("resnet18", "cifar")[0]
+    state = branched().head(2).state_dict()
+    assert state.keys() == expected.state_dict().keys()
+    expected.load_state_dict(state)
+    torch.testing.assert_close(expected.eval()(photos()), branched().eval().head(2)(photos()))
+
+
+def test_head_zero_is_the_given_network_and_the_others_are_not() -> None:
+    given = build_resnet("resnet18", "cifar")[0].eval()
+    expected = copy.deepcopy(given)(photos())
+    network = BranchedResNet(given, 2).eval()
+    torch.testing.assert_close(network.head(0)(photos()), expected)
+    assert (network.head(1)(photos()) - expected).abs().max() > 0.1
+
+
+def test_drawn_branches_have_torchvisions_initial_distribution() -> None:
+    given, other = branched(num_heads=2).layer4
+    for kernel, drawn in zip(given.parameters(), other.parameters(), strict=True):
+        if kernel.ndim == 1:
+            assert torch.equal(kernel, drawn)  # batch norm begins at 1 and 0
+        else:
+            assert not torch.equal(kernel, drawn)
+            assert drawn.std().item() == pytest.approx(kernel.std().item(), rel=0.02)
+
+
+def test_branches_of_a_used_network_forget_its_batch_statistics() -> None:
+    given = build_resnet("resnet18", "cifar")[0]
+    given(photos())
+    norm = BranchedResNet(given, 2).layer4[1].get_submodule("0.bn1")
+    assert norm.get_buffer("num_batches_tracked") == 0
+    assert not norm.get_buffer("running_mean").any()
+
+
+def test_a_backbone_without_layer4_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"type Linear, expected torchvision's ResNet"):
+        BranchedResNet(nn.Linear(2, 2), 2)
+
+
+def test_projectors_share_a_plain_backbones_features() -> None:
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
+    encoder = ProjectorHeads(backbone, 6, 4, 3)
+    embeddings = encoder(photos())
+    assert embeddings.shape == (2, 3, 4)
+    for head, projector in enumerate(encoder.projectors):
+        torch.testing.assert_close(embeddings[:, head], projector(backbone(photos())))
+
+
+def test_each_projector_sees_its_own_branch() -> None:
+    network = branched().eval()
+    encoder = ProjectorHeads(network, 512, 4, 3)
+    embeddings = encoder(photos())
+    for head, projector in enumerate(encoder.projectors):
+        torch.testing.assert_close(embeddings[:, head], projector(network.head(head)(photos())))
+
+
+def test_later_heads_are_all_but_the_first_which_is_not_computed() -> None:
+    torch.manual_seed(0)
+    frame = ResNet(BasicBlock, [1, 1, 1, 1])
+    frame.fc = nn.Identity()
+    network = BranchedResNet(frame, 3).eval()
+    encoder = ProjectorHeads(network, 512, 4, 3)
+    expected = encoder(photos())[:, 1:]
+    calls = [0, 0, 0]
+
+    def count(head: int) -> None:
+        calls[head] += 1
+
+    for head, branch in enumerate(network.layer4):
+        branch.register_forward_hook(lambda *_, head=head: count(head))
+    torch.testing.assert_close(LaterHeads(encoder)(photos()), expected)
+    assert calls == [0, 1, 1]
+
+
+def test_each_queue_takes_its_own_heads_keys() -> None:
+    torch.manual_seed(0)
+    queues = HeadQueues(2, 5, 4)
+    before = queues.keys()
+    keys = normalize(torch.randn(2, 3, 4), dim=2)
+    queues.push(keys)
+    assert torch.equal(queues.keys()[:, :3], keys)
+    assert torch.equal(queues.keys()[:, 3:], before[:, 3:])
+    assert not torch.equal(before[0], before[1])

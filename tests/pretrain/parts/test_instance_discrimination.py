@@ -1,0 +1,34 @@
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, normalize
+
+from pretrain.parts.instance_discrimination import instance_discrimination
+
+
+def test_accuracy_is_the_share_of_keys_that_beat_the_whole_queue() -> None:
+    torch.manual_seed(0)
+    query = normalize(torch.randn(40, 4), dim=1)
+    key = normalize(query + 0.5 * torch.randn(40, 4), dim=1)
+    queue = normalize(torch.randn(10, 4), dim=1)
+    logits = torch.cat([(query * key).sum(dim=1, keepdim=True), query @ queue.T], dim=1)
+    correct = (logits.argmax(dim=1) == 0).float()
+    assert 0 < correct.mean() < 1
+    _, accuracy = instance_discrimination(query, key, queue, temperature=0.2)
+    assert accuracy.item() == pytest.approx(100 * correct.mean().item())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_loss_is_cross_entropy_with_the_smoothed_target(smoothing: float) -> None:
+    torch.manual_seed(0)
+    query, key = normalize(torch.randn(2, 5, 8), dim=2)
+    queue = normalize(torch.randn(30, 8), dim=1)
+    leaf, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    logits = torch.cat([(simple * key).sum(dim=1, keepdim=True), simple @ queue.T], dim=1) / 0.2
+    target = torch.full((5, 31), smoothing / 30)
+    target[:, 0] = 1 - smoothing
+    expected = cross_entropy(logits, target)
+    loss, _ = instance_discrimination(leaf, key, queue, temperature=0.2, label_smoothing=smoothing)
+    expected.backward()
+    loss.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(leaf.grad, simple.grad, rtol=1e-4, atol=1e-6)

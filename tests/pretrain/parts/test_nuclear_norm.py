@@ -1,0 +1,139 @@
+"""The nuclear norm against singular value decompositions and known numbers."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
+
+SHAPES = [(4, 5, 128), (3, 9, 4), (2, 6, 6), (2, 1, 7)]
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def norm_and_gradient(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = matrices.clone().requires_grad_()
+    norm = nuclear_norm(leaf)
+    norm.sum().backward()
+    assert leaf.grad is not None
+    return norm.detach(), leaf.grad
+
+
+def polar_factor(matrices: Tensor, rank: int) -> Tensor:
+    """U V' of the largest `rank` singular values, in float64."""
+    left, _, right = torch.linalg.svd(matrices.double(), full_matrices=False)
+    factor: Tensor = left[..., :rank] @ right[..., :rank, :]
+    return factor
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_norm_is_the_sum_of_singular_values_and_its_gradient_the_polar_factor(
+    shape: tuple[int, int, int],
+) -> None:
+    matrices = random(*shape)
+    norm, gradient = norm_and_gradient(matrices)
+    torch.testing.assert_close(norm, torch.linalg.svdvals(matrices).sum(dim=1))
+    torch.testing.assert_close(gradient.double(), polar_factor(matrices, 9), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradient_in_float64_equals_finite_differences(shape: tuple[int, int, int]) -> None:
+    matrices = random(*shape)[:, :, :6].double().requires_grad_()
+    assert nuclear_norm(matrices).dtype == torch.float64
+    assert torch.autograd.gradcheck(nuclear_norm, matrices)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 5])
+def test_equal_unit_rows_have_the_least_norm_and_orthonormal_rows_the_largest(
+    num_rows: int,
+) -> None:
+    equal = normalize(random(1, 1, 8), dim=2).expand(-1, num_rows, -1)
+    assert nuclear_norm(equal).item() == pytest.approx(math.sqrt(num_rows))
+    orthonormal = torch.linalg.qr(random(8, 8))[0][None, :num_rows]
+    assert nuclear_norm(orthonormal).item() == pytest.approx(num_rows)
+
+
+def test_gradient_at_equal_rows_is_the_subgradient_of_least_norm() -> None:
+    row = normalize(random(3, 1, 128), dim=2)
+    _, gradient = norm_and_gradient(row.expand(-1, 5, -1))
+    torch.testing.assert_close(gradient, row.expand(-1, 5, -1) / math.sqrt(5))
+
+
+@pytest.mark.parametrize("dim", [8, 128])
+def test_rows_that_differ_by_rounding_count_as_equal(dim: int) -> None:
+    row = normalize(random(3, 1, dim), dim=2)
+    last_digit = torch.tensor([0.0, 1.0, -1.0, 0.0, 1.0])[:, None] * 2.0**-23
+    _, gradient = norm_and_gradient(row * (1 + last_digit * random(3, 5, dim)))
+    torch.testing.assert_close(gradient, row.expand(-1, 5, -1) / math.sqrt(5))
+
+
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-4])
+def test_small_singular_values_keep_their_direction(size: float) -> None:
+    matrices = normalize(random(3, 1, 128), dim=2) + size * random(3, 5, 128) / 8
+    norm, gradient = norm_and_gradient(matrices)
+    torch.testing.assert_close(norm.double(), torch.linalg.svdvals(matrices.double()).sum(dim=1))
+    # what rounding the rows to float32 does to U V' is of this order, too
+    error = (gradient.double() - polar_factor(matrices, 5)).abs().max().item()
+    assert error < 2e-7 / size
+
+
+def test_two_pairs_of_equal_rows_give_the_subgradient_of_rank_two() -> None:
+    pairs = random(3, 2, 16).repeat_interleave(2, dim=1)
+    _, gradient = norm_and_gradient(pairs)
+    torch.testing.assert_close(gradient.double(), polar_factor(pairs, 2), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_rows", [5, 20])
+def test_zero_rows_add_nothing_and_get_no_gradient(num_rows: int) -> None:
+    filled = random(2, 3, 8)
+    padded = torch.cat([filled, torch.zeros(2, num_rows - 3, 8)], dim=1)
+    norm, gradient = norm_and_gradient(padded)
+    torch.testing.assert_close(norm, nuclear_norm(filled))
+    torch.testing.assert_close(gradient[:, :3], norm_and_gradient(filled)[1])
+    assert gradient[:, 3:].abs().max().item() < 1e-6
+
+
+def test_a_zero_matrix_has_norm_and_gradient_zero() -> None:
+    norm, gradient = norm_and_gradient(torch.zeros(2, 5, 8))
+    assert torch.equal(norm, torch.zeros(2))
+    assert torch.equal(gradient, torch.zeros(2, 5, 8))
+
+
+def test_gradient_of_orthonormal_rows_is_the_rows() -> None:
+    rows = torch.linalg.qr(random(16, 16))[0][None, :5]
+    torch.testing.assert_close(norm_and_gradient(rows)[1], rows, rtol=0, atol=1e-6)
+
+
+def test_a_matrix_that_is_not_finite_has_the_norm_nan_and_leaves_the_others() -> None:
+    matrices = random(3, 5, 8)
+    expected = nuclear_norm(matrices)
+    matrices[0, 2, 3], matrices[1, 0, 0] = torch.nan, torch.inf
+    norms = nuclear_norm(matrices)
+    assert norms.isnan().tolist() == [True, True, False]
+    assert torch.equal(norms[2], expected[2])
+
+
+def test_norm_and_gradient_stay_in_float32_under_autocast() -> None:
+    matrices = random(3, 5, 8)
+    expected = norm_and_gradient(matrices)
+    with torch.autocast("cpu", torch.bfloat16):
+        norm, gradient = norm_and_gradient(matrices)
+    assert norm.dtype == torch.float32
+    assert torch.equal(norm, expected[0])
+    assert torch.equal(gradient, expected[1])
+
+
+@pytest.mark.parametrize("num_rows", [3, 20])
+def test_the_joint_norm_of_one_process_is_the_norm_of_its_rows(num_rows: int) -> None:
+    rows = random(num_rows, 8)
+    leaf = rows.clone().requires_grad_()
+    norm = joint_nuclear_norm(leaf)
+    norm.backward()
+    expected, gradient = norm_and_gradient(rows[None])
+    torch.testing.assert_close(norm.detach(), expected[0])
+    torch.testing.assert_close(leaf.grad, gradient[0], rtol=0, atol=2e-6)

@@ -1,0 +1,124 @@
+"""Synchronous batch norm of two processes against plain batch norm of one with all images."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pretrain.launch import launched
+from pretrain.parts.sync_bn import SummedBatchNorm, synchronized
+
+NUM_IMAGES = 6
+
+
+def network() -> nn.Sequential:
+    """Every kind of batch norm, on (n, 3, 4, 4)."""
+    torch.manual_seed(0)
+    made = nn.Sequential(
+        nn.Conv2d(3, 4, 3, bias=False),
+        nn.Sequential(nn.BatchNorm2d(4, momentum=0.3, eps=1e-3), nn.ReLU()),
+        nn.Flatten(),
+        nn.BatchNorm1d(16, momentum=None),
+        nn.Linear(16, 5),
+        nn.BatchNorm1d(5, affine=False),
+        nn.BatchNorm1d(5, track_running_stats=False),
+    )
+    for parameter in made.parameters():
+        nn.init.normal_(parameter)
+    return made
+
+
+def measured(rank: int, num_processes: int) -> dict[str, Any]:
+    """Outputs, gradients and statistics of two steps on the images of one process."""
+    norms = synchronized(network().double())
+    torch.manual_seed(1)
+    size = NUM_IMAGES // num_processes
+    images = torch.randn(2, NUM_IMAGES, 3, 4, 4).double()[:, rank * size : (rank + 1) * size]
+    weights = torch.randn(NUM_IMAGES, 5).double()[rank * size : (rank + 1) * size]
+    leaves = images.clone().requires_grad_()
+    outputs = [norms(leaves[step]) for step in range(2)]
+    (torch.stack(outputs) * weights).sum().backward()
+    norms.eval()
+    return {
+        "outputs": torch.stack(outputs, dim=1).detach(),
+        "image gradients": leaves.grad.transpose(0, 1),  # type: ignore[union-attr]
+        "parameter gradients": {name: p.grad for name, p in norms.named_parameters()},
+        "state": norms.state_dict(),
+        "eval": norms[:-1](images[0]).detach(),  # type: ignore[index]
+    }
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    workers = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, str(folder / f"{rank}.pt")]
+        workers.append(subprocess.Popen(command, env={**os.environ, **place, **meeting}))
+    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    return measured(0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["outputs", "image gradients", "eval"])
+def test_outputs_and_gradients_of_images_are_those_of_the_whole_batch(
+    rows: str, halves: list[dict[str, Any]], whole: dict[str, Any]
+) -> None:
+    joined = torch.cat([half[rows] for half in halves])
+    torch.testing.assert_close(joined, whole[rows])
+
+
+@pytest.mark.slow
+def test_gradients_of_parameters_add_up_to_those_of_the_whole_batch(
+    halves: list[dict[str, Any]], whole: dict[str, Any]
+) -> None:
+    for name, expected in whole["parameter gradients"].items():
+        total = halves[0]["parameter gradients"][name] + halves[1]["parameter gradients"][name]
+        torch.testing.assert_close(total, expected)
+
+
+@pytest.mark.slow
+def test_statistics_have_the_names_and_values_of_the_whole_batch(
+    halves: list[dict[str, Any]], whole: dict[str, Any]
+) -> None:
+    for half in halves:
+        torch.testing.assert_close(half["state"], whole["state"])
+
+
+def test_one_process_keeps_its_network() -> None:
+    plain = network()
+    kinds = [type(module) for module in plain.modules()]
+    assert synchronized(plain) is plain
+    assert [type(module) for module in plain.modules()] == kinds
+
+
+def test_conversion_keeps_the_tensors_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = network().double().requires_grad_(False)
+    before = plain.state_dict(keep_vars=True)
+    monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
+    monkeypatch.setattr("torch.distributed.get_backend", lambda: "gloo")
+    after = synchronized(plain).state_dict(keep_vars=True)
+    assert list(after) == list(before)
+    assert all(after[name] is tensor for name, tensor in before.items())
+    assert isinstance(plain[3], SummedBatchNorm)
+
+
+if __name__ == "__main__":
+    with launched("cpu") as process:
+        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,0 +1,139 @@
+"""Whitened cosines against explicit inverses and roots of the covariance."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from pretrain.parts.whitening import (
+    Whitening,
+    centered_groups,
+    factorized,
+    factorized_moment,
+    second_moment,
+    whitened_cosines,
+)
+
+
+def two_views(num_images: int, dim: int, *, dtype: torch.dtype = torch.float64) -> Tensor:
+    """(1, 2, N, D), correlated views, features of unequal scale."""
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(num_images, dim, generator=generator)
+    views = image + 0.7 * torch.randn(1, 2, num_images, dim, generator=generator)
+    return (views * torch.linspace(0.5, 3, dim) + 1).to(dtype)
+
+
+def explicit_cosines(views: Tensor, ridge: float, groups: int, *, detach: bool = False) -> Tensor:
+    """(N, N), by an explicit inverse of each group's covariance."""
+    rows = views[0].flatten(0, 1)
+    inner = torch.zeros(len(rows), len(rows), dtype=rows.dtype)
+    for block in rows.chunk(groups, dim=1):
+        centered = block - block.mean(dim=0)
+        covariance = centered.T @ centered / len(rows)
+        identity = torch.eye(block.shape[1], dtype=rows.dtype)
+        ridged = covariance + ridge * covariance.trace() / block.shape[1] * identity
+        metric = torch.linalg.inv(ridged.detach() if detach else ridged)
+        inner = inner + centered @ metric @ centered.T
+    length = inner.diagonal().sqrt()
+    num_images = views.shape[2]
+    return (inner / torch.outer(length, length))[:num_images, num_images:]
+
+
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize(("num_images", "dim"), [(10, 6), (4, 6), (3, 12), (4, 7)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(
+    num_images: int, dim: int, groups: int, detach: bool
+) -> None:
+    views = two_views(num_images, dim * groups).requires_grad_()
+    whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
+    cosines, _ = whitened_cosines(views, [(0, 1)], whitening)
+    expected = explicit_cosines(views, 0.3, groups, detach=detach)
+    torch.testing.assert_close(cosines[0, 0], expected)
+    weights = torch.randn(expected.shape, dtype=expected.dtype)
+    (gradient,) = torch.autograd.grad((cosines[0, 0] * weights).sum(), views)
+    (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), views)
+    torch.testing.assert_close(gradient, expected_gradient)
+
+
+def test_whitened_rows_have_the_identity_as_covariance() -> None:
+    rows = centered_groups(two_views(200, 5, dtype=torch.float32), 1)
+    factor = factorized_moment(second_moment(rows, dual=False), 5, 0.0)
+    white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT[0, 0]
+    torch.testing.assert_close(white.T.cov(correction=0), torch.eye(5), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["zca", "pca"])
+def test_cosines_are_those_of_every_other_whitening(kind: str) -> None:
+    views = two_views(20, 5)
+    rows = views[0].flatten(0, 1) - views[0].flatten(0, 1).mean(dim=0)
+    variances, axes = torch.linalg.eigh(rows.T @ rows / len(rows))
+    white = rows @ axes / variances.sqrt()
+    first, second = normalize(white @ axes.T if kind == "zca" else white, dim=1).chunk(2)
+    cosines, _ = whitened_cosines(views, [(0, 1)], Whitening(ridge=0.0))
+    torch.testing.assert_close(cosines[0, 0], first @ second.T)
+
+
+@pytest.mark.parametrize("dim", [4, 30])
+def test_cosines_do_not_depend_on_the_scale_of_the_rows(dim: int) -> None:
+    views = two_views(6, dim)
+    cosines, _ = whitened_cosines(views, [(0, 1)], Whitening(ridge=0.1))
+    scaled, _ = whitened_cosines(1e3 * views, [(0, 1)], Whitening(ridge=0.1))
+    torch.testing.assert_close(cosines, scaled)
+
+
+def test_more_features_than_rows_leave_no_signal_without_a_ridge() -> None:
+    views = two_views(4, 7)
+    cosines, _ = whitened_cosines(views, [(0, 1)], Whitening(ridge=1e-9))
+    torch.testing.assert_close(cosines, torch.full_like(cosines, -1 / 7), rtol=0, atol=1e-5)
+
+
+def test_pairs_share_the_statistics_of_all_views() -> None:
+    views = torch.cat([two_views(5, 4), 2 - two_views(5, 4).flip(2)], dim=1)
+    cosines, _ = whitened_cosines(views, [(0, 2), (1, 3)], Whitening(ridge=0.1))
+    halves = views.reshape(1, 2, 10, 4)  # images of views 0 and 1 as one view, 2 and 3 as another
+    expected = explicit_cosines(halves, 0.1, 1)
+    torch.testing.assert_close(cosines[0, 0], expected[:5, :5])
+    torch.testing.assert_close(cosines[0, 1], expected[5:, 5:])
+
+
+@pytest.mark.parametrize(("lowest", "factor"), [(0.0, 1), (-0.05, 10), (-0.5, 100), (-5.0, 1000)])
+def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
+    lowest: float, factor: int
+) -> None:
+    matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
+    found = factorized(matrix, torch.full((1, 1), 0.01))
+    assert found.ridge.item() == pytest.approx(0.01 * factor)
+    assert found.succeeded.all()
+    expected = matrix + 0.01 * factor * torch.eye(2)
+    torch.testing.assert_close(found.lower @ found.lower.mT, expected)
+
+
+def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -> None:
+    matrix = torch.diag_embed(torch.tensor([[[4.0, 9.0]], [[1.0, -50.0]]])).requires_grad_()
+    found = factorized(matrix, torch.full((2, 1), 0.01))
+    assert found.succeeded.tolist() == [True, False]
+    assert found.num_failures() == 1
+    assert found.ridge[0].item() == pytest.approx(0.01)
+    found.kept(found.lower.sum(dim=(1, 2, 3))).sum().backward()
+    assert matrix.grad is not None
+    assert matrix.grad[0].any()
+    assert torch.equal(matrix.grad[1], torch.zeros(1, 2, 2))
+
+
+def test_rows_that_are_not_finite_give_nan_and_not_a_skipped_step() -> None:
+    found = factorized(torch.full((1, 1, 2, 2), math.nan), torch.full((1, 1), math.nan))
+    assert not found.succeeded.any()
+    assert found.kept(torch.ones(1)).isnan().all()
+
+
+def test_condition_number_of_a_diagonal_matrix_is_exact() -> None:
+    matrix = torch.diag(torch.tensor([0.01, 4.0, 25.0])).expand(1, 1, 3, 3)
+    assert factorized(matrix, torch.zeros(1, 1)).condition().item() == pytest.approx(2500)
+
+
+def test_groups_that_do_not_divide_the_features_are_an_error() -> None:
+    with pytest.raises(ValueError, match="4 equal groups"):
+        whitened_cosines(two_views(6, 6), [(0, 1)], Whitening(ridge=0.1, groups=4))

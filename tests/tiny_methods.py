@@ -1,0 +1,80 @@
+"""Every method in a few milliseconds: its smoke recipe's settings made smaller, a thin ResNet."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
+from torchvision.models import ResNet
+from torchvision.models.resnet import BasicBlock
+
+from pretrain.feed import Batch
+from pretrain.methods import METHODS
+from pretrain.methods.supervised import Supervised
+from pretrain.recipes import RECIPES
+
+LEARNING = [name for name in METHODS if name != "random"]
+"""Random is left out of what is asked of a method: it has nothing to learn."""
+WIDTHS = (8, 8, 16, 32)
+SMALLER = {
+    "queue_size": 32,
+    "embedding_dim": 8,
+    "hidden_dim": 16,
+    "predictor_dim": 16,
+    "num_classes": 2,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    # the networks and views that only options of UniCLR bring
+    "simaffinity": {"momentum_encoder": True, "predictor": True, "num_small_views": 2},
+}
+
+
+def thin_resnet(norm: type[nn.Module] = nn.BatchNorm2d) -> ResNet:
+    """Torchvision's with one block per stage and the cifar stem's stride, (n, 3, H, W) -> (n, 32).
+
+    With nn.Identity as norm the result of an image cannot depend on the rest of its batch.
+    """
+    with torch.device("meta"):
+        network = ResNet(BasicBlock, [1, 1, 1, 1], norm_layer=norm)  # a frame to be filled
+    network.inplanes = WIDTHS[0]
+    network.conv1 = nn.Conv2d(3, WIDTHS[0], kernel_size=3, padding=1, bias=False)
+    network.bn1 = norm(WIDTHS[0])
+    for stage, width in enumerate(WIDTHS, start=1):
+        blocks = network._make_layer(BasicBlock, width, 1, stride=1 if stage == 1 else 2)
+        setattr(network, f"layer{stage}", blocks)
+    network.fc = nn.Identity()
+    return network
+
+
+def tiny_config(name: str) -> Any:
+    """The smoke recipe's, with what is smaller here."""
+    config = RECIPES[f"{name}/smoke"].config
+    known = {field.name for field in fields(config)}
+    smaller = {key: value for key, value in SMALLER.items() if key in known}
+    return replace(config, **smaller, **OPTIONS.get(name, {}))
+
+
+def tiny_method(name: str, *, seed: int = 0, norm: type[nn.Module] = nn.BatchNorm2d) -> Any:
+    """A method on a thin ResNet, all drawn from the seed."""
+    torch.manual_seed(seed)
+    return METHODS[name][0](thin_resnet(norm), WIDTHS[-1], tiny_config(name))
+
+
+def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
+    """The same images for every method, 16 px or 8 px where it asks for small views, and labels."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(num_images, 3, 16, 16, generator=generator)
+    views: list[Tensor] = []
+    for view in method.views:
+        seen = images + 0.5 * torch.randn(images.shape, generator=generator)
+        views.append(avg_pool2d(seen, 2) if view.small else seen)
+    labels = torch.arange(num_images) % 2
+    return Batch(views, labels if isinstance(method, Supervised) else None)
+
+
+def forward(network: nn.Module, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
+    """A method's metrics, called as the loop calls it."""
+    labels = [] if batch.labels is None else [batch.labels]
+    metrics: dict[str, Tensor] = network(batch.views, progress, *labels)
+    return metrics
