@@ -48,6 +48,8 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
         return [], "no published counterpart: the file does not say how it was made"
     same = [r for r in published.rows if r.method == model.method]
     same = [r for r in same if set(r.variant.split()) <= _words(model.recipe)]
+    if model.table_row and not stands_for(model.table_row, published.id):
+        return [], f"no published counterpart: the recipe stands for {model.table_row}"
     if not same:
         return [], f"no published counterpart: the table has no row of {model.method}"
     # of MoCo and MoCo v2 that both fit a recipe, the more particular one
@@ -62,6 +64,20 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
         labels = ", ".join(row.label for row in fitting)
         return [], f"no verdict: several published rows fit ({labels})"
     return fitting, ""
+
+
+def stands_for(table_row: str, table: str) -> bool:
+    """Whether a recipe's words, such as "co2/table1-3: MoCo + CO2", name the table.
+
+    What a paper says in its text alone, a recipe need not name.
+    """
+    paper, _, number = table.partition("/table")
+    if not number:
+        return True
+    for first, last in re.findall(rf"{paper}/table(\d+)(?:-(\d+))?", table_row):
+        if int(first) <= int(number) <= int(last or first):
+            return True
+    return False
 
 
 def _other_settings(row: Row, model: Model) -> list[str]:

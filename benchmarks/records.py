@@ -29,6 +29,8 @@ class Model:
     """What it was pre-trained on; empty, as method to epochs are, for foreign files."""
     changed: str = field(default="", compare=False)
     """Settings in which the run left its recipe."""
+    table_row: str = field(default="", compare=False)
+    """Results of the paper that its recipe stands for; empty for foreign files."""
     texture: str = field(default="", compare=False)
     """How its views changed texture, where they did."""
     source: str = field(default="", compare=False)
@@ -154,6 +156,7 @@ def _model(content: dict[str, Any]) -> Model:
         arch=content["arch"],
         stem=content["stem"],
         source=content.get("source", ""),
+        table_row=_words(made_by.get("table_row") or ""),
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         **told,

@@ -2,12 +2,14 @@
 
 methods/       one paper per file; METHODS is the registry
 parts/         what two or more methods share
-recipes.py     the published runs: method, data, schedule, batch
+recipes/       the published runs: method, data, schedule, batch
 views.py       random views of an image: recipes and the numbers they draw
-augment.py     applies those numbers to batches of pixels
+augment.py     applies those numbers to batches of pixels, on the device that trains
+augment_cpu.py applies them to one image at a time, in workers
+styles.py      a bank of styled copies of the images
 data.py        training images: which, in which order
 feed.py        batches of views, from memory or from files
-optim.py       optimizer and learning-rate schedules
+optim.py       optimizers and learning-rate schedules
 run.py         from a command to a run, and from a run to its backbone file
 loop.py        the only pre-training loop
 progress.py    the lines on the console
@@ -16,6 +18,8 @@ checkpoint.py  save and resume
 stop.py        signals that ask a run to stop
 launch.py      processes, devices, and one run per folder
 export.py      writes the backbone file
-benchmark.py   images/s of a step; the streamed loss beside the usual one
+benchmark.py   images/s of a step, and all ratios
+bench_losses.py, bench_views.py  parts of it
+timing.py      time and memory of two ways to do the same
 __main__.py    python -m pretrain
 """

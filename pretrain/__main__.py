@@ -16,7 +16,14 @@ from pretrain.loop import train
 from pretrain.metrics import NotFiniteError
 from pretrain.progress import duration, say
 from pretrain.recipes import RECIPES
-from pretrain.run import Command, claimed_by_first, describe, prepare, write_backbone
+from pretrain.run import (
+    Command,
+    cautions,
+    claimed_by_first,
+    describe,
+    prepare,
+    write_backbone,
+)
 from pretrain.stop import EXIT_STATUS, stop_request
 
 
@@ -60,6 +67,8 @@ def run(name: str, command: Command[Any]) -> int:
         job = prepare(name, command, process)
         if process.speaks:
             say(describe(job))
+            for caution in cautions(job):
+                say(f"note: {caution}")
         if command.dry_run:
             return 0
         steps = train(job, stop)

@@ -171,6 +171,22 @@ def describe(job: Job) -> str:
     )
 
 
+def cautions(job: Job) -> list[str]:
+    """What a reader of the results would want to have been told before the run."""
+    found = []
+    if job.process.num_processes == 1 and getattr(job.recipe.config, "bn_splits", 0) == 1:
+        found.append(
+            "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
+            "pass --bn-splits 8 to stand for eight processes"
+        )
+    if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
+        found.append(
+            "textures by randconv_luma, a stand-in for the paper's style transfer; "
+            "pass --style-bank for prepared styles"
+        )
+    return found
+
+
 def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
     """Export the backbone as it is after `steps` steps; the path of the file."""
     recipe = job.recipe
@@ -179,6 +195,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
     made_by: dict[str, object] = {
         "method": recipe.method,
         "recipe": job.name,
+        "table_row": recipe.table_row,
         "changed": {key: value for key, value in settings.items() if value != published[key]},
         "settings": settings,
         "epochs": steps / job.feed.plan.steps_per_epoch,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.against import stands_for
 from benchmarks.published import published_table
 from benchmarks.suites import TRANSFER, primary_metric
 from benchmarks.tables import write_tables
@@ -353,3 +354,25 @@ def test_a_stand_in_for_the_papers_textures_is_told_beside_its_numbers(tmp_path:
     looc = {"method": "looc", "recipe": "looc/in100-r50-texture", "epochs": 500, "data": "in100"}
     record(tmp_path, 81.0, made_by=looc | {"texture": "randconv_luma"})
     assert "randconv_luma, a stand-in for style transfer: no reproduction" in page(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table_row", "table", "stands"),
+    [
+        ("co2/table1-3: MoCo + CO2", "co2/table2", True),
+        ("co2/table1, co2/table3: MoCo + CO2", "co2/table2", False),
+        ("looc/table2: LooC++", "lorac/table2", False),
+        ("lorac/fig3: beta 4", "lorac/table5", False),
+    ],
+)
+def test_a_recipe_stands_for_the_tables_that_it_names(
+    table_row: str, table: str, stands: bool
+) -> None:
+    assert stands_for(table_row, table) == stands
+
+
+def test_a_point_of_a_figure_is_not_held_against_a_table(tmp_path: Path) -> None:
+    sweep = {"method": "lorac", "recipe": "lorac/in100-r18-beta4", "epochs": 100, "data": "in100"}
+    probe = {"task": "in100_linear", "protocol": "lorac-2021/1", "arch": "resnet18"}
+    record(tmp_path, 66.0, made_by=sweep | {"table_row": "lorac/fig3: beta 4"}, **probe)
+    assert "the recipe stands for lorac/fig3: beta 4" in page(tmp_path, "lorac_table5.md")

@@ -145,8 +145,9 @@ def test_views_of_both_sizes_from_files_are_those_from_memory_up_to_rounding(
     for ours, theirs in zip(memory, files, strict=True):
         for part in (slice(0, 2), slice(2, 5)):
             apart = (levels(ours.views[part]) - levels(theirs.views[part])).abs()
-            # crops are rounded to 8 bits, and workers round after each color as PIL does
-            assert apart.mean() < (1.5 if colors_in_workers else 1)
+            # crops are rounded to 8 bits; workers, as PIL, drop the fraction after each of three
+            # blends, half a level on average, and turn the hue in eight bits, about one level
+            assert apart.mean() < (2.5 if colors_in_workers else 0.5)
 
 
 @WAYS

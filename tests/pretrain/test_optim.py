@@ -1,8 +1,13 @@
+"""Optimizers and schedules against numbers written out and against timm's LARS."""
+
+import copy
+
 import pytest
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
-from pretrain.optim import scheduled_rate, sgd
+from pretrain.optim import LARS, Schedule, lars, scheduled_rate, sgd
 
 
 def test_cosine_starts_at_the_rate_and_ends_at_nothing() -> None:
@@ -31,3 +36,192 @@ def test_sgd_decays_and_remembers_as_written_out() -> None:
         velocity = 0.9 * velocity + 1.0 + 0.5 * weight
         weight -= 0.1 * velocity
     assert layer.weight.item() == pytest.approx(weight)
+
+
+def test_cosine_ends_at_the_final_rate_half_way_between_in_the_middle() -> None:
+    rates = [
+        scheduled_rate("cosine", share, learning_rate=1.8, final_learning_rate=0.018)
+        for share in (0, 0.5, 1)
+    ]
+    assert rates == pytest.approx([1.8, 0.909, 0.018])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "step"])
+def test_warm_up_is_linear_from_nothing_to_the_rate(schedule: Schedule) -> None:
+    # 10 of 200 epochs
+    rates = [
+        scheduled_rate(
+            schedule, epoch / 200, learning_rate=0.4, final_learning_rate=0.1, warmup=0.05
+        )
+        for epoch in (0, 1, 5, 9, 10)
+    ]
+    assert rates == pytest.approx([0.0, 0.04, 0.2, 0.36, 0.4])
+
+
+def test_cosine_after_a_warm_up_is_that_of_the_rest_of_the_run() -> None:
+    whole = [scheduled_rate("cosine", share, learning_rate=0.4) for share in (0, 0.3, 0.7, 1)]
+    rest = [
+        scheduled_rate("cosine", 0.2 + 0.8 * share, learning_rate=0.4, warmup=0.2)
+        for share in (0, 0.3, 0.7, 1)
+    ]
+    assert rest == pytest.approx(whole)
+
+
+def test_milestones_are_shares_of_the_whole_run_with_and_without_a_warm_up() -> None:
+    shares = (0.1, 0.59, 0.6, 0.79, 0.8, 1)
+    plain, warm = (
+        [
+            scheduled_rate("step", share, learning_rate=1.0, warmup=warmup, milestones=(0.6, 0.8))
+            for share in shares
+        ]
+        for warmup in (0.0, 0.1)
+    )
+    assert plain == warm == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
+class Weights(nn.Module):
+    """A matrix, a vector, a matrix of zeros, and a vector that no gradient reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.matrix = nn.Parameter(torch.randn(5, 7, generator=generator))
+        self.vector = nn.Parameter(torch.randn(5, generator=generator))
+        self.zeros = nn.Parameter(torch.zeros(4, 3))
+        self.still = nn.Parameter(torch.randn(3, 2, generator=generator))
+        self.unused = nn.Parameter(torch.randn(6, generator=generator))
+        self.frozen = nn.Parameter(torch.randn(6, generator=generator), requires_grad=False)
+
+
+def run(network: Weights, optimizer: Optimizer, steps: range) -> None:
+    """Steps along gradients that depend on the step and on the weights."""
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        for weight in (network.matrix, network.vector, network.zeros):
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.grad = 0.1 * weight.detach() + noise
+        network.still.grad = torch.zeros_like(network.still)
+        optimizer.step()
+
+
+def ours(network: Weights, *, exclude_vectors: bool = True) -> LARS:
+    return lars(
+        network,
+        learning_rate=0.7,
+        momentum=0.9,
+        weight_decay=0.01,
+        trust_coefficient=0.02,
+        exclude_vectors=exclude_vectors,
+    )
+
+
+def timms(network: Weights, *, exclude_vectors: bool = True) -> Optimizer:
+    """timm leaves tensors without decay unscaled, unless told to scale them all."""
+    from timm.optim.lars import Lars  # takes seconds
+
+    vectors = [network.vector, network.unused]
+    matrices = [network.matrix, network.zeros, network.still]
+    groups = [
+        {"params": matrices, "weight_decay": 0.01},
+        {"params": vectors, "weight_decay": 0.0 if exclude_vectors else 0.01},
+    ]
+    return Lars(groups, lr=0.7, momentum=0.9, trust_coeff=0.02, always_adapt=not exclude_vectors)
+
+
+@pytest.mark.parametrize("exclude_vectors", [True, False])
+def test_lars_is_timms(exclude_vectors: bool) -> None:
+    network, twin = Weights(), Weights()
+    run(network, ours(network, exclude_vectors=exclude_vectors), range(20))
+    run(twin, timms(twin, exclude_vectors=exclude_vectors), range(20))
+    for found, expected in zip(network.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_lars_of_one_weight_is_as_written_out() -> None:
+    layer = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(layer.weight, 2.0)
+    optimizer = lars(
+        layer,
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=0.5,
+        trust_coefficient=0.3,
+        exclude_vectors=True,
+    )
+    weight, velocity = 2.0, 0.0
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(torch.ones(1, 1)).sum().backward()
+        optimizer.step()
+        local_rate = 0.3 * weight / (1.0 + 0.5 * weight)
+        velocity = 0.9 * velocity + local_rate * (1.0 + 0.5 * weight)
+        weight -= 0.1 * velocity
+    assert layer.weight.item() == pytest.approx(weight)
+
+
+def test_a_step_of_lars_has_the_size_of_the_weight_whatever_the_gradient() -> None:
+    sizes = []
+    for scale in (1e-3, 1.0, 1e3):
+        network = Weights()
+        before = network.matrix.detach().clone()
+        network.matrix.grad = scale * torch.ones_like(before)
+        ours(network).step()
+        sizes.append((network.matrix - before).norm() / before.norm())
+    # rate times trust; the decay is small beside all but the smallest gradient
+    assert torch.stack(sizes[1:]).tolist() == pytest.approx([0.7 * 0.02] * 2, rel=0.02)
+
+
+def test_excluded_vectors_follow_plain_sgd_without_decay() -> None:
+    network, twin = Weights(), Weights()
+    run(network, ours(network), range(5))
+    plain = sgd(twin, learning_rate=0.7, momentum=0.9, weight_decay=0.0)
+    run(twin, plain, range(5))
+    assert torch.equal(network.vector, twin.vector)
+    assert not torch.allclose(network.matrix, twin.matrix)
+
+
+def test_a_weight_of_zeros_is_moved_by_its_plain_gradient() -> None:
+    network = Weights()
+    network.zeros.grad = torch.full_like(network.zeros, 0.3)
+    ours(network).step()
+    torch.testing.assert_close(network.zeros.detach(), torch.full((4, 3), -0.7 * 0.3))
+
+
+def test_a_weight_whose_gradient_is_zero_only_decays() -> None:
+    network = Weights()
+    before = network.still.detach().clone()
+    network.still.grad = torch.zeros_like(before)
+    ours(network).step()
+    torch.testing.assert_close(network.still.detach(), (1 - 0.7 * 0.01) * before)
+
+
+def test_weights_without_a_gradient_and_frozen_ones_stay() -> None:
+    network, initial = Weights(), Weights()
+    optimizer = ours(network, exclude_vectors=False)
+    run(network, optimizer, range(3))
+    assert torch.equal(network.unused, initial.unused)
+    assert torch.equal(network.frozen, initial.frozen)
+    held = [weight for group in optimizer.param_groups for weight in group["params"]]
+    assert all(weight is not network.frozen for weight in held)
+
+
+@pytest.mark.parametrize("exclude_vectors", [True, False])
+def test_lars_goes_on_from_its_state_bit_for_bit(exclude_vectors: bool) -> None:
+    whole, part = Weights(), Weights()
+    run(whole, ours(whole, exclude_vectors=exclude_vectors), range(8))
+    first = ours(part, exclude_vectors=exclude_vectors)
+    run(part, first, range(3))
+    again = Weights()
+    again.load_state_dict(part.state_dict())
+    second = ours(again, exclude_vectors=exclude_vectors)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    run(again, second, range(3, 8))
+    assert all(map(torch.equal, again.parameters(), whole.parameters()))
+
+
+def test_the_gradient_stays_as_it_was() -> None:
+    network = Weights()
+    gradient = torch.ones_like(network.matrix)
+    network.matrix.grad = gradient.clone()
+    ours(network).step()
+    assert torch.equal(network.matrix.grad, gradient)

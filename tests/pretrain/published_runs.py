@@ -1,0 +1,319 @@
+"""The published pre-training runs as the papers and the works they build on tell them.
+
+Written down a second time, for test_recipes.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pretrain.views import ViewRecipe
+
+MOCO_V2 = ViewRecipe(
+    size_px=224,
+    crop_area=(0.2, 1.0),
+    small_size_px=96,
+    small_crop_area=(0.05, 0.14),
+    crop_aspect=(3 / 4, 4 / 3),
+    jitter_probability=0.8,
+    brightness=0.4,
+    contrast=0.4,
+    saturation=0.4,
+    hue=0.1,
+    gray_probability=0.2,
+    gray_first=False,
+    blur_probability=0.5,
+    blur_sigma_px=(0.1, 2.0),
+    flip_probability=0.5,
+    rotation_probability=0.0,
+    texture_probability=0.0,
+    mean=(0.485, 0.456, 0.406),
+    std=(0.229, 0.224, 0.225),
+)
+MOCO_V1 = replace(
+    MOCO_V2,
+    jitter_probability=1.0,
+    hue=0.4,
+    gray_first=True,
+    gray_probability=0.2,
+    blur_probability=0,
+)
+SWAV = replace(
+    MOCO_V2,
+    crop_area=(0.14, 1.0),
+    brightness=0.8,
+    contrast=0.8,
+    saturation=0.8,
+    hue=0.2,
+    std=(0.228, 0.224, 0.225),
+)
+MULTI_CROP = replace(MOCO_V2, crop_area=(0.14, 1.0))
+CROP_AND_FLIP = replace(
+    MOCO_V2, crop_area=(0.08, 1.0), jitter_probability=0, gray_probability=0, blur_probability=0
+)
+CIFAR10_VIEWS = replace(
+    MOCO_V2, size_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
+)
+CIFAR100_VIEWS = replace(
+    MOCO_V2, size_px=32, mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762)
+)
+ROTATED = replace(MOCO_V2, rotation_probability=0.5)
+TEXTURED = replace(MOCO_V2, texture_probability=0.5)
+ROTATED_AND_TEXTURED = replace(ROTATED, texture_probability=0.5)
+
+SGD = {
+    "stem": "imagenet",
+    "final_learning_rate": 0.0,
+    "warmup_epochs": 0.0,
+    "schedule_unit": "epoch",
+    "optimizer": "sgd",
+    "weight_decay": 1e-4,
+    "sgd_momentum": 0.9,
+    "test_px": 0,
+}
+LARS = SGD | {"schedule_unit": "step", "optimizer": "lars", "weight_decay": 1e-6}
+LORAC_LARS = LARS | {
+    "trust_coefficient": 0.001,
+    "exclude_vectors": False,
+    "final_learning_rate": 0.018,
+}
+LORAC_IN100_LARS = LORAC_LARS | {"final_learning_rate": 0.002}
+UNICLR_LARS = LARS | {"trust_coefficient": 0.001, "exclude_vectors": True, "warmup_epochs": 10}
+CIFAR_SGD = SGD | {"stem": "cifar", "schedule_unit": "step", "weight_decay": 5e-4}
+
+QUEUE = {"queue_size": 65_536, "momentum": 0.999, "embedding_dim": 128, "bn_splits": 1}
+SHORT_QUEUE = QUEUE | {"queue_size": 16_384, "temperature": 0.2}
+MOCO = QUEUE | {"temperature": 0.2, "projector": "mlp", "symmetric": False, "label_smoothing": 0.0}
+ON_V1 = MOCO | {"temperature": 0.07, "projector": "linear"}
+JCL = QUEUE | {
+    "temperature": 0.2,
+    "num_keys": 5,
+    "covariance_weight": 4.0,
+    "covariance_ramp": "constant",
+    "key_forward": "concatenated",
+}
+CO2_V1 = QUEUE | {
+    "temperature": 0.07,
+    "projector": "linear",
+    "consistency_temperature": 0.04,
+    "consistency_weight": 10.0,
+}
+LORAC = QUEUE | {
+    "prior": "laplace",
+    "prior_from": 0.5,
+    "beta": 4.0,
+    "temperature": 0.2,
+    "legacy_untempered": False,
+    "num_large_views": 3,
+    "num_small_views": 5,
+    "num_keys": 2,
+    "q_rows": "large_and_keys",
+    "gaussian_center": 5**0.5,
+    "gaussian_variance": 2.0,
+    "margin": 3.0,
+}
+UNICLR = {
+    "sym_on": "logits",
+    "ce_both_directions": False,
+    "ridge": 1.0,
+    "groups": 1,
+    "detach_covariance": False,
+    "affinity_scope": "global",
+    "momentum": 0.99,
+    "hidden_dim": 2048,
+    "embedding_dim": 2048,
+    "predictor_dim": 512,
+    "sync_bn": True,
+}
+SHORT_UNICLR = UNICLR | {"ridge": 1e-3, "embedding_dim": 256, "predictor_dim": 64}
+VARIANTS = {"simaffinity": "affinity", "simwhitening": "whitening", "simtrace": "trace"}
+
+
+class Run(NamedTuple):
+    """A pre-training run as a paper tells it, or the work that it builds on."""
+
+    arch: str
+    images: str
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    optimization: Mapping[str, Any]
+    """Of the other fields of a Recipe."""
+    views: ViewRecipe
+    config: Mapping[str, Any]
+    drops: tuple[int, ...] = ()
+    """Epochs from which the rate is a tenth of what it was; none: cosine."""
+
+    def but(self, **settings: Any) -> "Run":
+        """With other settings of the method."""
+        return self._replace(config={**self.config, **settings})
+
+
+def uniclr_run(run: Run, variant: str, *marks: str) -> Run:
+    """Marks: T temperature, S symmetric loss, M momentum, C multi-crop, P predictor."""
+    return run.but(
+        variant=variant,
+        temperature=0.5 if "T" in marks else 1.0,
+        symmetry_weight=0.01 if "S" in marks else 0.0,
+        momentum_encoder="M" in marks,
+        num_small_views=6 if "C" in marks else 0,
+        predictor="P" in marks,
+    )._replace(views=MULTI_CROP if "C" in marks else run.views)
+
+
+IN1K, IN100 = "ImageNet-1k train", "ImageNet-100 train"
+JCL_IN100 = Run("resnet18", IN100, 100, 128, 0.1, SGD, MOCO_V2, JCL)
+V1_IN1K = Run("resnet50", IN1K, 200, 256, 0.03, SGD, MOCO_V1, ON_V1, drops=(120, 160))
+V2_IN1K = Run("resnet50", IN1K, 200, 256, 0.03, SGD, MOCO_V2, MOCO)
+V1_IN100 = V1_IN1K._replace(arch="resnet18", images=IN100)
+V2_IN100 = JCL_IN100._replace(config=MOCO)
+CO2_IN100 = V1_IN100._replace(config=CO2_V1)
+LORAC_IN1K = Run("resnet50", IN1K, 200, 256, 1.8, LORAC_LARS, SWAV, LORAC)
+LORAC_IN100 = Run("resnet18", IN100, 100, 128, 2.0, LORAC_IN100_LARS, SWAV, LORAC).but(beta=2.0)
+FIGURE_4B = LORAC_IN100._replace(views=MOCO_V2).but(beta=1.0, num_small_views=0, num_keys=1)
+UNICLR_IN1K = Run("resnet50", IN1K, 200, 512, 0.1, UNICLR_LARS, MOCO_V2, UNICLR)
+UNICLR_IN100 = UNICLR_IN1K._replace(images=IN100)
+UNICLR_CIFAR = {
+    name: Run(
+        "resnet18", f"{data} train, as images", 1000, 512, 0.06, CIFAR_SGD, views, SHORT_UNICLR
+    )
+    for name, data, views in (
+        ("cifar10", "CIFAR-10", CIFAR10_VIEWS),
+        ("cifar100", "CIFAR-100", CIFAR100_VIEWS),
+    )
+}
+LOOC_MOCO = V2_IN1K._replace(images=IN100, epochs=500, drops=(300, 400)).but(queue_size=16_384)
+LOOC = LOOC_MOCO._replace(config=SHORT_QUEUE | {"conv5_heads": False})
+LOOCPP = LOOC.but(conv5_heads=True)
+CLASSES = {"num_classes": 1000, "label_smoothing": 0.0}
+SUPERVISED = Run("resnet50", IN1K, 90, 256, 0.1, SGD, CROP_AND_FLIP, CLASSES, drops=(30, 60))
+LABELED = ", a folder per class"
+
+PUBLISHED: dict[str, Run] = {
+    "jcl/in1k-r50": Run("resnet50", IN1K, 200, 512, 0.06, SGD, MOCO_V2, JCL),
+    "jcl/in1k-r50-code": V2_IN1K._replace(config=JCL).but(
+        num_keys=4, covariance_weight=2.0, covariance_ramp="linear"
+    ),
+    "jcl/in100-r18": JCL_IN100,
+    **{f"jcl/in100-r18-keys{m}": JCL_IN100.but(num_keys=m) for m in (1, 2, 3, 7, 9, 11)},
+    **{
+        f"jcl/in100-r18-covariance{weight}": JCL_IN100.but(covariance_weight=weight)
+        for weight in (0, 0.2, 0.5, 1, 2, 6, 8, 10)
+    },
+    **{
+        f"jcl/in100-r18-temperature{tau}": JCL_IN100.but(temperature=tau)
+        for tau in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)
+    },
+    "multi_key/in100-r18": JCL_IN100._replace(config=QUEUE | {"temperature": 0.2, "num_keys": 5}),
+    "moco/in1k-r50-v1": V1_IN1K.but(consistency_temperature=0.04),
+    "moco/in1k-r50-v2": V2_IN1K.but(consistency_temperature=0.05),
+    "moco/in1k-r50-v2+": V2_IN1K._replace(epochs=800).but(symmetric=True),
+    "moco/in100-r18-v1": V1_IN100.but(consistency_temperature=0.04),
+    **{
+        f"moco/in100-r18-v1-smoothing{share}": V1_IN100.but(label_smoothing=share)
+        for share in (0.1, 0.01, 0.001)
+    },
+    "moco/in100-r18-v2": V2_IN100,
+    **{
+        f"moco/in100-r18-v2-epochs{epochs}": V2_IN100._replace(epochs=epochs)
+        for epochs in (200, 400, 600, 800, 1000, 1200)
+    },
+    "co2/in1k-r50-v1": V1_IN1K._replace(config=CO2_V1),
+    "co2/in1k-r50-v2": V2_IN1K._replace(config=CO2_V1).but(
+        temperature=0.2, projector="mlp", consistency_temperature=0.05, consistency_weight=0.3
+    ),
+    "co2/in100-r18": CO2_IN100,
+    **{f"co2/in100-r18-weight{a}": CO2_IN100.but(consistency_weight=a) for a in (1, 3, 5, 20, 30)},
+    **{
+        f"co2/in100-r18-temperature{tau}": CO2_IN100.but(consistency_temperature=tau)
+        for tau in (0.01, 0.02, 0.07, 0.1, 0.2)
+    },
+    "lorac/in1k-r50": LORAC_IN1K,
+    "lorac/in1k-r50-code": LORAC_IN1K.but(beta=15 / 5, legacy_untempered=True),
+    "moco_m/in1k-r50": LORAC_IN1K.but(prior="none"),
+    "lorac/in100-r18": LORAC_IN100,
+    "lorac/in100-r18-gaussian": LORAC_IN100.but(prior="gaussian"),
+    "lorac/in100-r18-batchwise": LORAC_IN100.but(prior="batch", batch_scope="local"),
+    "lorac/in100-r18-margin": LORAC_IN100.but(prior="margin"),
+    "moco_m/in100-r18": LORAC_IN100.but(prior="none"),
+    **{
+        f"lorac/in100-r18-beta{beta}": LORAC_IN100.but(beta=beta)
+        for beta in (0.25, 0.5, 1, 4, 8, 16)
+    },
+    **{
+        f"{method}/in100-r18-epochs{epochs}": LORAC_IN100._replace(epochs=epochs).but(prior=prior)
+        for method, prior in (("lorac", "laplace"), ("moco_m", "none"))
+        for epochs in (200, 400, 600, 800, 1000, 1200)
+    },
+    **{
+        f"{method}/in100-r18-views{m}": FIGURE_4B.but(prior=prior, num_large_views=m)
+        for method, prior in (("lorac", "laplace"), ("moco_m", "none"))
+        for m in (2, 3, 4, 5, 6, 7, 8)
+    },
+    **{
+        f"{method}/in1k-r50-{end}": uniclr_run(UNICLR_IN1K, VARIANTS[method], *marks)
+        for method, end, marks in (
+            ("simwhitening", "plain", ""),
+            ("simwhitening", "temperature", "T"),
+            ("simwhitening", "symmetric", "S"),
+            ("simwhitening", "temperature-symmetric", "TS"),
+            ("simwhitening", "symmetric-momentum", "SM"),
+            ("simwhitening", "symmetric-momentum-multicrop", "SMC"),
+            ("simwhitening", "tricks-symmetric-momentum-multicrop-predictor", "SMCP"),
+            ("simaffinity", "plain", ""),
+            ("simaffinity", "temperature", "T"),
+            ("simaffinity", "symmetric", "S"),
+            ("simaffinity", "temperature-symmetric", "TS"),
+            ("simaffinity", "temperature-symmetric-momentum", "TSM"),
+            ("simaffinity", "temperature-symmetric-momentum-multicrop", "TSMC"),
+            ("simaffinity", "tricks-temperature-symmetric-momentum-multicrop-predictor", "TSMCP"),
+            ("simtrace", "plain", ""),
+            ("simtrace", "multicrop", "C"),
+            ("simtrace", "tricks", "MCP"),
+        )
+    },
+    **{
+        f"{method}/{end}": uniclr_run(run, VARIANTS[method], *marks)
+        for method, marks in (("simaffinity", "TS"), ("simwhitening", "S"), ("simtrace", ""))
+        for end, run in {"in100-r50": UNICLR_IN100, **UNICLR_CIFAR}.items()
+    },
+    **{
+        f"simaffinity/{name}-fig2{end}": uniclr_run(run._replace(epochs=200), "affinity", *marks)
+        for name, run in UNICLR_CIFAR.items()
+        for end, marks in (
+            ("", "TS"),
+            ("-without-t", "S"),
+            ("-without-s", "T"),
+            ("-without-ts", ""),
+        )
+    },
+    "supervised/in1k-r50": SUPERVISED._replace(images=IN1K + LABELED),
+    "supervised/in100-r50": SUPERVISED._replace(images=IN100 + LABELED).but(num_classes=100),
+    "moco/in100-r50": LOOC_MOCO,
+    "moco/in100-r50-rotation": LOOC_MOCO._replace(views=ROTATED),
+    "moco/in100-r50-rotation-shared": LOOC_MOCO._replace(views=ROTATED).but(shared=("rotation",)),
+    "moco/in100-r50-addone-color": LOOC_MOCO.but(key_only=("color",)),
+    "moco/in100-r50-addone-rotation": LOOC_MOCO._replace(views=ROTATED).but(key_only=("rotation",)),
+    "moco/in100-r50-color-rotation-texture": LOOC_MOCO._replace(views=ROTATED_AND_TEXTURED),
+    "mocopp/in100-r50-color-rotation-texture": LOOC_MOCO._replace(
+        views=ROTATED_AND_TEXTURED, config=SHORT_QUEUE | {"num_heads": 4}
+    ),
+    **{
+        f"{method}/in100-r50-{'-'.join(heads)}": run._replace(views=views).but(designated=heads)
+        for method, run, heads, views in (
+            ("looc", LOOC, ("color",), MOCO_V2),
+            ("looc", LOOC, ("rotation",), ROTATED),
+            ("looc", LOOC, ("texture",), TEXTURED),
+            ("looc", LOOC, ("color", "rotation"), ROTATED),
+            ("looc", LOOC, ("rotation", "texture"), ROTATED_AND_TEXTURED),
+            ("looc", LOOC, ("color", "rotation", "texture"), ROTATED_AND_TEXTURED),
+            ("loocpp", LOOCPP, ("color", "rotation"), ROTATED),
+            ("loocpp", LOOCPP, ("rotation", "texture"), ROTATED_AND_TEXTURED),
+            ("loocpp", LOOCPP, ("color", "rotation", "texture"), ROTATED_AND_TEXTURED),
+        )
+    },
+    "moco/in1k-r50-looc": LOOC_MOCO._replace(images=IN1K, epochs=200, drops=()),
+    "loocpp/in1k-r50-color-rotation-texture": LOOCPP._replace(
+        images=IN1K, epochs=200, drops=(), views=ROTATED_AND_TEXTURED
+    ).but(designated=("color", "rotation", "texture")),
+}

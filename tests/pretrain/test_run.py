@@ -1,0 +1,229 @@
+"""From the command to a job and back to files: what is refused, recorded, exported, resumed."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from pretrain.__main__ import main, parse
+from pretrain.checkpoint import CheckpointError
+from pretrain.data import DataError, find_images
+from pretrain.launch import Process
+from pretrain.loop import Execution, Job, train
+from pretrain.methods.lorac import LORAC
+from pretrain.parts.heads import BranchedResNet
+from pretrain.parts.resnet import build_resnet
+from pretrain.run import Command, describe, exported, prepare, write_backbone
+from pretrain.stop import StopRequest
+
+CPU = Process(device=torch.device("cpu"))
+
+
+def command(name: str, images: Path, *options: str) -> Command[Any]:
+    """A smoke run beside the images."""
+    folder = images.parent / "run"
+    folder.mkdir(exist_ok=True)
+    required = ["--data", str(images), "--out", str(folder), "--batch-size", "4"]
+    return parse(f"{name}/smoke", [*required, *options])
+
+
+def job(name: str, images: Path, *options: str) -> Job:
+    return prepare(f"{name}/smoke", command(name, images, *options), CPU)
+
+
+def style_bank(images: Path, *styles: str) -> Path:
+    """Gray copies of all images in each style."""
+    bank = images.parent / "paintings"
+    for style in styles:
+        for file in find_images(images).files:
+            copy = bank / style / file.relative_to(images)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (24, 20)).save(copy)
+    return bank
+
+
+def test_a_wrong_number_of_classes_is_refused_with_the_right_one(image_folder: Path) -> None:
+    message = r"holds 2 classes and the recipe expects 10; pass --num-classes 2"
+    with pytest.raises(DataError, match=message):
+        job("supervised", image_folder)
+    assert job("supervised", image_folder, "--num-classes", "2").feed.uses_labels
+
+
+def test_a_flat_folder_is_refused_where_labels_are_needed_and_only_there(
+    image_folder: Path,
+) -> None:
+    with pytest.raises(DataError, match="they have no label"):
+        job("supervised", image_folder / "warm", "--num-classes", "1")
+    assert not job("moco", image_folder / "warm").feed.uses_labels
+
+
+@pytest.mark.parametrize("options", [("--epochs", "5"), ("--epochs", "10"), ("--epochs", "0")])
+def test_a_warm_up_that_fills_the_run_is_refused(
+    image_folder: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    out = ["--out", str(image_folder.parent / "run")]
+    request = ["--data", str(image_folder), *out, "--warmup-epochs", "10", *options]
+    assert main(["simaffinity/smoke", *request]) == 2
+    assert "--warmup-epochs 10 leaves nothing of --epochs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [("--epochs", "0.01"), ("--steps", "-3")])
+def test_a_run_that_rounds_to_no_step_is_refused(
+    image_folder: Path, options: tuple[str, ...]
+) -> None:
+    with pytest.raises(DataError, match=r"make a run of (0|-3) steps; choose more"):
+        job("moco", image_folder, *options)
+
+
+def test_no_epochs_are_a_run_of_no_steps_that_exports_the_initialization(
+    image_folder: Path,
+) -> None:
+    assert (
+        main(["random/smoke", "--data", str(image_folder), "--out", str(image_folder.parent)]) == 0
+    )
+    found = torch.load(image_folder.parent / "backbone.pt", weights_only=True)
+    torch.manual_seed(0)
+    expected, _ = build_resnet("resnet18", "imagenet")
+    assert found["made_by"]["steps"] == 0
+    for name, value in expected.state_dict().items():
+        assert torch.equal(
+            found["state_dict"][name], value.float() if value.is_floating_point() else value
+        )
+
+
+def test_a_style_bank_for_views_without_texture_is_refused(image_folder: Path) -> None:
+    bank = style_bank(image_folder, "munch")
+    with pytest.raises(DataError, match=r"paintings has no effect.*pass --texture-probability"):
+        job("moco", image_folder, "--style-bank", str(bank))
+
+
+def test_the_record_tells_how_texture_was_changed(image_folder: Path) -> None:
+    bank = str(style_bank(image_folder, "munch", "seurat"))
+    cases: dict[str, tuple[str, ...]] = {
+        "": (),
+        "randconv_luma": ("--texture-probability", "0.5"),
+        "style bank paintings of munch, seurat": (
+            *("--texture-probability", "0.5"),
+            *("--style-bank", bank),
+        ),
+    }
+    for expected, options in cases.items():
+        asked = command("moco", image_folder, *options)
+        ready = prepare("moco/smoke", asked, CPU)
+        made_by = torch.load(write_backbone(ready, asked, 0), weights_only=True)["made_by"]
+        assert made_by["texture"] == ready.settings["texture"] == expected
+
+
+def test_a_run_does_not_go_on_with_another_number_of_styles(image_folder: Path) -> None:
+    options = ["--texture-probability", "0.5", "--steps", "1", "--workers", "0"]
+    options += ["--style-bank", str(style_bank(image_folder, "munch")), "--bn-splits", "2"]
+    assert train(job("moco", image_folder, *options), StopRequest()) == 1
+    style_bank(image_folder, "seurat")
+    with pytest.raises(CheckpointError, match="texture"):
+        train(job("moco", image_folder, *options), StopRequest())
+
+
+def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
+    torch.manual_seed(0)
+    network, _ = build_resnet("resnet18", "cifar")
+    branched = BranchedResNet(network, 3).eval()
+    files = exported("resnet18", branched)
+    assert {name: arch for name, (arch, _) in files.items()} == {
+        "backbone": "resnet18-heads3",
+        "backbone-head0": "resnet18",
+    }
+    images = torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        together, alone = (module(images) for _, module in files.values())
+    torch.testing.assert_close(together[:, :512], alone)
+    assert together.shape == (2, 3 * 512)
+
+
+def test_an_ordinary_backbone_is_one_file() -> None:
+    network = nn.Identity()
+    assert exported("resnet18", network) == {"backbone": ("resnet18", network)}
+
+
+def test_loocpp_writes_both_files_in_both_formats(image_folder: Path) -> None:
+    asked = replace(command("loocpp", image_folder), safetensors=True)
+    path = write_backbone(prepare("loocpp/smoke", asked, CPU), asked, 0)
+    assert {file.name for file in path.parent.iterdir()} == {
+        "backbone.pt",
+        "backbone.safetensors",
+        "backbone-head0.pt",
+        "backbone-head0.safetensors",
+    }
+    alone = torch.load(path.parent / "backbone-head0.pt", weights_only=True)
+    assert torch.load(path, weights_only=True)["arch"] == "resnet18-heads2"
+    assert alone["arch"] == "resnet18"
+    reference, _ = build_resnet("resnet18", "imagenet")
+    assert alone["state_dict"].keys() == reference.state_dict().keys()
+
+
+def test_the_description_names_both_sizes_of_views(image_folder: Path) -> None:
+    text = describe(job("lorac", image_folder, "--steps", "7"))
+    assert "2 views of 32 px and 2 views of 16 px, 20 images in memory, batch 4, 7 steps" in text
+
+
+@pytest.mark.parametrize(("choice", "in_workers"), [("auto", True), ("device", False)])
+def test_on_a_cpu_workers_color_the_views_unless_told_otherwise(
+    image_folder: Path, choice: str, in_workers: bool
+) -> None:
+    asked = job("moco", image_folder, "--colors-in", choice, "--memory-gb", "0")
+    assert asked.feed.colors_in_workers is in_workers
+
+
+class StopAfter(StopRequest):
+    """A signal that comes during a step."""
+
+    def __init__(self, num_steps: int) -> None:
+        super().__init__()
+        self.left = num_steps
+
+    def agreed(self, device: torch.device) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+def tiny_lorac(images: Path) -> Job:
+    """Two large views and a small one, LARS, a warm-up, a cosine; 10 steps of a small network."""
+    options = ["--optimizer", "lars", "--no-exclude-vectors", "--trust-coefficient", "0.1"]
+    options += ["--learning-rate", "0.5", "--final-learning-rate", "0.1", "--warmup-epochs", "1"]
+    options += ["--schedule-unit", "step", "--num-small-views", "1", "--queue-size", "16"]
+    ready = job("lorac", images, *options)
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
+    return replace(
+        ready, method=LORAC(nn.Sequential(*layers, nn.Flatten()), 8, ready.recipe.config)
+    )
+
+
+@pytest.mark.parametrize("stop", [2, 5, 8])
+def test_a_resumed_run_with_lars_warm_up_and_cosine_equals_one_that_never_stopped(
+    image_folder: Path, stop: int
+) -> None:
+    whole = tiny_lorac(image_folder)
+    assert train(whole, StopRequest()) == 10
+    whole.checkpoint_path.unlink()
+    assert train(tiny_lorac(image_folder), StopAfter(stop)) == stop
+    resumed = tiny_lorac(image_folder)
+    assert train(resumed, StopRequest()) == 10
+    expected, found = whole.method.state_dict(), resumed.method.state_dict()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_the_rate_of_a_run_grows_over_its_warm_up_and_falls_to_the_final_one(
+    image_folder: Path,
+) -> None:
+    ready = tiny_lorac(image_folder)
+    train(replace(ready, execution=Execution(read_every_steps=1)), StopRequest())
+    lines = (ready.folder / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    fall = [0.1 + 0.4 * (1 + math.cos(math.pi * step / 5)) / 2 for step in range(5)]
+    assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, *fall])
