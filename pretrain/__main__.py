@@ -24,6 +24,7 @@ from pretrain.run import (
     prepare,
     write_backbone,
 )
+from pretrain.settings import SettingsError
 from pretrain.stop import EXIT_STATUS, stop_request
 
 
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
         return 0 if name in ("-h", "--help") else 2
     try:
         return run(name, parse(name, arguments[1:]))
-    except (DataError, LaunchError, CheckpointError) as error:
+    except (DataError, LaunchError, CheckpointError, SettingsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (NotFiniteError, OSError) as error:

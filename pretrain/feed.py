@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from pretrain.views import (
     draw_boxes,
     draw_colors,
     draw_style,
+    redraw,
     uniforms,
 )
 
@@ -74,6 +75,13 @@ class Feed:
         largest = int(self.images.heights.max()) * int(self.images.widths.max()) * 3
         return self.styles is None and largest * len(self.images) <= self.memory_gb * 1e9
 
+    @property
+    def made(self) -> Literal["memory", "workers", "device"]:
+        """Where crops and colors are computed; the three round differently."""
+        if self.in_memory:
+            return "memory"
+        return "workers" if self.colors_in_workers else "device"
+
     @cached_property
     def groups(self) -> list[SizeGroup]:
         """Large views, then small ones, where there are any."""
@@ -89,7 +97,9 @@ class Feed:
 
     def numbers(self, epoch: int, index: int) -> Floats:
         """(V, NUM_UNIFORMS) of one image."""
-        return uniforms(self.plan.seed, epoch, index, self.views)
+        numbers = uniforms(self.plan.seed, epoch, index, self.views)
+        redraw(self.recipe, numbers, self.views, self.plan.seed, epoch, index)
+        return numbers
 
     def colors(self, recipe: ViewRecipe, numbers: Floats) -> Colors:
         """Of views with numbers (n, NUM_UNIFORMS)."""

@@ -19,6 +19,8 @@ from pretrain.feed import Batch, Feed
 from pretrain.launch import Process
 from pretrain.metrics import Log, NotFiniteError, Window
 from pretrain.optim import lars, scheduled_rate, sgd
+from pretrain.parts.gather import any_process
+from pretrain.parts.heads import BranchedResNet
 from pretrain.progress import Progress, say
 from pretrain.recipes import Recipe
 from pretrain.stop import StopRequest
@@ -28,7 +30,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How a run is carried out; only the precision touches its numbers."""
+    """How a run is carried out; of these, only the precision touches its numbers."""
 
     precision: Precision = "auto"
     """Of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
@@ -152,10 +154,12 @@ def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> 
         reading = last or training.step % job.execution.read_every_steps == 0
         # processes agree on a stop only where they wait for the device anyway
         stopping = (reading or job.process.num_processes == 1) and stop.agreed(job.process.device)
-        due = time.monotonic() - saved_s > 60 * job.execution.save_every_min
+        # clocks differ between processes, and what follows is done by all or by none
+        due = reading and time.monotonic() - saved_s > 60 * job.execution.save_every_min
+        checking = reading or stopping or training.step % steps_per_epoch == 0
         saving = due or last or stopping or training.step % steps_per_epoch == 0
         # weights that a bad loss has touched must not replace a good checkpoint
-        if reading or saving:
+        if checking:
             _require_finite(job, training)
         if reading:
             _read(training, progress, log)
@@ -187,13 +191,16 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     # methods may draw numbers: the same on every process, whether or not the run was resumed
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
     started, ended = _shares(job, step)
+    warmup = recipe.warmup_epochs / (recipe.epochs or 1)
+    done = step / job.num_steps
     for group in training.optimizer.param_groups:
         group["lr"] = scheduled_rate(
             recipe.schedule,
-            started,
+            # a warm-up grows with each step, whatever the schedule's unit
+            done if done < warmup else max(started, warmup),
             learning_rate=recipe.learning_rate,
             final_learning_rate=recipe.final_learning_rate,
-            warmup=recipe.warmup_epochs / (recipe.epochs or 1),
+            warmup=warmup,
             milestones=recipe.milestones,
         )
     views, labels = batch
@@ -220,7 +227,11 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
 def _wrapped(job: Job, method: nn.Module) -> nn.Module:
     if job.execution.compile:
         for module in method.modules():
-            if isinstance(module, type(method.backbone)):
+            # the heads of one trunk run apart, so that their stages are what is compiled
+            if isinstance(module, BranchedResNet):
+                for stage in (module.layer1, module.layer2, module.layer3, *module.layer4):
+                    stage.compile()
+            elif isinstance(module, type(method.backbone)):
                 module.compile()
     if job.process.num_processes == 1:
         return method
@@ -232,13 +243,15 @@ def _wrapped(job: Job, method: nn.Module) -> nn.Module:
 
 
 def _require_finite(job: Job, training: Training) -> None:
+    """All processes call it at the same steps: a loss of one spoils the weights of all."""
     bad = training.window.first_bad_step()
-    if bad is None:
+    if not any_process(bad is not None, job.process.device):
         return
-    step = training.step - len(training.window) + bad + 1
+    where = "of another process is not finite near" if bad is None else "is not finite at"
+    step = training.step - len(training.window) + (bad or 0) + 1
     path = job.checkpoint_path
     kept = f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"
     raise NotFiniteError(
-        f"{job.name}: the loss of method {job.recipe.method} is not finite at step {step} "
+        f"{job.name}: the loss of method {job.recipe.method} {where} step {step} "
         f"of {job.num_steps}; {kept}. Try a lower --learning-rate or --precision float32"
     )

@@ -15,10 +15,16 @@ from pretrain.feed import Feed
 from pretrain.launch import DeviceChoice, Process, claimed
 from pretrain.loop import Execution, Job
 from pretrain.methods import METHODS
-from pretrain.methods.supervised import Supervised
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Config, Recipe
+from pretrain.settings import (
+    SettingsError,
+    check_batch,
+    check_schedule,
+    check_views,
+    steps_of,
+)
 from pretrain.styles import StyleBank, find_styles
 from pretrain.views import ViewRecipe
 
@@ -42,9 +48,9 @@ class Command(Generic[Config]):
     colors_in: Literal["auto", "device", "workers"] = "auto"
     """Where views from files get their colors; auto: workers on a CPU, the device on a GPU."""
     workers: int = 4
-    """Processes that decode images, where these do not fit into memory."""
+    """Processes, for each GPU, that decode images where these do not fit into memory."""
     memory_gb: float = 2.0
-    """Images that fit, decoded, into this much memory are decoded once."""
+    """Images that fit, decoded, into this much memory of each process are decoded once."""
     tolerated_images: int = 0
     """Unreadable images that may be left out."""
     safetensors: bool = False
@@ -61,7 +67,8 @@ def claimed_by_first(folder: Path) -> AbstractContextManager[None]:
 def prepare(name: str, command: Command[Any], process: Process) -> Job:
     """Check the data, build the networks from the seed, and fix every number of the run."""
     recipe = command.recipe
-    _check_settings(command)
+    check_schedule(recipe)
+    check_batch(recipe, process.num_processes)
     images = find_images(command.data, tolerated=command.tolerated_images)
     plan = BatchPlan(
         num_images=len(images),
@@ -71,10 +78,14 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         num_processes=process.num_processes,
     )
     torch.manual_seed(command.seed)  # every process builds the same networks
-    backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
     module, _ = METHODS[recipe.method]
-    method: Any = module(backbone, feature_dim, recipe.config)
-    num_steps = _num_steps(command, plan)
+    try:
+        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
+        method: Any = module(backbone, feature_dim, recipe.config)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
+    num_steps = steps_of(recipe, command.steps, plan)
     feed = Feed(
         images=images,
         plan=plan,
@@ -102,6 +113,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
             "precision": str(command.execution.dtype(process.device.type)),
             "data": images.fingerprint,
             "texture": texture(recipe.views, feed.styles),
+            "views_made": feed.made,
         },
         folder=command.out,
         process=process,
@@ -109,34 +121,9 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
     )
 
 
-def _check_settings(command: Command[Any]) -> None:
-    recipe, bank = command.recipe, command.style_bank
-    if recipe.warmup_epochs and recipe.warmup_epochs >= recipe.epochs:
-        raise DataError(
-            f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
-            f"{recipe.epochs:g} for the schedule after it; choose fewer"
-        )
-    if bank is not None and recipe.views.texture_probability == 0:
-        raise DataError(
-            f"--style-bank {bank} has no effect on views that keep their texture; "
-            f"pass --texture-probability as well, or no bank"
-        )
-
-
-def _num_steps(command: Command[Any], plan: BatchPlan) -> int:
-    epochs = command.recipe.epochs
-    num_steps = command.steps or round(epochs * plan.steps_per_epoch)
-    if num_steps < 0 or (epochs and not num_steps):
-        raise DataError(
-            f"--epochs {epochs:g} of {plan.steps_per_epoch} steps and --steps {command.steps} make "
-            f"a run of {num_steps} steps; choose more"
-        )
-    return num_steps
-
-
-def uses_labels(method: nn.Module, images: TrainingImages) -> bool:
+def uses_labels(method: Any, images: TrainingImages) -> bool:
     """Whether a method learns from labels; a DataError if there are not as many as it expects."""
-    if not isinstance(method, Supervised):
+    if not getattr(method, "uses_labels", False):
         return False
     found, expected = len(images.classes), method.config.num_classes
     if found != expected:
@@ -179,6 +166,14 @@ def cautions(job: Job) -> list[str]:
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
             "pass --bn-splits 8 to stand for eight processes"
         )
+    config = job.recipe.config
+    if getattr(config, "variant", "affinity") != "affinity":
+        features, rows = config.embedding_dim // config.groups, 2 * job.recipe.batch_size
+        if features >= rows - 1 and config.ridge < 0.1:
+            found.append(
+                f"{rows} rows whiten {features} features with ridge {config.ridge:g}: hardly any "
+                f"signal is left; pass --ridge 1 or more --groups"
+            )
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
         found.append(
             "textures by randconv_luma, a stand-in for the paper's style transfer; "
@@ -205,6 +200,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
         "seed": command.seed,
         "precision": command.execution.precision,
         "texture": texture(recipe.views, job.feed.styles),
+        "views_made": job.feed.made,
         "commit": commit(),
         "versions": versions(),
     }

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 import torch
-import torch.distributed as dist
 
-from pretrain.parts.gather import num_processes
+from pretrain.parts.gather import any_process
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 EXIT_STATUS = 75
@@ -27,11 +26,7 @@ class StopRequest:
 
     def agreed(self, device: torch.device) -> bool:
         """Whether any process was asked to stop; all must call it at the same step."""
-        if num_processes() == 1:
-            return bool(self.name)
-        asked = torch.tensor(float(bool(self.name)), device=device)
-        dist.all_reduce(asked, dist.ReduceOp.MAX)
-        return bool(asked)
+        return any_process(bool(self.name), device)
 
 
 @contextmanager

@@ -122,6 +122,49 @@ def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats
     return numbers
 
 
+def redraw(
+    recipe: ViewRecipe, numbers: Floats, views: Sequence[View], seed: int, epoch: int, index: int
+) -> None:
+    """Draw again, in the numbers of `uniforms`, what is to differ from the first view's.
+
+    A hundred tries; an augmentation that always does the same stays as it is.
+    """
+    if not any(view.differs for view in views):
+        return
+    # beside the streams of `uniforms` and of the order of the images
+    bits = np.random.Philox(key=seed, counter=[0, 2, epoch, index])
+    generator = np.random.Generator(bits)
+    for row, view in zip(numbers, views, strict=True):
+        for augmentation in view.differs:
+            place = PLACES[augmentation]
+            for _ in range(100):
+                done = effect(recipe, augmentation, np.stack([numbers[0], row]))
+                if not np.array_equal(done[0], done[1]):
+                    break
+                row[place] = generator.random(place.stop - place.start)
+
+
+def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> Floats:
+    """What an augmentation does to n views, (n, anything): equal rows mean the same change."""
+    colors = draw_colors(recipe, numbers)
+    match augmentation:
+        case "crop":
+            return numbers[:, PLACES["crop"]]
+        case "color":
+            jittered = colors.jitter_order[:, :1] >= 0
+            return np.concatenate(
+                [colors.jitter_order, colors.jitter * jittered, colors.gray[:, None]], axis=1
+            )
+        case "blur":
+            return colors.blur_sigma_px[:, None]
+        case "flip":
+            return colors.flip[:, None].astype(np.float64)
+        case "rotation":
+            return colors.quarter_turns[:, None].astype(np.float64)
+        case "texture":
+            return colors.texture * (colors.texture[:, :1] > 0)
+
+
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:
     """Crops (n, 4) as top, left, height, width in px, of images of height and width (n,).
 

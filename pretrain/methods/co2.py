@@ -70,16 +70,14 @@ class CO2(nn.Module):
         key = normalize(key.float(), dim=1)
         query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
         negatives = self.queue.keys
-        discrimination, accuracy = instance_discrimination(
-            query, key, negatives, temperature=config.temperature
-        )
+        contrast = instance_discrimination(query, key, negatives, temperature=config.temperature)
         consistency = consistency_loss(
             query, key, negatives, temperature=config.consistency_temperature
         )
         self.queue.push(key)  # after the losses: negatives are those of past steps
         return {
-            "loss": discrimination + config.consistency_weight * consistency,
-            "instance_discrimination": discrimination.detach(),
+            "loss": contrast.loss + config.consistency_weight * consistency,
+            "instance_discrimination": contrast.info_nce.detach(),
             "consistency": consistency.detach(),
-            "instance_accuracy": accuracy,
+            "instance_accuracy": contrast.accuracy,
         }

@@ -48,6 +48,8 @@ class JCLConfig:
     """Of lambda over the run: the paper prints a constant, the released code ramps linearly."""
     num_keys: int = 5
     """M', positive keys per image; the query is not counted."""
+    unit_mean: bool = False
+    """Queue the mean of the keys at unit length; the paper is silent, its code does not."""
     queue_size: int = 65_536
     """K, keys."""
     momentum: float = 0.999
@@ -92,8 +94,9 @@ class JCL(nn.Module):
             temperature=config.temperature,
             covariance_weight=weight,
         )
-        mean_key = keys.mean(dim=1)  # as in the released code, not normalized again
-        self.queue.push(mean_key)  # after the loss: negatives are those of past steps
+        mean_key = keys.mean(dim=1)
+        # after the loss: negatives are those of past steps
+        self.queue.push(normalize(mean_key, dim=1) if config.unit_mean else mean_key)
         similarity = similarities(query.detach(), keys)
         return {
             "loss": loss,

@@ -5,6 +5,7 @@ arXiv:2008.05659. LooC++ and the baseline MoCo++ have a copy of the last stage i
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +24,7 @@ def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: flo
     queries (h, n, d); keys (h, v, n, d), key view v as head h sees it, h = v; queues (h, K, d);
     rows of unit length. Head i attracts key view i; the other views of the image repel it, except
     in head 0, which reads keys[0, 0] alone: any finite values may stand in keys[0, 1:]. One head
-    gives InfoNCE. As in the paper, a view that happens to have the query's augmentation by chance
-    repels all the same.
+    gives InfoNCE. A view that has the query's augmentation by chance repels all the same.
     """
     similarity = similarities(queries, keys) / temperature
     positive = similarity.diagonal().T
@@ -65,6 +65,9 @@ class LooCConfig:
     designated: tuple[Augmentation, ...] = ("color", "rotation")
     """Augmentations that a head of their own must not be invariant to, in the order of heads 1 to
     n; none is MoCo."""
+    coincidences: Literal["literal", "redrawn"] = "literal"
+    """Views of an image that get the same augmentation by chance repel each other, as equation 2
+    has it, or are drawn again until they differ."""
     conv5_heads: bool = False
     """LooC++: each head has a copy of layer4, and their features are exported side by side."""
     temperature: float = 0.2
@@ -94,7 +97,7 @@ class LooC(nn.Module):
                 f"heads for one would repel what they must attract, so name each once"
             )
         self.config = config
-        self.views = (View(), View(), *(View(copies=(name,)) for name in config.designated))
+        self.views = (View(), *key_views(config))
         num_heads = 1 + len(config.designated)
         self.backbone = BranchedResNet(backbone, num_heads) if config.conv5_heads else backbone
         self.encoder = ProjectorHeads(self.backbone, feature_dim, config.embedding_dim, num_heads)
@@ -127,6 +130,16 @@ class LooC(nn.Module):
             seen = unit_rows(shuffled_forward(later_heads, images, splits))
             keys.append(pad(seen, (0, 0, 0, 0, 1, 0)))
         return torch.stack(keys, dim=1)
+
+
+def key_views(config: LooCConfig) -> tuple[View, ...]:
+    """Key view 0, which shares nothing with the query, and key view i with its augmentation i."""
+    shared = [(), *((name,) for name in config.designated)]
+    redrawn = config.designated if config.coincidences == "redrawn" else ()
+    return tuple(
+        View(copies=copies, differs=tuple(name for name in redrawn if name not in copies))
+        for copies in shared
+    )
 
 
 def unit_rows(embeddings: Tensor) -> Tensor:

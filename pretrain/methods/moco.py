@@ -27,10 +27,9 @@ def info_nce(
     query (n, d), key (n, d), queue (K, d); rows of unit length. Label smoothing e has the target
     1 - e on the key and e / K on each key of the queue.
     """
-    loss, _ = instance_discrimination(
+    return instance_discrimination(
         query, key, queue, temperature=temperature, label_smoothing=label_smoothing
-    )
-    return loss
+    ).loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,8 @@ class MoCoConfig:
     """Both views are query and key once, as in v2+; the loss is the mean of both directions."""
     label_smoothing: float = 0.0
     """Of the target, spread evenly over the negatives; CO2 (arXiv:2010.02217) compares with it."""
-    consistency_temperature: float = 0.0
-    """Of CO2's consistency loss, which is then logged and not minimized; 0: not logged."""
+    consistency_temperature: float = 0.05
+    """Of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
     shared: tuple[Augmentation, ...] = ()
     """Drawn once per image for both views, as LooC's baseline "same for q and k"."""
     key_only: tuple[Augmentation, ...] = ()
@@ -110,14 +109,18 @@ class MoCo(nn.Module):
         """Loss and logged quantities of queries from images (n, 3, H, W) with their key (n, d)."""
         config = self.config
         query = normalize(split_forward(self.encoder, images, config.bn_splits).float(), dim=1)
-        loss, accuracy = instance_discrimination(
+        contrast = instance_discrimination(
             query,
             key,
             self.queue.keys,
             temperature=config.temperature,
             label_smoothing=config.label_smoothing,
         )
-        metrics = {"loss": loss, "instance_accuracy": accuracy}
+        metrics = {
+            "loss": contrast.loss,
+            "instance_discrimination": contrast.info_nce.detach(),
+            "instance_accuracy": contrast.accuracy,
+        }
         if config.consistency_temperature > 0:
             metrics["consistency"] = queue_divergence(
                 query.detach(), key, self.queue.keys, temperature=config.consistency_temperature

@@ -12,6 +12,15 @@ def num_processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def any_process(fact: bool, device: torch.device) -> bool:
+    """Whether it is so in any process; all must ask at the same step."""
+    if num_processes() == 1:
+        return fact
+    flag = torch.tensor(float(fact), device=device)
+    dist.all_reduce(flag, dist.ReduceOp.MAX)
+    return bool(flag)
+
+
 @torch.no_grad()
 def gather(rows: Tensor) -> Tensor:
     """(n, ...) of each process -> (N, ...), without gradient; every process must hold n rows."""
@@ -42,7 +51,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.contiguous()
+        gradient = gradient.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(gradient)
         start = dist.get_rank() * ctx.num_rows
         return gradient[start : start + ctx.num_rows]

@@ -1,18 +1,31 @@
 """Telling a query's key from a queue: He et al., CVPR 2020, arXiv:1911.05722, eq. 1."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from pretrain.parts.queue_logsumexp import queue_logsumexp_and_largest
 
 
+class Contrast(NamedTuple):
+    """Means over a batch."""
+
+    loss: Tensor
+    """InfoNCE with smoothed labels, in nats."""
+    info_nce: Tensor
+    """The same with plain labels."""
+    accuracy: Tensor
+    """Top-1 of the choice among K + 1, in percent; without gradient."""
+
+
 def instance_discrimination(
     query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """InfoNCE in nats and top-1 of the choice among K + 1 in percent: means over the batch.
+) -> Contrast:
+    """How well queries find their keys among those of a queue.
 
     query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. The
-    query alone gets a gradient through the queue; the accuracy has none. Label smoothing e
+    query alone gets a gradient through the queue. Label smoothing e
     (Szegedy et al., arXiv:1512.00567, but spread over the negatives only) sets the target to
     1 - e on the key and e / K on each key of the queue.
     """
@@ -24,6 +37,10 @@ def instance_discrimination(
         # the mean of all negative logits is one product with the mean key
         mean_negative = (query * queue.float().mean(dim=0)).sum(dim=1) / temperature
         expected = torch.lerp(positive, mean_negative, label_smoothing)
-    loss = (torch.logaddexp(positive, negative) - expected).mean()
-    accuracy = 100 * (positive.detach() > largest).float().mean()
-    return loss, accuracy
+    partition = torch.logaddexp(positive, negative)
+    info_nce = (partition - positive).mean()
+    return Contrast(
+        loss=(partition - expected).mean() if label_smoothing > 0 else info_nce,
+        info_nce=info_nce,
+        accuracy=100 * (positive.detach() > largest).float().mean(),
+    )

@@ -15,5 +15,7 @@ class View:
     """Of the recipe's small size, as in multi-crop: Caron et al., arXiv:2006.09882."""
     copies: tuple[Augmentation, ...] = ()
     """Augmentations that are the first view's, with the coin that decides whether they happen."""
+    differs: tuple[Augmentation, ...] = ()
+    """Augmentations that are drawn again until they differ from the first view's."""
     without: tuple[Augmentation, ...] = ()
     """Augmentations that this view never gets."""

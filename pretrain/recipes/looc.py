@@ -9,6 +9,7 @@ from pretrain.methods.moco import MoCoConfig
 from pretrain.methods.supervised import SupervisedConfig
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
+from pretrain.views import ViewRecipe
 
 HALF = 0.5
 """Probability of a rotation and of another texture, appendix A."""
@@ -62,7 +63,7 @@ def loocpp(table_row: str, *designated: Augmentation) -> Recipe[Any]:
     return replace(recipe, method="loocpp", config=replace(recipe.config, conv5_heads=True))
 
 
-def views(*augmentations: Augmentation) -> Any:
+def views(*augmentations: Augmentation) -> ViewRecipe:
     """MoCo v2's, with rotation and texture where these are named."""
     return replace(
         MOCO_V2_VIEWS,

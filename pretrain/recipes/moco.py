@@ -8,11 +8,11 @@ from pretrain.methods.moco import MoCoConfig
 from pretrain.methods.multi_key import MultiKeyConfig
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
 
-V1 = MoCoConfig(temperature=0.07, projector="linear")
+V1 = MoCoConfig(temperature=0.07, projector="linear", consistency_temperature=0.04)
 
 IN1K_V2: Recipe[Any] = Recipe(
     method="moco",
-    config=MoCoConfig(consistency_temperature=0.05),
+    config=MoCoConfig(),
     arch="resnet50",
     images="ImageNet-1k train",
     epochs=200,
@@ -23,7 +23,7 @@ IN1K_V2: Recipe[Any] = Recipe(
 )
 IN1K_V1 = replace(
     IN1K_V2,
-    config=replace(V1, consistency_temperature=0.04),
+    config=V1,
     views=MOCO_V1_VIEWS,
     schedule="step",
     milestones=(0.6, 0.8),

@@ -53,7 +53,7 @@ class Recipe(Generic[Config]):
     epochs: float
     """May be a fraction; the schedule ends with the run."""
     batch_size: int
-    """N, images per step, all processes."""
+    """N, images per step, all processes; changing it leaves the learning rate as it is."""
     learning_rate: float
     final_learning_rate: float = 0.0
     """Where a cosine ends."""
@@ -63,7 +63,8 @@ class Recipe(Generic[Config]):
     milestones: tuple[float, ...] = ()
     """Shares of the run after which a step schedule divides the rate by ten."""
     schedule_unit: Literal["epoch", "step"] = "epoch"
-    """How often rate and ramps change; papers' code does so once per epoch."""
+    """How often rate, ramps and a method's own schedules change; papers' code does so once per
+    epoch. Within an epoch they stand where the epoch ends, the rate where it begins."""
     optimizer: OptimizerName = "sgd"
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9

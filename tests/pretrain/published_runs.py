@@ -84,7 +84,7 @@ CIFAR_SGD = SGD | {"stem": "cifar", "schedule_unit": "step", "weight_decay": 5e-
 QUEUE = {"queue_size": 65_536, "momentum": 0.999, "embedding_dim": 128, "bn_splits": 1}
 SHORT_QUEUE = QUEUE | {"queue_size": 16_384, "temperature": 0.2}
 MOCO = QUEUE | {"temperature": 0.2, "projector": "mlp", "symmetric": False, "label_smoothing": 0.0}
-ON_V1 = MOCO | {"temperature": 0.07, "projector": "linear"}
+ON_V1 = MOCO | {"temperature": 0.07, "projector": "linear", "consistency_temperature": 0.04}
 JCL = QUEUE | {
     "temperature": 0.2,
     "num_keys": 5,
@@ -205,10 +205,10 @@ PUBLISHED: dict[str, Run] = {
         for tau in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)
     },
     "multi_key/in100-r18": JCL_IN100._replace(config=QUEUE | {"temperature": 0.2, "num_keys": 5}),
-    "moco/in1k-r50-v1": V1_IN1K.but(consistency_temperature=0.04),
-    "moco/in1k-r50-v2": V2_IN1K.but(consistency_temperature=0.05),
+    "moco/in1k-r50-v1": V1_IN1K,
+    "moco/in1k-r50-v2": V2_IN1K,
     "moco/in1k-r50-v2+": V2_IN1K._replace(epochs=800).but(symmetric=True),
-    "moco/in100-r18-v1": V1_IN100.but(consistency_temperature=0.04),
+    "moco/in100-r18-v1": V1_IN100,
     **{
         f"moco/in100-r18-v1-smoothing{share}": V1_IN100.but(label_smoothing=share)
         for share in (0.1, 0.01, 0.001)

@@ -216,3 +216,15 @@ def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(
     assert train(low, StopRequest()) == 15
     assert {value.dtype for value in low.method.parameters()} == {torch.float32}
     assert all(value.isfinite().all() for value in low.method.parameters())
+
+
+def test_a_warm_up_grows_with_each_step_of_an_epoch(image_folder: Path, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, warmup_epochs=1, learning_rate=1.0, schedule_unit="epoch")
+    execution = Execution(read_every_steps=1)
+    train(
+        job(image_folder, tmp_path, method=Recorder(), recipe=recipe, execution=execution),
+        StopRequest(),
+    )
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    rates = [line["learning_rate"] for line in lines]
+    assert rates[:6] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])

@@ -19,7 +19,8 @@ from pretrain.loop import Execution, Job, train
 from pretrain.methods.lorac import LORAC
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.run import Command, describe, exported, prepare, write_backbone
+from pretrain.run import Command, cautions, describe, exported, prepare, write_backbone
+from pretrain.settings import SettingsError
 from pretrain.stop import StopRequest
 
 CPU = Process(device=torch.device("cpu"))
@@ -77,7 +78,7 @@ def test_a_warm_up_that_fills_the_run_is_refused(
 def test_a_run_that_rounds_to_no_step_is_refused(
     image_folder: Path, options: tuple[str, ...]
 ) -> None:
-    with pytest.raises(DataError, match=r"make a run of (0|-3) steps; choose more"):
+    with pytest.raises(SettingsError, match=r"make a run of (0|-3) steps; choose more"):
         job("moco", image_folder, *options)
 
 
@@ -99,7 +100,7 @@ def test_no_epochs_are_a_run_of_no_steps_that_exports_the_initialization(
 
 def test_a_style_bank_for_views_without_texture_is_refused(image_folder: Path) -> None:
     bank = style_bank(image_folder, "munch")
-    with pytest.raises(DataError, match=r"paintings has no effect.*pass --texture-probability"):
+    with pytest.raises(SettingsError, match=r"has no effect.*pass --texture-probability"):
         job("moco", image_folder, "--style-bank", str(bank))
 
 
@@ -227,3 +228,39 @@ def test_the_rate_of_a_run_grows_over_its_warm_up_and_falls_to_the_final_one(
     rates = [json.loads(line)["learning_rate"] for line in lines]
     fall = [0.1 + 0.4 * (1 + math.cos(math.pi * step / 5)) / 2 for step in range(5)]
     assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, *fall])
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (("moco/smoke", "--bn-splits", "3"), "do not split into --bn-splits 3"),
+        (("moco/smoke", "--queue-size", "8"), "does not fit into --queue-size 8"),
+        (("moco/smoke", "--shared", "rotation"), "--rotation-probability 0.5"),
+        (("looc/smoke", "--designated", "texture"), "never changes"),
+        (("moco/smoke", "--key-only", "color", "--symmetric"), "choose one of the two"),
+        (("lorac/smoke", "--num-keys", "7"), "1 to num_large_views keys"),
+        (("moco/smoke", "--arch", "resnet19"), "unknown architecture"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_the_run(
+    image_folder: Path, capsys: pytest.CaptureFixture[str], request_: tuple[str, ...], told: str
+) -> None:
+    places = ["--data", str(image_folder), "--out", str(image_folder.parent / "run")]
+    assert main([request_[0], *places, *request_[1:]]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_reader_is_told_what_makes_a_run_less_than_it_seems(image_folder: Path) -> None:
+    alone = cautions(job("moco", image_folder, "--bn-splits", "1"))
+    assert any("--bn-splits 8" in line for line in alone)
+    assert not cautions(job("moco", image_folder))
+    singular = cautions(job("simtrace", image_folder, "--embedding-dim", "64"))
+    assert any("8 rows whiten 64 features" in line for line in singular)
+
+
+def test_where_views_were_made_is_recorded_and_binds_a_resumed_run(image_folder: Path) -> None:
+    made = {
+        job("moco", image_folder, *options).settings["views_made"]
+        for options in ((), ("--memory-gb", "0"), ("--memory-gb", "0", "--colors-in", "device"))
+    }
+    assert made == {"memory", "workers", "device"}

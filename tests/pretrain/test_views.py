@@ -17,6 +17,8 @@ from pretrain.views import (
     draw_boxes,
     draw_colors,
     draw_style,
+    effect,
+    redraw,
     uniforms,
 )
 
@@ -214,3 +216,21 @@ def test_small_views_show_the_small_share_of_the_area_at_the_small_size() -> Non
     assert small.size_px == 48
     assert (areas.min(), areas.max()) == pytest.approx((0.05, 0.14), abs=0.001)
     assert areas.mean() == pytest.approx(0.095, abs=0.002)
+
+
+@pytest.mark.parametrize("name", ["color", "rotation", "texture"])
+def test_what_is_to_differ_is_drawn_again_and_nothing_else(name: Augmentation) -> None:
+    recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)
+    views = (View(), View(differs=(name,)))
+    before = [uniforms(0, 0, index, views) for index in range(200)]
+    after = [numbers.copy() for numbers in before]
+    for index, numbers in enumerate(after):
+        redraw(recipe, numbers, views, 0, 0, index)
+    equal = [np.array_equal(*effect(recipe, name, numbers)) for numbers in before]
+    assert any(equal)
+    assert not any(np.array_equal(*effect(recipe, name, numbers)) for numbers in after)
+    kept = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert kept == [not same for same in equal]
+    others = np.ones(NUM_UNIFORMS, dtype=bool)
+    others[PLACES[name]] = False
+    assert np.array_equal(np.stack(before)[..., others], np.stack(after)[..., others])

@@ -203,3 +203,13 @@ def test_concatenated_keys_share_batch_statistics_and_single_views_do_not() -> N
         means[choice] = inner[0].running_mean
     torch.testing.assert_close(means["concatenated"], torch.cat(views[1:]).mean(dim=(0, 2, 3)))
     torch.testing.assert_close(means["per_view"], views[2].mean(dim=(0, 2, 3)))
+
+
+def test_the_queued_mean_may_have_unit_length() -> None:
+    views = list(torch.randn(4, 5, 3, 4, 4))
+    means = {}
+    for unit_mean in (False, True):
+        method = tiny_jcl(unit_mean=unit_mean)
+        method(views, 1.0)
+        means[unit_mean] = method.queue.keys[:5]
+    torch.testing.assert_close(means[True], normalize(means[False], dim=1))

@@ -17,7 +17,15 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
 from pretrain.launch import launched
-from pretrain.methods.looc import LooC, LooCConfig, MoCoPP, MoCoPPConfig, looc_loss, moco_pp_loss
+from pretrain.methods.looc import (
+    LooC,
+    LooCConfig,
+    MoCoPP,
+    MoCoPPConfig,
+    key_views,
+    looc_loss,
+    moco_pp_loss,
+)
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.view import View
 
@@ -350,3 +358,12 @@ def test_two_processes_with_half_a_batch_equal_one_with_the_whole(tmp_path: Path
 if __name__ == "__main__":
     with launched("cpu") as process:
         torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))
+
+
+def test_key_views_may_be_made_to_differ_from_the_query_where_they_share_nothing() -> None:
+    config = LooCConfig(designated=("color", "rotation"), coincidences="redrawn")
+    assert key_views(config) == (
+        View(differs=("color", "rotation")),
+        View(copies=("color",), differs=("rotation",)),
+        View(copies=("rotation",), differs=("color",)),
+    )

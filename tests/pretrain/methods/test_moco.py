@@ -148,7 +148,16 @@ def test_the_consistency_of_co2_is_logged_and_not_minimized() -> None:
     metrics = method(views, 1.0)
     torch.testing.assert_close(metrics["consistency"], sum(both) / 2, rtol=1e-4, atol=1e-5)
     assert not metrics["consistency"].requires_grad
-    assert torch.equal(metrics["loss"], tiny_moco()(views, 1.0)["loss"])
+    silent = tiny_moco(consistency_temperature=0.0)(views, 1.0)
+    assert torch.equal(metrics["loss"], silent["loss"])
+    assert "consistency" not in silent
+
+
+def test_smoothing_leaves_the_logged_instance_discrimination_as_it_is() -> None:
+    smoothed, plain = tiny_moco(label_smoothing=0.1), tiny_moco()
+    metrics, expected = smoothed(two_views(), 1.0), plain(two_views(), 1.0)
+    assert torch.equal(metrics["instance_discrimination"], expected["loss"])
+    assert not torch.equal(metrics["loss"], expected["loss"])
 
 
 def test_augmentations_are_shared_with_the_key_or_withheld_from_the_query() -> None:

@@ -1,0 +1,85 @@
+"""Whether the settings of a run fit each other, asked before it starts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pretrain.data import BatchPlan
+from pretrain.parts.view import Augmentation, View
+from pretrain.recipes import Recipe
+from pretrain.views import ViewRecipe
+
+
+class SettingsError(ValueError):
+    """The run cannot be what was asked for."""
+
+
+def check_schedule(recipe: Recipe[Any]) -> None:
+    """A SettingsError if the warm-up is as long as the run."""
+    if recipe.warmup_epochs and recipe.warmup_epochs >= recipe.epochs:
+        raise SettingsError(
+            f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
+            f"{recipe.epochs:g} for the schedule after it; choose fewer"
+        )
+
+
+def steps_of(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
+    """Optimizer steps of a run; a SettingsError if it asks for a run and gets none."""
+    num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
+    if num_steps < 0 or (recipe.epochs and not num_steps):
+        raise SettingsError(
+            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps and --steps {steps} make "
+            f"a run of {num_steps} steps; choose more"
+        )
+    return num_steps
+
+
+def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
+    """A SettingsError if a batch does not split for batch norm, or does not fit into the queue."""
+    splits, queue_size = (
+        getattr(recipe.config, name, default)
+        for name, default in (("bn_splits", 1), ("queue_size", recipe.batch_size))
+    )
+    images = recipe.batch_size // num_processes
+    if images % splits:
+        raise SettingsError(
+            f"the {images} images of a process do not split into --bn-splits {splits} equal "
+            f"groups; choose a divisor"
+        )
+    if recipe.batch_size > queue_size:
+        raise SettingsError(
+            f"a batch of {recipe.batch_size} does not fit into --queue-size {queue_size}; "
+            f"choose a longer queue or a smaller batch"
+        )
+
+
+def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
+    """A SettingsError if a method names an augmentation, or a user styles, that never happen."""
+    for view in views:
+        for name in {*view.copies, *view.without, *view.differs}:
+            if not happens(recipe, name):
+                raise SettingsError(
+                    f"the method's views share or withhold {name}, which this recipe never "
+                    f"changes; give it a probability, such as --{name}-probability 0.5"
+                )
+    if has_styles and not happens(recipe, "texture"):
+        raise SettingsError(
+            "--style-bank has no effect on views that keep their texture; "
+            "pass --texture-probability as well, or no bank"
+        )
+
+
+def happens(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
+    """Whether any view is ever changed so."""
+    match augmentation:
+        case "crop":
+            return True
+        case "color":
+            return recipe.jitter_probability > 0 or recipe.gray_probability > 0
+        case "blur":
+            return recipe.blur_probability > 0
+        case "flip":
+            return recipe.flip_probability > 0
+        case "rotation":
+            return recipe.rotation_probability > 0
+        case "texture":
+            return recipe.texture_probability > 0
