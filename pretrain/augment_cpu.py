@@ -12,7 +12,6 @@ import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import interpolate
 
 from pretrain.augment import LUMA, texture_kernels
@@ -68,17 +67,6 @@ def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image
     if colors.quarter_turns[row]:
         image = cv2.rotate(image, QUARTER_TURNS[int(colors.quarter_turns[row])])
     return image
-
-
-def normalized(image: Image, recipe: ViewRecipe) -> Tensor:
-    """Levels (S, S, 3) as (3, S, S), float32, less the recipe's mean and over its deviation."""
-    height, width, channels = image.shape
-    view = torch.empty(channels, height, width)
-    planes = zip(cv2.split(image), view.numpy(), recipe.mean, recipe.std, strict=True)
-    for levels, plane, mean, std in planes:
-        # the only call that scales, shifts and changes the type in one pass
-        cv2.addWeighted(levels, 1 / (255 * std), levels, 0, -mean / std, plane, cv2.CV_32F)
-    return view
 
 
 def brightness(image: Image, factor: float) -> Image:

@@ -3,7 +3,7 @@
 python -m pretrain.bench_views [--data DIR]
 
 All ways pass over the same files in turns, on one thread of this process, in processor time; a
-ratio above 1 is in favor of this code. Views are not gathered into batches. Without --data the
+ratio above 1 is in favor of this code, which also gathers views into batches. Without --data the
 images are noise with the spectrum of photographs.
 """
 
@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 
 import cv2
@@ -27,19 +26,14 @@ from PIL import Image, ImageFilter
 from torch import Tensor
 from torchvision import transforms
 
-from pretrain import augment_cpu
-from pretrain.augment_cpu import colored, cropped, normalized, worker_threads
-from pretrain.data import TrainingImages, find_images, read_pixels
+from pretrain.augment_cpu import worker_threads
+from pretrain.data import BatchPlan, TrainingImages, find_images
+from pretrain.feed import Feed, FileViews
 from pretrain.parts.view import View
-from pretrain.views import (
-    NUM_UNIFORMS,
-    Floats,
-    Integers,
-    ViewRecipe,
-    draw_boxes,
-    draw_colors,
-    uniforms,
-)
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS
+from pretrain.views import ViewRecipe
+
+BATCH_SIZE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +45,14 @@ class Setting:
     """Small ones last."""
     recipe: ViewRecipe
 
-    @property
-    def num_large(self) -> int:
-        """Views that are not small."""
-        return sum(not view.small for view in self.views)
-
 
 SETTINGS = (
-    Setting(name="MoCo v2: 2 x 224 px", views=(View(),) * 2, recipe=ViewRecipe()),
-    Setting(name="JCL: 6 x 224 px", views=(View(),) * 6, recipe=ViewRecipe()),
+    Setting(name="MoCo v2: 2 x 224 px", views=(View(),) * 2, recipe=MOCO_V2_VIEWS),
+    Setting(name="JCL: 6 x 224 px", views=(View(),) * 6, recipe=MOCO_V2_VIEWS),
     Setting(
         name="LORAC: 3 x 224 + 5 x 96 px",
         views=(View(),) * 3 + (View(small=True),) * 5,
-        recipe=ViewRecipe(
-            crop_area=(0.14, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
-        ),
+        recipe=SWAV_VIEWS,
     ),
 )
 
@@ -127,10 +114,14 @@ def spread(images: TrainingImages, number: int) -> TrainingImages:
 def measured(setting: Setting, images: TrainingImages, rounds: int) -> Seconds:
     """Time of each way, after one round that is not counted."""
     usual = usual_pipeline(setting)
+    whole = feed(setting, images, colors_in_workers=True)
+    cut = FileViews(feed(setting, images, colors_in_workers=False))
+    num_steps = whole.plan.steps_per_epoch
+    num_images = num_steps * whole.plan.batch_size
     ways: tuple[Callable[[int], Iterable[object]], ...] = (
-        lambda epoch: map(usual, images.files),
-        lambda epoch: whole_views(setting, images, epoch),
-        lambda epoch: crops(setting, images, draw(setting, images, epoch)),
+        lambda epoch: map(usual, images.files[:num_images]),
+        lambda epoch: whole.batches(epoch * num_steps, (epoch + 1) * num_steps),
+        lambda epoch: map(cut.__getitem__, range(epoch * num_steps, (epoch + 1) * num_steps)),
     )
     taken = np.zeros((rounds + 1, len(ways)))
     random.seed(0)
@@ -141,7 +132,7 @@ def measured(setting: Setting, images: TrainingImages, rounds: int) -> Seconds:
                 started_s = time.process_time()
                 deque(way(epoch), maxlen=0)
                 taken[epoch, place] = time.process_time() - started_s
-    usual_s, whole_s, crops_s = (taken[1:] / len(images)).T.tolist()
+    usual_s, whole_s, crops_s = (taken[1:] / num_images).T.tolist()
     return Seconds(usual=usual_s, whole=whole_s, crops=crops_s)
 
 
@@ -182,47 +173,18 @@ def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
     return composed
 
 
-def whole_views(setting: Setting, images: TrainingImages, epoch: int) -> Iterator[list[Tensor]]:
-    """All views (3, S, S) of each image, normalized."""
-    numbers = draw(setting, images, epoch)
-    colors = draw_colors(setting.recipe, numbers.reshape(-1, NUM_UNIFORMS))
-    rows = count()
-    for cut in crops(setting, images, numbers):
-        finished = (colored(image, colors, next(rows), setting.recipe) for image in cut)
-        yield [normalized(image, setting.recipe) for image in finished]
-
-
-def draw(setting: Setting, images: TrainingImages, epoch: int) -> Floats:
-    """Numbers (n, V, NUM_UNIFORMS) of all images at once, as a worker has them for its batch."""
-    return np.stack([uniforms(0, epoch, i, setting.views) for i in range(len(images))])
-
-
-def crops(
-    setting: Setting, images: TrainingImages, numbers: Floats
-) -> Iterator[list[augment_cpu.Image]]:
-    """The crops (S, S, 3) of each image."""
-    sizes_px = [setting.recipe.size_px] * setting.num_large
-    small = setting.recipe.of_small()
-    sizes_px += [small.size_px] * (len(setting.views) - setting.num_large)
-    boxes = np.concatenate(
-        [
-            _boxes(setting.recipe, images, numbers[:, : setting.num_large]),
-            _boxes(small, images, numbers[:, setting.num_large :]),
-        ],
-        axis=1,
+def feed(setting: Setting, images: TrainingImages, *, colors_in_workers: bool) -> Feed:
+    """What a run reads from, without further processes."""
+    return Feed(
+        images=images,
+        plan=BatchPlan(num_images=len(images), batch_size=min(BATCH_SIZE, len(images)), seed=0),
+        recipe=setting.recipe,
+        views=setting.views,
+        device=torch.device("cpu"),
+        workers=0,
+        memory_gb=0,
+        colors_in_workers=colors_in_workers,
     )
-    for file, drawn in zip(images.files, boxes, strict=True):
-        pixels = read_pixels(file).numpy()
-        pairs = zip(drawn, sizes_px, strict=True)
-        yield [cropped(pixels, box, size_px) for box, size_px in pairs]
-
-
-def _boxes(recipe: ViewRecipe, images: TrainingImages, numbers: Floats) -> Integers:
-    """Crops (n, V, 4) of n images by numbers (n, V, NUM_UNIFORMS)."""
-    num_views = numbers.shape[1]
-    sizes = (side.repeat(num_views) for side in (images.heights, images.widths))
-    flat = draw_boxes(recipe, numbers.reshape(-1, NUM_UNIFORMS), *sizes)
-    return flat.reshape(len(images), num_views, 4)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ class Feed:
     def _from_files(self, first_step: int, num_steps: int) -> Iterator[list[Tensor]]:
         # one loader for all epochs: workers never wait for a next one to start
         loader = DataLoader(
-            _Crops(self),
+            FileViews(self),
             batch_size=None,  # a sample is a whole step
             sampler=range(first_step, num_steps),
             num_workers=self.workers,
@@ -158,10 +158,11 @@ class Feed:
             views: list[Tensor] = []
             for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
                 pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-                images = pixels.float().div_(255)
+                images = pixels.float()
                 if self.colors_in_workers:
-                    made = normalized(images, recipe)
+                    made = normalized(images, recipe, white=255)
                 else:
+                    images = images.div_(255)
                     numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
                     made = finish(images, self.colors(recipe, numbers), recipe)
                 views += made.chunk(rows.stop - rows.start)
@@ -179,7 +180,7 @@ def decode_all(images: TrainingImages) -> Tensor:
     return pixels
 
 
-class _Crops(Dataset[list[Tensor]]):
+class FileViews(Dataset[list[Tensor]]):
     """A step's views of each size, the first view of all images first: (V * n, S, S, 3), uint8.
 
     Each image is decoded once for all its views, and numbers are drawn for all images at once.

@@ -55,3 +55,25 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(gradient)
         start = dist.get_rank() * ctx.num_rows
         return gradient[start : start + ctx.num_rows]
+
+
+def sum_with_gradient(values: Tensor) -> Tensor:
+    """Sum over processes of equal shapes; so is the gradient."""
+    if num_processes() == 1:
+        return values
+    total: Tensor = _Sum.apply(values)
+    return total
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(gradient)
+        return gradient

@@ -3,10 +3,9 @@
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pretrain.parts.gather import num_processes
+from pretrain.parts.gather import num_processes, sum_with_gradient
 
 
 class SummedBatchNorm(_BatchNorm):
@@ -27,10 +26,10 @@ class SummedBatchNorm(_BatchNorm):
     def _of_all(self, rows: Tensor) -> Tensor:
         others = [axis for axis in range(rows.ndim) if axis != 1]
         count = rows.numel() // rows.shape[1] * num_processes()
-        mean = all_reduce(rows.sum(others)) / count
+        mean = sum_with_gradient(rows.sum(others)) / count
         shape = [1, -1] + [1] * (rows.ndim - 2)
         centered = rows - mean.view(shape)
-        variance = all_reduce(centered.square().sum(others)) / count
+        variance = sum_with_gradient(centered.square().sum(others)) / count
         self._remember(mean.detach(), variance.detach() * count / (count - 1))
         normalized: Tensor = centered * (variance + self.eps).rsqrt().view(shape)
         if self.affine:

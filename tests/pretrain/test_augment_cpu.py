@@ -25,7 +25,6 @@ from pretrain.augment_cpu import (
     cropped,
     filter_luma,
     hue,
-    normalized,
     saturation,
     to_gray,
 )
@@ -41,6 +40,12 @@ PIL_JITTER: tuple[PILOperation, ...] = (
     functional.adjust_saturation,
     functional.adjust_hue,
 )
+
+
+def normalized(image: Pixels, recipe: ViewRecipe) -> Tensor:
+    """(H, W, 3), uint8 -> (3, H, W), as the feed does for a batch."""
+    batch = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    return augment.normalized(batch, recipe, white=255)[0]
 
 
 def photograph(height: int = 64, width: int = 64, seed: int = 0) -> Pixels:

@@ -4,22 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from pretrain.bench_views import (
     SETTINGS,
     Benchmark,
     Seconds,
     Setting,
-    crops,
-    draw,
+    feed,
     main,
     photographs,
     spread,
     usual_pipeline,
-    whole_views,
 )
-from pretrain.data import find_images
+from pretrain.data import find_images, read_pixels
+from pretrain.feed import FileViews
 from pretrain.parts.view import View
 from pretrain.views import ViewRecipe
 
@@ -33,18 +31,12 @@ TWO_SIZES = Setting(
 def test_all_ways_give_views_of_the_same_sizes(tmp_path: Path) -> None:
     images = find_images(photographs(tmp_path, 2))
     expected = [(3, 24, 24)] * 2 + [(3, 12, 12)] * 3
-    for file, views in zip(images.files, whole_views(TWO_SIZES, images, 0), strict=True):
-        assert [view.shape for view in views] == expected
+    for file in images.files:
         assert [view.shape for view in usual_pipeline(TWO_SIZES)(file)] == expected
-    cut = next(crops(TWO_SIZES, images, draw(TWO_SIZES, images, 0)))
-    assert [image.transpose(2, 0, 1).shape for image in cut] == expected
-
-
-def test_views_change_with_the_epoch_alone(tmp_path: Path) -> None:
-    images = find_images(photographs(tmp_path, 1))
-    first, again, later = (next(whole_views(TWO_SIZES, images, epoch)) for epoch in (0, 0, 1))
-    assert all(map(torch.equal, first, again))
-    assert not any(map(torch.equal, first, later))
+    (batch,) = feed(TWO_SIZES, images, colors_in_workers=True).batches(0, 1)
+    assert [view.shape[1:] for view in batch.views] == expected
+    large, small = FileViews(feed(TWO_SIZES, images, colors_in_workers=False))[0]
+    assert (large.shape, small.shape) == ((4, 24, 24, 3), (6, 12, 12, 3))
 
 
 def test_ratios_are_those_of_rounds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,8 +50,7 @@ def test_photographs_have_neighbors_that_resemble_each_other(tmp_path: Path) -> 
     images = find_images(photographs(tmp_path, 3))
     assert set(images.heights) == {375}
     assert set(images.widths) == {500}
-    (image,) = crops(TWO_SIZES, spread(images, 1), draw(TWO_SIZES, spread(images, 1), 0))
-    luma = image[0].mean(axis=2)
+    luma = read_pixels(spread(images, 1).files[0]).numpy().mean(axis=2)
     assert np.corrcoef(luma[:, 1:].ravel(), luma[:, :-1].ravel())[0, 1] > 0.5
 
 

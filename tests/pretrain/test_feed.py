@@ -1,5 +1,6 @@
 """Batches by every way they are made: from memory, from files, colored here or by workers."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ WHOLE = ViewRecipe(
     flip_probability=0,
 )
 """The images of the folder as they are."""
+CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
 MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
 WAYS = pytest.mark.parametrize(
     ("memory_gb", "colors_in_workers"), [(1.0, False), (0.0, False), (0.0, True)]
@@ -252,13 +254,56 @@ def test_views_show_the_styled_copies_and_copies_share_the_style(
     assert (drawn > 30).double().mean().item() == pytest.approx(0.4, abs=0.16)
 
 
-def test_a_styled_copy_stands_for_the_filter_of_the_luma(image_folder: Path) -> None:
-    photograph = styled(image_folder)
-    views = (View(),)
-    always = replace(photograph, recipe=replace(WHOLE, texture_probability=1.0), views=views)
-    (view,), _ = next(always.batches(0, 1))
-    # a plain copy stays plain: nothing was filtered, and no photograph came through
-    assert set(levels([view]).round().unique().tolist()) <= {10.0, 20.0}
+@pytest.mark.parametrize("colors_in_workers", [False, True])
+def test_a_styled_copy_stands_for_the_filter_of_the_luma(
+    image_folder: Path, colors_in_workers: bool
+) -> None:
+    plain = replace(
+        feed(image_folder, memory_gb=0), recipe=WHOLE, colors_in_workers=colors_in_workers
+    )
+    shutil.copytree(image_folder, image_folder.parent / "bank" / "same")
+    always = replace(
+        plain,
+        recipe=replace(WHOLE, texture_probability=1.0),
+        styles=find_styles(image_folder.parent / "bank", plain.images),
+    )
+    (expected, _), (found, _) = next(plain.batches(0, 1)), next(always.batches(0, 1))
+    assert all(map(torch.equal, expected, found))
+
+
+def slopes(folder: Path, sizes: list[tuple[int, int]], scale: int = 1) -> Path:
+    """Images that grow red to the right and green to the bottom, of height and width."""
+    folder.mkdir(parents=True)
+    for number, (height, width) in enumerate(sizes):
+        down, right = np.mgrid[: height * scale, : width * scale].astype(np.float64)
+        red, green = right / (width * scale), down / (height * scale)
+        blue = np.full_like(red, number / len(sizes))
+        pixels = (np.stack([red, green, blue], axis=2) * 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return folder
+
+
+UNEQUAL = [(20, 60), (50, 24), (32, 32), (16, 40), (64, 20), (30, 28), (18, 18), (40, 52)]
+
+
+def test_images_of_unequal_sizes_are_cut_from_files_as_from_memory(tmp_path: Path) -> None:
+    mixed = replace(feed(slopes(tmp_path / "images", UNEQUAL)), recipe=CROPPED)
+    files = replace(mixed, memory_gb=0).batches(0, 2)
+    for ours, theirs in zip(mixed.batches(0, 2), files, strict=True):
+        assert (levels(ours.views) - levels(theirs.views)).abs().max() < 1
+
+
+def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) -> None:
+    plain = replace(feed(slopes(tmp_path / "images", UNEQUAL), memory_gb=0), recipe=CROPPED)
+    slopes(tmp_path / "bank" / "twice", UNEQUAL, scale=2)
+    larger = replace(
+        plain,
+        recipe=replace(CROPPED, texture_probability=1.0),
+        styles=find_styles(tmp_path / "bank", plain.images),
+    )
+    for ours, theirs in zip(plain.batches(0, 2), larger.batches(0, 2), strict=True):
+        # the slopes begin half a small pixel later
+        assert (levels(ours.views) - levels(theirs.views)).abs().mean() < 4
 
 
 def test_a_style_bank_is_read_from_files_however_much_memory_there_is(image_folder: Path) -> None:

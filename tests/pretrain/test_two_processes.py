@@ -93,7 +93,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         command = [sys.executable, "-m", module, str(folder / f"{rank}.pt")]
         settings = {**os.environ, **place, **meeting}
         workers.append(subprocess.Popen(command, cwd=ROOT, env=settings))
-    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
+    assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 

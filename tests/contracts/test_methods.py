@@ -1,0 +1,231 @@
+"""What holds for every method: its loss falls, gradients and state stay where they belong, a stop
+costs nothing, and what it exports can be evaluated."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from pretrain.__main__ import main
+from pretrain.data import BatchPlan, find_images
+from pretrain.feed import Batch, Feed
+from pretrain.launch import Process
+from pretrain.loop import Execution, Job, train
+from pretrain.methods.supervised import Supervised
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.queue import KeyQueue
+from pretrain.parts.resnet import build_resnet
+from pretrain.recipes import RECIPES
+from pretrain.stop import StopRequest
+from pretrain.views import ViewRecipe
+from tests.tiny_methods import LEARNING, forward, tiny_batch, tiny_config, tiny_method
+from transfer.backbone import load_backbone
+
+every_method = pytest.mark.parametrize("name", LEARNING)
+
+
+def trained(method: nn.Module, batch: Batch, steps: range) -> list[float]:
+    """Losses of steps of plain SGD, each with the random numbers of its own number."""
+    learning = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(learning, lr=0.2)
+    losses = []
+    for step in steps:
+        torch.manual_seed(step)
+        loss = forward(method, batch)["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def same_state(one: nn.Module, other: nn.Module) -> bool:
+    a, b = one.state_dict(), other.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@every_method
+def test_the_loss_and_all_that_is_logged_are_finite_scalars(name: str) -> None:
+    method = tiny_method(name)
+    metrics = forward(method, tiny_batch(method))
+    assert metrics["loss"].dtype == torch.float32
+    assert all(value.shape == () and value.isfinite() for value in metrics.values())
+    assert [key for key, value in metrics.items() if value.requires_grad] == ["loss"]
+
+
+@every_method
+def test_training_lowers_the_loss(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a queue would soon hold the keys of the very images that it is compared with
+    monkeypatch.setattr(KeyQueue, "push", lambda *_: None)
+    method = tiny_method(name)
+    losses = trained(method, tiny_batch(method), range(8))
+    assert losses[-1] < losses[0] - 0.3
+
+
+@every_method
+def test_gradients_reach_all_that_learns_and_no_momentum_encoder_nor_queue(name: str) -> None:
+    method = tiny_method(name)
+    forward(method, tiny_batch(method))["loss"].backward()
+    followers = [module for module in method.modules() if isinstance(module, MomentumEncoder)]
+    frozen = {parameter for module in followers for parameter in module.parameters()}
+    assert {p for p in method.parameters() if not p.requires_grad} == frozen
+    assert all(parameter.grad is None for parameter in frozen)
+    assert not any(b.requires_grad or b.grad is not None for b in method.buffers())
+    largest = {n: p.grad.abs().max() for n, p in method.named_parameters() if p.requires_grad}
+    assert [key for key, value in largest.items() if value < 1e-5] == []
+
+
+@every_method
+def test_a_copy_from_the_state_dict_goes_on_bit_for_bit(name: str) -> None:
+    method, copy = tiny_method(name), tiny_method(name, seed=1)
+    batch = tiny_batch(method)
+    trained(method, batch, range(1))
+    copy.load_state_dict(method.state_dict())
+    assert trained(method, batch, range(1, 3)) == trained(copy, batch, range(1, 3))
+    assert same_state(method, copy)
+
+
+@every_method
+def test_bfloat16_hardly_changes_the_loss_which_stays_float32(name: str) -> None:
+    method, low = tiny_method(name), tiny_method(name)
+    batch = tiny_batch(method)
+    torch.manual_seed(0)
+    expected = forward(method, batch)["loss"]
+    torch.manual_seed(0)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = forward(low, batch)["loss"]
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=0.05)
+
+
+@every_method
+def test_the_views_asked_for_are_all_used_and_small_ones_come_last(name: str) -> None:
+    views = tiny_method(name).views
+    assert [view.small for view in views] == sorted(view.small for view in views)
+    losses = set()
+    for changed in range(-1, len(views)):  # at -1 none is
+        method = tiny_method(name)
+        batch = tiny_batch(method)
+        seen = [-view if place == changed else view for place, view in enumerate(batch.views)]
+        losses.add(forward(method, batch._replace(views=seen))["loss"].item())
+    assert len(losses) == 1 + len(views)
+
+
+@every_method
+def test_all_randomness_of_a_step_comes_from_the_seed_that_the_loop_sets(name: str) -> None:
+    first, second = tiny_method(name), tiny_method(name)
+    batch = tiny_batch(first)
+    assert trained(first, batch, range(1)) == trained(second, batch, range(1))
+    assert same_state(first, second)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of ten 24 px images of noise."""
+    folder = tmp_path_factory.mktemp("images")
+    generator = np.random.default_rng(0)
+    for number in range(20):
+        file = folder / f"class{number % 2}" / f"{number}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(256, size=(24, 24, 3), dtype=np.uint8)).save(file)
+    return folder
+
+
+def job(name: str, images: Path, folder: Path) -> Job:
+    """Two epochs of two steps each."""
+    folder.mkdir(exist_ok=True)
+    recipe = replace(
+        RECIPES[f"{name}/smoke"],
+        config=tiny_config(name),
+        views=ViewRecipe(size_px=16, small_size_px=8),
+        batch_size=8,
+    )
+    method, found, device = tiny_method(name), find_images(images), torch.device("cpu")
+    plan = BatchPlan(num_images=len(found), batch_size=recipe.batch_size, seed=0)
+    feed = Feed(
+        images=found,
+        plan=plan,
+        recipe=recipe.views,
+        views=method.views,
+        device=device,
+        workers=0,
+        memory_gb=1.0,
+        uses_labels=isinstance(method, Supervised),
+    )
+    return Job(
+        name=name,
+        recipe=recipe,
+        method=method,
+        feed=feed,
+        num_steps=2 * plan.steps_per_epoch,
+        settings={},
+        folder=folder,
+        process=Process(device=device),
+        execution=Execution(read_every_steps=1),
+    )
+
+
+class StopAfter(StopRequest):
+    """A signal that comes during a step."""
+
+    def __init__(self, num_steps: int) -> None:
+        super().__init__()
+        self.left = num_steps
+
+    def agreed(self, device: torch.device) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+def losses(folder: Path) -> list[float]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+@every_method
+def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
+    name: str, images: Path, tmp_path: Path
+) -> None:
+    whole = job(name, images, tmp_path / "whole")
+    assert train(whole, StopRequest()) == 4
+    assert train(job(name, images, tmp_path / "parts"), StopAfter(3)) == 3
+    last = job(name, images, tmp_path / "parts")
+    assert train(last, StopRequest()) == 4
+    assert same_state(whole.method, last.method)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+def smoke_run(name: str, images: Path, out: Path) -> int:
+    """Exit status of `python -m pretrain NAME/smoke`, at most one step."""
+    classes = ["--num-classes", "2"] if name == "supervised" else []
+    steps = [] if name == "random" else ["--steps", "1"]
+    return main([f"{name}/smoke", "--data", str(images), "--out", str(out), *classes, *steps])
+
+
+@pytest.mark.slow
+@every_method
+def test_what_a_smoke_run_exports_can_be_evaluated(name: str, images: Path, tmp_path: Path) -> None:
+    assert smoke_run(name, images, tmp_path) == 0
+    several = name in ("loocpp", "mocopp")
+    widths = {"backbone.pt": 1024, "backbone-head0.pt": 512} if several else {"backbone.pt": 512}
+    assert {file.name for file in tmp_path.glob("*.pt")} - {"checkpoint.pt"} == widths.keys()
+    for file, width in widths.items():
+        backbone = load_backbone(tmp_path / file)
+        assert backbone.arch == ("resnet18" if width == 512 else "resnet18-heads2")
+        features = backbone.network()(torch.randn(2, 3, 32, 32))
+        assert features.shape == (2, width)
+        assert features.isfinite().all()
+
+
+def test_random_exports_its_initialization(images: Path, tmp_path: Path) -> None:
+    assert smoke_run("random", images, tmp_path) == 0
+    torch.manual_seed(0)
+    expected = build_resnet("resnet18", "imagenet")[0].state_dict()
+    found = load_backbone(tmp_path / "backbone.pt").state_dict
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in found)
