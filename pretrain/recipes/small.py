@@ -23,16 +23,17 @@ from pretrain.views import ViewRecipe
 TEMPERATURE = 0.1
 """Of all methods with a queue: small images and short runs want it lower than the papers' 0.2."""
 
+EQUAL_VIEWS: Mapping[str, Any] = {"num_large_views": 3, "num_small_views": 0, "num_keys": 1}
+"""LORAC as in figure 4(b): small crops of a 16 px view are too coarse to find their keys by."""
+
 CONFIGS: Mapping[str, Any] = {
     "moco": MoCoConfig(temperature=TEMPERATURE),
     "multi_key": MultiKeyConfig(temperature=TEMPERATURE, num_keys=2),
     # weights of variance and norm that act, at this temperature, as the papers' do at theirs
     "jcl": JCLConfig(temperature=TEMPERATURE, num_keys=2, covariance_weight=1.0),
     "co2": CO2Config(temperature=TEMPERATURE),
-    "moco_m": LORACConfig(
-        temperature=TEMPERATURE, prior="none", num_large_views=2, num_small_views=2
-    ),
-    "lorac": LORACConfig(temperature=TEMPERATURE, beta=4.0, num_large_views=2, num_small_views=2),
+    "moco_m": LORACConfig(temperature=TEMPERATURE, prior="none", **EQUAL_VIEWS),
+    "lorac": LORACConfig(temperature=TEMPERATURE, beta=4.0, **EQUAL_VIEWS),
     "simaffinity": UniCLRConfig(variant="affinity", embedding_dim=256, hidden_dim=512),
     "simwhitening": UniCLRConfig(variant="whitening", embedding_dim=64, hidden_dim=512, ridge=1e-2),
     "simtrace": UniCLRConfig(variant="trace", embedding_dim=64, hidden_dim=512, ridge=1e-2),
@@ -44,9 +45,14 @@ CONFIGS: Mapping[str, Any] = {
 }
 """Method -> settings at every small scale; a queue follows the scale."""
 
-CIFAR_VIEWS = ViewRecipe(
-    size_px=32, small_size_px=16, small_crop_area=(0.05, 0.2), blur_probability=0.0
-)
+MULTI_CROP: Mapping[str, Any] = {"num_large_views": 2, "num_small_views": 2, "num_keys": 2}
+SMOKE_CONFIGS = {
+    **CONFIGS,
+    "moco_m": replace(CONFIGS["moco_m"], **MULTI_CROP),
+    "lorac": replace(CONFIGS["lorac"], **MULTI_CROP),
+}
+
+CIFAR_VIEWS = ViewRecipe(size_px=32, small_size_px=24, blur_probability=0.0)
 CIFAR10: Recipe[Any] = Recipe(
     method="",
     config=None,
@@ -63,7 +69,7 @@ CIFAR10: Recipe[Any] = Recipe(
 )
 CIFAR10_CPU = replace(
     CIFAR10,
-    views=replace(CIFAR_VIEWS, size_px=16, small_size_px=8),
+    views=replace(CIFAR_VIEWS, size_px=16, small_size_px=12),
     # a random crop is three quarters of the side on average: objects keep their size
     test_px=20,
     epochs=1,
@@ -84,9 +90,8 @@ SMOKE: Recipe[Any] = Recipe(
 )
 
 
-def at_scale(recipe: Recipe[Any], method: str, **queue: Any) -> Recipe[Any]:
+def at_scale(recipe: Recipe[Any], method: str, config: Any, **queue: Any) -> Recipe[Any]:
     """A method's run; its config takes those of the queue's settings that it has."""
-    config = CONFIGS[method]
     known = {field.name for field in fields(config)}
     chosen = {name: value for name, value in queue.items() if name in known}
     recipe = replace(recipe, method=method, config=replace(config, **chosen))
@@ -98,19 +103,21 @@ def at_scale(recipe: Recipe[Any], method: str, **queue: Any) -> Recipe[Any]:
 # all outputs are drawn to one point, so that a short run needs a short queue
 RECIPES: Mapping[str, Recipe[Any]] = {
     **{
-        f"{method}/cifar10": at_scale(CIFAR10, method, queue_size=2048, momentum=0.99, bn_splits=4)
-        for method in CONFIGS
+        f"{method}/cifar10": at_scale(
+            CIFAR10, method, config, queue_size=2048, momentum=0.99, bn_splits=4
+        )
+        for method, config in CONFIGS.items()
         if not method.startswith("sim")  # theirs is the paper's
     },
     **{
         f"{method}/cifar10-cpu": at_scale(
-            CIFAR10_CPU, method, queue_size=512, momentum=0.99, bn_splits=2
+            CIFAR10_CPU, method, config, queue_size=512, momentum=0.99, bn_splits=2
         )
-        for method in CONFIGS
+        for method, config in CONFIGS.items()
     },
     **{
-        f"{method}/smoke": at_scale(SMOKE, method, queue_size=48, momentum=0.9, bn_splits=2)
-        for method in CONFIGS
+        f"{method}/smoke": at_scale(SMOKE, method, config, queue_size=48, momentum=0.9, bn_splits=2)
+        for method, config in SMOKE_CONFIGS.items()
     },
     "jcl/demo": Recipe(
         method="jcl",
