@@ -7,7 +7,7 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ class TrainingImages:
     def __len__(self) -> int:
         return len(self.files)
 
-    @property
+    @cached_property
     def classes(self) -> list[str]:
         """Names of the folders that hold images, sorted; a DataError in a flat folder."""
         places = [file.relative_to(self.folder).parts for file in self.files]
@@ -44,7 +44,7 @@ class TrainingImages:
             raise DataError(f"{self.folder} holds images without a folder, so they have no label")
         return sorted({parts[0] for parts in places})
 
-    @property
+    @cached_property
     def labels(self) -> NDArray[np.int64]:
         """(N,): place of each image's folder among the classes."""
         number = {name: place for place, name in enumerate(self.classes)}

@@ -205,7 +205,9 @@ class FileViews(Dataset[list[Tensor]]):
             ):
                 for row in range(place, len(stack), len(indices)):
                     view = self._cut(int(index), boxes[row], int(styles[row]), recipe, decoded)
-                    stack[row] = colored(view, colors, row, recipe) if colors else view
+                    if colors is not None:
+                        view = colored(view, colors, row, recipe)
+                    stack[row] = view
         return [torch.from_numpy(stack) for stack in stacks]
 
     def _drawn(

@@ -29,7 +29,7 @@ def scheduled_rate(
         return learning_rate * progress / warmup
     match schedule:
         case "cosine":
-            done = (progress - warmup) / (1 - warmup) if warmup < 1 else 1.0
+            done = (progress - warmup) / (1 - warmup)
             span = learning_rate - final_learning_rate
             return final_learning_rate + span * 0.5 * (1 + math.cos(math.pi * done))
         case "step":
@@ -77,7 +77,8 @@ class LARS(Optimizer):
     """SGD whose step is scaled, tensor by tensor, to the tensor's own size.
 
     You et al., arXiv:1708.03888. The local rate is trust * |w| / (|g| + decay * |w|); it is 1
-    where a weight or its gradient is all zero. No step waits for the device.
+    where a weight or its gradient is all zero (apex's LARC leaves out the decay as well there). No
+    step waits for the device.
     """
 
     def __init__(

@@ -148,7 +148,8 @@ def describe(job: Job) -> str:
     recipe, plan = job.recipe, job.feed.plan
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
     views = " and ".join(
-        f"{rows.stop - rows.start} views of {group.size_px} px" for group, rows in job.feed.groups
+        f"{rows.stop - rows.start} view{'s' * (rows.stop - rows.start > 1)} of {group.size_px} px"
+        for group, rows in job.feed.groups
     )
     return (
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, "

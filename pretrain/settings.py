@@ -55,6 +55,8 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
     """A SettingsError if a method names an augmentation, or a user styles, that never happen."""
     for view in views:
+        if "crop" in view.without:
+            raise SettingsError("no view goes without its crop: it needs one to have its size")
         for name in {*view.copies, *view.without, *view.differs}:
             if not happens(recipe, name):
                 raise SettingsError(

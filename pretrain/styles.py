@@ -34,9 +34,12 @@ def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
     if not names:
         raise DataError(f"{folder} holds no folder of a style")
     bank = StyleBank(folder, images.folder, names)
-    # one at a time: a bank holds many times as many files as the data
-    copies = (bank.copy_of(file, style) for style in range(len(bank)) for file in images.files)
-    missing = [copy for copy in copies if not copy.is_file()]
+    missing: list[Path] = []
+    for style, name in enumerate(names):
+        # a walk through the folder asks a network disk less than a question for each file
+        there = set((folder / name).rglob("*"))
+        copies = (bank.copy_of(file, style) for file in images.files)
+        missing += [copy for copy in copies if copy not in there]
     if missing:
         raise DataError(
             f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
