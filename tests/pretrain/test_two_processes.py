@@ -1,10 +1,5 @@
 """Two processes with half a batch each equal one process with the whole batch."""
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +8,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.feed import Batch
-from pretrain.launch import launched
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.shuffle_bn import shuffled_forward
 from tests.tiny_methods import LEARNING, forward, tiny_batch, tiny_method
+from tests.two_processes import two_processes
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
 NUM_IMAGES = 8
 RATE = 0.01
 """Of SGD; so small that rounding pushes no unit across the kink of its ReLU."""
@@ -81,20 +75,7 @@ def trained(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    workers = []
-    for rank in range(2):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        module = "tests.pretrain.test_two_processes"
-        command = [sys.executable, "-m", module, str(folder / f"{rank}.pt")]
-        settings = {**os.environ, **place, **meeting}
-        workers.append(subprocess.Popen(command, cwd=ROOT, env=settings))
-    assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_processes("tests.pretrain.test_two_processes", tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +122,3 @@ def test_the_gradient_of_gathered_rows_is_summed_over_processes(
 
 def test_shuffled_rows_return_to_their_process(halves: list[dict[str, Any]]) -> None:
     assert torch.equal(torch.cat([half["shuffled"] for half in halves]), rows())
-
-
-if __name__ == "__main__":
-    with launched("cpu") as process:
-        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,22 +1,15 @@
 """LooC against its equations by other routes: Xiao et al., arXiv:2008.05659."""
 
 import math
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
-from torch.nn.parallel import DistributedDataParallel
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.launch import launched
 from pretrain.methods.looc import (
     LooC,
     LooCConfig,
@@ -310,54 +303,6 @@ def test_training_separates_images_from_fixed_queues() -> None:
                 assert parameter.grad is not None
                 parameter.sub_(parameter.grad, alpha=0.5)
     assert losses[-1] < 0.7 * losses[0]
-
-
-def measured(rank: int, num_processes: int) -> list[Any]:
-    """Losses, gradients and queues of two steps of LooC and of LooC++ without batch norm."""
-    branched = LooCConfig(
-        queue_size=16, embedding_dim=8, conv5_heads=True, designated=("rotation",)
-    )
-    found = []
-    for method in (tiny_looc(), LooC(small_resnet(norm=nn.Identity), 512, branched)):
-        size = 6 // num_processes
-        mine = slice(rank * size, (rank + 1) * size)
-        views = [view[mine] for view in tiny_views(len(method.views), num_images=6)]
-        network = method if num_processes == 1 else DistributedDataParallel(method)
-        torch.manual_seed(rank)  # only the first process draws the permutations
-        losses = []
-        for _ in range(2):
-            method.zero_grad()
-            loss = network(views, 1.0)["loss"]
-            loss.backward()
-            losses.append(loss.detach())
-        gradients = [parameter.grad for parameter in method.encoder.parameters()]
-        found.append((torch.stack(losses), gradients, method.queues.keys()))
-    return found
-
-
-@pytest.mark.slow
-def test_two_processes_with_half_a_batch_equal_one_with_the_whole(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    workers = []
-    for rank in range(2):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        settings = {**os.environ, **meeting, **place, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, str(tmp_path / f"{rank}.pt")]
-        workers.append(subprocess.Popen(command, env=settings))
-    assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
-    halves = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
-    for one, other, whole in zip(*halves, measured(0, 1), strict=True):
-        torch.testing.assert_close((one[0] + other[0]) / 2, whole[0])
-        for half in (one, other):
-            torch.testing.assert_close(half[1], whole[1], rtol=1e-4, atol=1e-6)
-            torch.testing.assert_close(half[2], whole[2], rtol=1e-4, atol=1e-6)
-
-
-if __name__ == "__main__":
-    with launched("cpu") as process:
-        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))
 
 
 def test_key_views_may_be_made_to_differ_from_the_query_where_they_share_nothing() -> None:

@@ -1,11 +1,6 @@
 """LORAC against its equations by other routes: Wang et al., arXiv:2108.02696."""
 
 import math
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.launch import launched
 from pretrain.methods.lorac import (
     LORAC,
     LORACConfig,
@@ -27,6 +21,7 @@ from pretrain.methods.lorac import (
 )
 from pretrain.parts.sync_bn import SummedBatchNorm
 from pretrain.parts.view import View
+from tests.two_processes import two_processes
 
 NUM_IMAGES = 6
 
@@ -353,18 +348,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    workers = []
-    for rank in range(2):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, str(folder / f"{rank}.pt")]
-        workers.append(subprocess.Popen(command, env={**os.environ, **place, **meeting}))
-    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_processes("tests.pretrain.methods.test_lorac", tmp_path_factory.mktemp("two"))
 
 
 @pytest.mark.slow
@@ -383,8 +367,3 @@ def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
 @pytest.mark.slow
 def test_only_the_query_encoder_shares_batch_statistics(halves: list[dict[str, Any]]) -> None:
     assert [half["synchronous"] for half in halves] == [[1, 1, 0]] * 2
-
-
-if __name__ == "__main__":
-    with launched("cpu") as process:
-        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,12 +1,7 @@
 """The UniCLR losses against their equations by other routes: Li et al., arXiv:2211.14516."""
 
 import math
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.launch import launched
 from pretrain.methods.uniclr import (
     UniCLR,
     UniCLRConfig,
@@ -24,6 +18,7 @@ from pretrain.methods.uniclr import (
     sim_trace_loss,
     sim_whitening_loss,
 )
+from tests.two_processes import two_processes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Loss] = {
@@ -392,18 +387,7 @@ def measured(rank: int, num_processes: int) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    workers = []
-    for rank in range(2):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, str(folder / f"{rank}.pt")]
-        workers.append(subprocess.Popen(command, env={**os.environ, **place, **meeting}))
-    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_processes("tests.pretrain.methods.test_uniclr", tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
@@ -418,8 +402,3 @@ def test_two_processes_of_half_a_batch_are_one_of_the_whole(
 ) -> None:
     for half in halves:
         torch.testing.assert_close(half[name], whole[name], rtol=1e-4, atol=2e-6)
-
-
-if __name__ == "__main__":
-    with launched("cpu") as process:
-        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,18 +1,13 @@
 """Synchronous batch norm of two processes against plain batch norm of one with all images."""
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from pretrain.launch import launched
 from pretrain.parts.sync_bn import SummedBatchNorm, synchronized
+from tests.two_processes import two_processes
 
 NUM_IMAGES = 6
 
@@ -56,18 +51,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    workers = []
-    for rank in range(2):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, str(folder / f"{rank}.pt")]
-        workers.append(subprocess.Popen(command, env={**os.environ, **place, **meeting}))
-    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return two_processes("tests.pretrain.parts.test_sync_bn", tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +101,3 @@ def test_conversion_keeps_the_tensors_themselves(monkeypatch: pytest.MonkeyPatch
     assert list(after) == list(before)
     assert all(after[name] is tensor for name, tensor in before.items())
     assert isinstance(plain[3], SummedBatchNorm)
-
-
-if __name__ == "__main__":
-    with launched("cpu") as process:
-        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[1]))

@@ -1,0 +1,37 @@
+"""A test module's `measured(rank, num_processes)` in two processes that gloo joins."""
+
+import importlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pretrain.launch import launched
+
+ROOT = Path(__file__).parents[1]
+
+
+def two_processes(module: str, folder: Path) -> list[dict[str, Any]]:
+    """What both processes have measured."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    workers = []
+    for rank in range(2):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "tests.two_processes", module, str(folder / f"{rank}.pt")]
+        settings = {**os.environ, **place, **meeting}
+        workers.append(subprocess.Popen(command, cwd=ROOT, env=settings))
+    assert [worker.wait(timeout=200) for worker in workers] == [0, 0]
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+if __name__ == "__main__":
+    with launched("cpu") as process:
+        measured = importlib.import_module(sys.argv[1]).measured
+        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[2]))
