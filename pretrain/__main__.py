@@ -1,10 +1,12 @@
 """python -m pretrain RECIPE --data DIR --out DIR: one pre-training run.
 
-python -m pretrain --list shows the recipes; torchrun starts it on many GPUs.
+python -m pretrain --list shows the recipes, --list lorac in100 some of them; torchrun starts a run
+on many GPUs.
 """
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import tyro
@@ -31,7 +33,7 @@ from pretrain.stop import EXIT_STATUS, stop_request
 def main(arguments: list[str]) -> int:
     """Exit status: 0 finished, 1 failed on the way, 2 wrong request, 75 stopped, to be resumed."""
     if arguments[:1] == ["--list"]:
-        print(recipe_list())
+        print(recipe_list(arguments[1:]))
         return 0
     name = arguments[0] if arguments else ""
     if name not in RECIPES:
@@ -83,8 +85,8 @@ def run(name: str, command: Command[Any]) -> int:
         return 0 if finished else EXIT_STATUS
 
 
-def recipe_list() -> str:
-    """The recipes, one per line."""
+def recipe_list(words: Sequence[str] = ()) -> str:
+    """The recipes whose names hold all these words, one per line."""
     header = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
     rows = [
         (
@@ -97,6 +99,7 @@ def recipe_list() -> str:
             recipe.table_row,
         )
         for name, recipe in RECIPES.items()
+        if all(word in name for word in words)
     ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [

@@ -28,6 +28,12 @@ def test_the_list_shows_every_recipe_with_its_numbers(capsys: pytest.CaptureFixt
         assert part in paper
 
 
+def test_the_list_can_be_narrowed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "lorac/", "gauss"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert names == ["lorac/in100-r18-gaussian"]
+
+
 def test_options_come_from_the_dataclasses_and_keep_the_recipes_values() -> None:
     command = parse("jcl/in1k-r50", ["--data", "d", "--out", "o", "--num-keys", "2", "--seed", "5"])
     assert command.recipe.config.num_keys == 2
