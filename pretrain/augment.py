@@ -63,10 +63,10 @@ def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
     return normalized(images, recipe)
 
 
-def normalized(images: Tensor, recipe: ViewRecipe, *, white: float = 1.0) -> Tensor:
-    """(n, 3, H, W) in 0..white by the recipe's mean and std of 0..1, in place."""
-    mean = white * torch.tensor(recipe.mean, device=images.device)[:, None, None]
-    std = white * torch.tensor(recipe.std, device=images.device)[:, None, None]
+def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
+    """(n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
+    mean = torch.tensor(recipe.mean, device=images.device)[:, None, None]
+    std = torch.tensor(recipe.std, device=images.device)[:, None, None]
     return images.sub_(mean).div_(std)
 
 

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import interpolate
 
 from pretrain.augment import LUMA, texture_kernels
@@ -67,6 +68,20 @@ def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image
     if colors.quarter_turns[row]:
         image = cv2.rotate(image, QUARTER_TURNS[int(colors.quarter_turns[row])])
     return image
+
+
+def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
+    """(n, S, S, 3), uint8 -> (n, 3, S, S), float32, less the recipe's mean and over its deviation.
+
+    One view at a time, so that each stays in the cache.
+    """
+    views = torch.empty(len(images), 3, *images.shape[1:3])
+    for image, view in zip(images.numpy(), views.numpy(), strict=True):
+        planes = zip(cv2.split(image), view, recipe.mean, recipe.std, strict=True)
+        for levels, plane, mean, std in planes:
+            # the only call that scales, shifts and changes the type in one pass
+            cv2.addWeighted(levels, 1 / (255 * std), levels, 0, -mean / std, plane, cv2.CV_32F)
+    return views
 
 
 def brightness(image: Image, factor: float) -> Image:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from pretrain import augment_cpu
 from pretrain.augment import crop, finish, normalized
 from pretrain.augment_cpu import colored, cropped, worker_threads
 from pretrain.data import BatchPlan, TrainingImages, read_pixels
@@ -157,16 +158,23 @@ class Feed:
         for step, stacks in zip(range(first_step, num_steps), loader, strict=True):
             views: list[Tensor] = []
             for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
-                pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-                images = pixels.float()
-                if self.colors_in_workers:
-                    made = normalized(images, recipe, white=255)
+                num_views = rows.stop - rows.start
+                if self.colors_in_workers and self.device.type == "cpu":
+                    # apart: memory of this size is used again, that of all views is not
+                    parts = stacked.chunk(num_views)
+                    views += [augment_cpu.normalized(part, recipe) for part in parts]
                 else:
-                    images = images.div_(255)
-                    numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
-                    made = finish(images, self.colors(recipe, numbers), recipe)
-                views += made.chunk(rows.stop - rows.start)
+                    views += self._finished(step, stacked, recipe, rows).chunk(num_views)
             yield views
+
+    def _finished(self, step: int, stacked: Tensor, recipe: ViewRecipe, rows: slice) -> Tensor:
+        """Views (V * n, 3, S, S) on the device from what workers sent, (V * n, S, S, 3) uint8."""
+        pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        images = pixels.float().div_(255)
+        if self.colors_in_workers:
+            return normalized(images, recipe)
+        numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
+        return finish(images, self.colors(recipe, numbers), recipe)
 
 
 def decode_all(images: TrainingImages) -> Tensor:

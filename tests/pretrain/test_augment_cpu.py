@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms import functional
 
-from pretrain import augment
+from pretrain import augment, augment_cpu
 from pretrain.augment_cpu import (
     blur,
     box_taps,
@@ -43,9 +43,9 @@ PIL_JITTER: tuple[PILOperation, ...] = (
 
 
 def normalized(image: Pixels, recipe: ViewRecipe) -> Tensor:
-    """(H, W, 3), uint8 -> (3, H, W), as the feed does for a batch."""
-    batch = torch.from_numpy(image).permute(2, 0, 1)[None].float()
-    return augment.normalized(batch, recipe, white=255)[0]
+    """(H, W, 3), uint8 -> (3, H, W)."""
+    views = augment_cpu.normalized(torch.from_numpy(image)[None], recipe)
+    return views[0]
 
 
 def photograph(height: int = 64, width: int = 64, seed: int = 0) -> Pixels:
