@@ -97,13 +97,6 @@ class Colors:
     texture: Floats
     """(n, 3): kernel side in px or 0 for none, seed in [0, 1), strength."""
 
-    def __len__(self) -> int:
-        return len(self.flip)
-
-    def of(self, rows: slice) -> "Colors":
-        """Of some of the views."""
-        return Colors(**{name: values[rows] for name, values in vars(self).items()})
-
 
 def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
     """Numbers (V, NUM_UNIFORMS) in [0, 1] of the views of one image in one epoch.
