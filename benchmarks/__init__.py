@@ -5,6 +5,7 @@ plan.py        what a run would do, before it does anything
 suites.py      which tasks each paper reports, and their primary metrics
 tables.py      python -m benchmarks.tables: from result files to results/tables
 paper_page.py  one published table with our rows in it
+method_page.py methods that were trained alike, beside each other
 overview.py    every backbone and every task on one page
 records.py     reads the result files, tolerant of torn ones
 blocks.py      which results may share a column

@@ -1,6 +1,7 @@
 """From result files to markdown: python -m benchmarks.tables --results results.
 
-One page for every published table that has a column of a task built here, and an overview.
+One page for every published table that has a column of a task built here, one for methods that were
+trained alike, and an overview.
 The same results give the same bytes.
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.method_page import method_page
 from benchmarks.overview import overview_page
 from benchmarks.paper_page import paper_page, tasks_of
 from benchmarks.published import published
@@ -44,6 +46,10 @@ def write_tables(results: Path) -> list[Path]:
             if table.kind != "settings" and tasks_of(table) & set(BUILT_TASKS):
                 pages[table.file_name] = paper_page(table, paper, found, command)
                 listed.append((f"{paper.name}, {table.number}", table.file_name))
+    methods = method_page(found, command)
+    if methods:
+        pages["methods.md"] = methods
+        listed.append(("Methods beside each other", "methods.md"))
     pages["overview.md"] = overview_page(found, listed, command)
     return [_write(results / TABLES / name, page) for name, page in pages.items()]
 

@@ -376,3 +376,27 @@ def test_a_point_of_a_figure_is_not_held_against_a_table(tmp_path: Path) -> None
     probe = {"task": "in100_linear", "protocol": "lorac-2021/1", "arch": "resnet18"}
     record(tmp_path, 66.0, made_by=sweep | {"table_row": "lorac/fig3: beta 4"}, **probe)
     assert "the recipe stands for lorac/fig3: beta 4" in page(tmp_path, "lorac_table5.md")
+
+
+def test_methods_of_one_size_stand_in_one_table_with_the_initialization_first(
+    tmp_path: Path,
+) -> None:
+    for method, top1 in (("jcl", 40.0), ("random", 30.0), ("moco", 39.0)):
+        made_by = {"method": method, "recipe": f"{method}/cifar10-cpu", "epochs": 1}
+        for task in ("cifar10_knn", "cifar10_linear"):
+            probe = {"task": task, "protocol": "uniclr-2022/1", "arch": "resnet18"}
+            record(tmp_path, top1, made_by=made_by, backbone=method, **probe)
+    text = page(tmp_path, "methods.md")
+    numbers = re.findall(r"^\| (\w+) +\| +\**([\d.]+).*?\| +\**([\d.]+)", text, re.MULTILINE)
+    assert numbers == [
+        ("random", "30.0", "30.0"),
+        ("jcl", "40.0", "40.0"),
+        ("moco", "39.0", "39.0"),
+    ]
+
+
+def test_one_method_alone_makes_no_page_of_methods(tmp_path: Path) -> None:
+    made_by = {"method": "jcl", "recipe": "jcl/cifar10-cpu", "epochs": 1}
+    record(tmp_path, 40.0, task="cifar10_knn", protocol="uniclr-2022/1", made_by=made_by)
+    page(tmp_path, "overview.md")
+    assert not (tmp_path / "tables" / "methods.md").exists()
