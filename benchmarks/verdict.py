@@ -33,6 +33,23 @@ TOLERANCES = {
 """Per task id; what is not here has UNTOLD."""
 
 
+DETECTION = ("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4")
+SUSPICIOUS_AP = 3.0
+"""A pre-trained detector ahead of a random one by no more may have trained from scratch."""
+
+
+def suspicion(ours: Score, random: Score | None, task: str, metric: str) -> str:
+    """What to say of a detector's AP that is as low as from random weights; empty if it is not."""
+    if task not in DETECTION or metric != "AP" or random is None:
+        return ""
+    if abs(ours.mean - random.mean) > SUSPICIOUS_AP:
+        return ""
+    return (
+        f"within {SUSPICIOUS_AP:g} AP of a random initialization ({random.mean:.1f}): "
+        "weights may not be loaded"
+    )
+
+
 def tolerance(task: str) -> Tolerance:
     """That of a task id."""
     return TOLERANCES.get(task, UNTOLD)

@@ -1,0 +1,259 @@
+"""COCO 2017, Lin et al., ECCV 2014, arXiv:1405.0312: objects with outlines, persons with keypoints.
+
+Annotations are understood as detectron2 understands them, so that both engines learn from the same
+objects: images in the order of their numbers, classes in the order of theirs, an outline has three
+points or more, and an object without one is left out. trainval is train2017, test is val2017 (the
+papers' test); val is a seeded draw from train2017, to choose learning rates on.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transfer.datasets.expected import Sizes
+from transfer.datasets.images import DataError
+from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat
+from transfer.datasets.splits import drawn_split
+
+FOLDER = "coco"
+NUM_KEYPOINTS = 17
+LISTS = ("images", "annotations", "categories")
+UNPACK = "unpack annotations_trainval2017.zip again"
+Kind = Literal["instances", "person_keypoints"]
+
+
+def read_coco17(data: Path, split: str, sizes: Sizes) -> Scenes:
+    """Reads coco/annotations/instances_{train,val}2017.json; images in coco/{train,val}2017."""
+    return _split(data, split, sizes, "instances")
+
+
+def read_coco17_keypoints(data: Path, split: str, sizes: Sizes) -> Scenes:
+    """Reads coco/annotations/person_keypoints_{train,val}2017.json."""
+    return _split(data, split, sizes, "person_keypoints")
+
+
+def _split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
+    published = "val2017" if split == "test" else "train2017"
+    file = data / FOLDER / "annotations" / f"{kind}_{published}.json"
+    state = file.stat()
+    kept = _read(data, kind, published, state.st_size, state.st_mtime_ns)
+    # a copy: its fingerprint looks at the image files, which may change while annotations do not
+    scenes = copy.copy(kept)
+    return scenes if split == "test" else drawn_split(scenes, split, sizes)
+
+
+@lru_cache(maxsize=4)
+def _read(data: Path, kind: Kind, published: str, size: int, time_ns: int) -> Scenes:
+    """Kept: half a minute is needed for the large file, which a run opens several times."""
+    file = data / FOLDER / "annotations" / f"{kind}_{published}.json"
+    content = _parsed(file)
+    names = _categories(file, content["categories"])
+    found = _Found(where=file.relative_to(data).as_posix(), kind=kind, classes=_places(names))
+    images = _images(file, content["images"], found)
+    objects = _by_image(content["annotations"], images, found)
+    folder = f"{FOLDER}/{published}"
+    scenes = [_scene(folder, image, objects.pop(number, []), found) for number, image in images]
+    return Scenes(
+        data,
+        scenes,
+        list(names.values()),
+        category_ids=list(names),
+        annotations=file,
+        faults=found.faults,
+        notes=found.notes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What was seen in one annotation file beside its scenes."""
+
+    where: str
+    """The file, for messages."""
+    kind: Kind
+    classes: Mapping[int, int]
+    """Class of each category number."""
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def line(self, image: object, annotation: object, why: str) -> str:
+        """Of an annotation."""
+        return f"{self.where}: image {image}, annotation {annotation}: {why}"
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
+    missing = [
+        key
+        for key in LISTS
+        if not isinstance(content, dict)
+        or not isinstance(content.get(key), list)
+        or not all(isinstance(entry, dict) for entry in content[key])
+    ]
+    if missing:
+        raise DataError(f"{file} is not COCO's: it holds no list of {missing}; {UNPACK}")
+    empty = [key for key in LISTS if not content[key]]
+    if empty:
+        raise DataError(f"{file} holds no {' and no '.join(empty)}; {UNPACK}")
+    return dict(content)
+
+
+def _categories(file: Path, entries: list[dict[str, Any]]) -> dict[int, str]:
+    """Name of each category number, in the order of the numbers."""
+    names = {
+        entry["id"]: entry["name"]
+        for entry in entries
+        if isinstance(entry.get("id"), int) and isinstance(entry.get("name"), str)
+    }
+    if len(names) < len(entries):
+        raise DataError(f"{file}: categories without a name or a number of their own; {UNPACK}")
+    return dict(sorted(names.items()))
+
+
+def _places(names: Mapping[int, str]) -> dict[int, int]:
+    return {number: place for place, number in enumerate(names)}
+
+
+def _images(
+    file: Path, entries: list[dict[str, Any]], found: _Found
+) -> list[tuple[int, dict[str, Any]]]:
+    """Number and entry of each image, in the order of the numbers."""
+    images: dict[int, dict[str, Any]] = {}
+    for entry in entries:
+        numbers = [entry.get(key) for key in ("id", "width", "height")]
+        if not all(isinstance(n, int) for n in numbers) or "file_name" not in entry:
+            raise DataError(
+                f"{file}: an image without a number, width, height or file_name: {entry}; {UNPACK}"
+            )
+        if entry["id"] in images:
+            found.faults.append(f"{found.where}: image {entry['id']} is listed more than once")
+        else:
+            images[entry["id"]] = entry
+    return sorted(images.items())
+
+
+def _by_image(
+    annotations: list[dict[str, Any]], images: list[tuple[int, dict[str, Any]]], found: _Found
+) -> dict[int, list[dict[str, Any]]]:
+    """Annotations of each image, in the order of the file."""
+    objects: dict[object, list[dict[str, Any]]] = {number: [] for number, _ in images}
+    seen: set[object] = set()
+    for annotation in annotations:
+        image, number = annotation.get("image_id"), annotation.get("id")
+        if number in seen:
+            found.faults.append(found.line(image, number, "the number is used more than once"))
+        elif image not in objects:
+            found.faults.append(found.line(image, number, "the image is not listed"))
+        else:
+            objects[image].append(annotation)
+        seen.add(number)
+    return objects  # type: ignore[return-value]  # its keys are those of the images
+
+
+def _scene(
+    folder: str, image: dict[str, Any], annotations: list[dict[str, Any]], found: _Found
+) -> Scene:
+    """The image with its sound annotations; what is wrong with the others is put down."""
+    kept = []
+    for annotation in annotations:
+        why = _fault(annotation, image, found)
+        if why:
+            found.faults.append(found.line(image["id"], annotation.get("id"), why))
+        elif is_flat(annotation["bbox"]):
+            why = f"box {annotation['bbox']} has no area"
+            found.notes.append(found.line(image["id"], annotation.get("id"), why))
+        else:
+            kept.append(annotation)
+    boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
+    boxes[:, 2:] += boxes[:, :2]
+    classes = [found.classes[entry["category_id"]] for entry in kept]
+    return Scene(
+        name=f"{folder}/{image['file_name']}",
+        image_id=image["id"],
+        width=image["width"],
+        height=image["height"],
+        boxes=boxes,
+        classes=np.array(classes, dtype=np.int64),
+        aside=np.array([bool(entry.get("iscrowd", 0)) for entry in kept], dtype=np.bool_),
+        polygons=tuple(map(_outlines, kept)) if found.kind == "instances" else None,
+        keypoints=_keypoints(kept) if found.kind == "person_keypoints" else None,
+    )
+
+
+def _fault(annotation: dict[str, Any], image: dict[str, Any], found: _Found) -> str:
+    """Why an annotation cannot be used, empty if it can."""
+    category = annotation.get("category_id")
+    if category not in found.classes:
+        return f"category {category} is not among the categories"
+    width, height = image["width"], image["height"]
+    why = box_fault(annotation.get("bbox"), width, height)
+    # persons with keypoints have the outlines of the other file, and are left out with them
+    if not why and (found.kind == "instances" or annotation.get("segmentation")):
+        why = _mask_fault(annotation, width, height)
+    if not why and found.kind == "person_keypoints":
+        why = _keypoint_fault(annotation.get("keypoints"))
+    return why
+
+
+def _mask_fault(annotation: dict[str, Any], width: int, height: int) -> str:
+    mask = annotation.get("segmentation")
+    if isinstance(mask, dict):
+        if not annotation.get("iscrowd", 0):
+            return "its mask is run lengths, which only crowds have; outlines are needed"
+        if mask.get("size") != [height, width]:
+            return f"its mask is {mask.get('size')}, the image {[height, width]} (height, width)"
+        counts = mask.get("counts")
+        if isinstance(counts, list) and sum(counts) != height * width:
+            return f"the run lengths of its mask end after {sum(counts)} of {height * width} px"
+        return ""
+    if not isinstance(mask, list) or not any(map(_is_outline, mask)):
+        return "it has no outline of three points or more"
+    if not all(_is_finite(outline) for outline in mask if _is_outline(outline)):
+        return "its outline holds what is no finite number"
+    return ""
+
+
+def _is_outline(outline: object) -> bool:
+    return isinstance(outline, list) and len(outline) >= 6 and len(outline) % 2 == 0
+
+
+def _is_finite(values: list[Any]) -> bool:
+    try:
+        return math.isfinite(sum(values))
+    except TypeError:
+        return False
+
+
+def _keypoint_fault(values: object) -> str:
+    if not isinstance(values, list) or len(values) != 3 * NUM_KEYPOINTS:
+        given = f"{len(values)} numbers" if isinstance(values, list) else f"{values}"
+        return f"its keypoints are {given}, not {3 * NUM_KEYPOINTS} numbers"
+    if not _is_finite(values):
+        return "its keypoints hold what is no finite number"
+    if not {0, 1, 2}.issuperset(values[2::3]):
+        return f"its keypoints have the marks {sorted(set(values[2::3]))}, not 0, 1 or 2"
+    return ""
+
+
+def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:
+    """Of an object; none of a crowd."""
+    if annotation.get("iscrowd", 0):
+        return ()
+    mask = annotation["segmentation"]
+    return tuple(np.array(outline, dtype=np.float64) for outline in filter(_is_outline, mask))
+
+
+def _keypoints(annotations: list[dict[str, Any]]) -> NDArray[np.float64]:
+    values = [annotation["keypoints"] for annotation in annotations]
+    return np.array(values, dtype=np.float64).reshape(-1, NUM_KEYPOINTS, 3)

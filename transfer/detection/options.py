@@ -1,0 +1,48 @@
+"""What a user may ask of detection besides the protocol: engine, memory, and a search of rates."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from transfer.detection.recipe import Precision, Recipe
+
+EngineChoice = Literal["auto", "detectron2", "torchvision"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorOptions:
+    """Of coco_* and voc0712_det_c4; what changes the protocol is told in the table."""
+
+    engine: EngineChoice = "auto"
+    """auto: detectron2 where it is installed, else the same detector on torchvision's parts."""
+    gpus: int = 0
+    """A process on each trains the detector. 0: as many as torchrun started, or all of this
+    machine."""
+    batch_size: int = 0
+    """Images per step; learning rate and length follow by the linear scaling rule. 0: the
+    protocol's."""
+    images_per_gpu: int = 0
+    """Images in one pass on one GPU; fewer than the batch's share accumulate gradients over several
+    passes. 0: one pass."""
+    precision: Precision | None = None
+    """Of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
+    learning_rates: tuple[float, ...] = ()
+    """Rates to be tried on a held-out part of the training set; none: the protocol's is taken."""
+
+    def applied(self, recipe: Recipe, num_processes: int) -> Recipe:
+        """The recipe as it will run; ValueError if the batch cannot be divided so."""
+        if self.batch_size and self.batch_size != recipe.batch_size:
+            recipe = recipe.with_batch(self.batch_size)
+        if self.precision is not None:
+            recipe = replace(recipe, precision=self.precision)
+        if self.images_per_gpu:
+            accumulated = recipe.batch_size / (self.images_per_gpu * num_processes)
+            recipe = replace(recipe, accumulated=max(1, round(accumulated)))
+        pieces = recipe.accumulated * num_processes
+        told = self.images_per_gpu or recipe.batch_size / pieces
+        if recipe.batch_size % pieces or recipe.batch_size // pieces != told:
+            raise ValueError(
+                f"a batch of {recipe.batch_size} images cannot be divided among {num_processes} "
+                f"processes with {self.images_per_gpu or 'equally many'} images each; choose "
+                f"--images-per-gpu or --batch-size so that it can"
+            )
+        return recipe
