@@ -23,6 +23,11 @@ class DetectorOptions:
     images_per_gpu: int = 0
     """Images in one pass on one GPU; fewer than the batch's share accumulate gradients over several
     passes. 0: one pass."""
+    iterations: int = 0
+    """Steps of the training, drops of the rate and warm-up in proportion; 0: the protocol's."""
+    image_px: int = 0
+    """Short side of the test images; training images and anchors in proportion. 0: the
+    protocol's."""
     precision: Precision | None = None
     """Of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
     learning_rates: tuple[float, ...] = ()
@@ -32,6 +37,10 @@ class DetectorOptions:
         """The recipe as it will run; ValueError if the batch cannot be divided so."""
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = recipe.with_batch(self.batch_size)
+        if self.iterations:
+            recipe = recipe.of_length(self.iterations / recipe.iterations)
+        if self.image_px:
+            recipe = recipe.at_size(self.image_px)
         if self.precision is not None:
             recipe = replace(recipe, precision=self.precision)
         if self.images_per_gpu:

@@ -128,6 +128,17 @@ class Recipe:
             warmup_iterations=round(self.warmup_iterations / factor),
         )
 
+    def at_size(self, test_short_px: int) -> "Recipe":
+        """For images of another size: what is measured in px, in proportion."""
+        factor = test_short_px / self.test_short_px
+        return replace(
+            self,
+            train_short_px=tuple(round(px * factor) for px in self.train_short_px),
+            test_short_px=test_short_px,
+            long_px=round(self.long_px * factor),
+            anchor_sizes_px=tuple(max(1, round(px * factor)) for px in self.anchor_sizes_px),
+        )
+
     def tiny(self) -> "Recipe":
         """A few steps of a narrow detector on small images: shows that everything runs."""
         pyramid = self.neck == "fpn"
@@ -151,6 +162,7 @@ class Recipe:
             milestones=(8, 11),
             warmup_iterations=3,
             batch_size=4,
+            learning_rate=self.learning_rate * 4 / self.batch_size,
             precise_norm_batches=4,
         )
 

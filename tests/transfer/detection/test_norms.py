@@ -92,6 +92,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return two_processes("tests.transfer.detection.test_norms", tmp_path_factory.mktemp("two"))
 
 
+@pytest.mark.slow
 def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     processes: list[dict[str, Any]],
 ) -> None:

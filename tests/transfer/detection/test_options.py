@@ -34,3 +34,15 @@ def test_a_batch_that_cannot_be_divided_is_refused(num_processes: int) -> None:
 def test_images_per_gpu_that_do_not_divide_the_batch_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot be divided"):
         DetectorOptions(images_per_gpu=3).applied(COCO_FPN, 1)
+
+
+def test_a_given_length_keeps_the_places_of_the_drops() -> None:
+    short = DetectorOptions(iterations=900).applied(COCO_FPN, 1)
+    assert (short.iterations, short.milestones) == (900, (600, 800))
+    assert short.warmup_iterations == 300
+
+
+def test_smaller_images_have_smaller_anchors() -> None:
+    small = DetectorOptions(image_px=200).applied(COCO_FPN, 1)
+    assert (small.train_short_px[0], small.test_short_px, small.long_px) == (160, 200, 333)
+    assert small.anchor_sizes_px == (8, 16, 32, 64, 128)
