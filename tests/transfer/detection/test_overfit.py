@@ -48,7 +48,8 @@ def outline(box: tuple[int, int, int, int]) -> np.ndarray:
 
 def scenes(folder: Path, *, with_points: bool) -> Scenes:
     """Colored diamonds on gray; with points: one class, and a dot for each of 17 keypoints."""
-    drawn, annotations = [], []
+    drawn: list[Scene] = []
+    annotations: list[dict[str, object]] = []
     for number, boxes in enumerate(BOXES):
         image = Image.new("RGB", (WIDTH, HEIGHT), "gray")
         labels = [0 if with_points else (number + k) % 2 for k in range(len(boxes))]
