@@ -8,7 +8,9 @@ from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
 from transfer.detection.engines import HOW_TO_INSTALL
 from transfer.processes import wanted_processes
+from transfer.tasks import FineTuned
 from transfer.tasks.detection import Detection
+from transfer.tasks.segmentation import Segmentation
 
 State = Literal["run", "cached", "no data", "unfit"]
 
@@ -20,6 +22,9 @@ DETECTOR_IMAGES_PER_GPU_SECOND = {
 }
 """Trained by detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight
 V100 (its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
+FCN_IMAGES_PER_GPU_SECOND = 20.0
+"""Assumed for a ResNet-50 trained in float32 on crops of 513 px, whose arithmetic is about a fifth
+of a Faster R-CNN's image, until measured on the user's GPU."""
 IMAGES_PER_GPU_SECOND = 2500.0
 """Assumed for a ResNet-50 at 224 px in bf16, until measured on the user's GPU."""
 FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
@@ -50,7 +55,7 @@ def planned(cell: Cell) -> PlannedCell:
     )
     if missing:
         return PlannedCell(cell, "no data", missing, 0.0)
-    why = cell.task.unfit(cell.backbone) if isinstance(cell.task, Detection) else ""
+    why = cell.task.unfit(cell.backbone) if isinstance(cell.task, FineTuned) else ""
     if why:
         return PlannedCell(cell, "unfit", (), 0.0, why)
     if finished(cell) is not None:
@@ -62,6 +67,8 @@ def gpu_hours(cell: Cell) -> float:
     """Forward passes of the protocol on published counts, at the assumed rate."""
     if isinstance(cell.task, Detection):
         return detector_hours(cell.task, cell.backbone.arch)
+    if isinstance(cell.task, Segmentation):
+        return segmentation_hours(cell.task, cell.backbone.arch)
     task: Any = cell.task
     counts = DATASETS[task.datasets()[0]].counts
     trained = float(getattr(task, "steps", 0) * getattr(task, "batch_size", 0))
@@ -86,6 +93,14 @@ def detector_hours(task: Detection, arch: str) -> float:
     runs = 1 + len(task.learning_rates)
     cost = FORWARD_COST.get(arch, 1.0) * (recipe.test_short_px / 800) ** 2
     return runs * cost * recipe.iterations * recipe.batch_size / rate / 3600
+
+
+def segmentation_hours(task: Segmentation, arch: str) -> float:
+    """Training alone; a test passes the images once."""
+    recipe = task.recipe
+    runs = 1 + len(task.learning_rates)
+    cost = FORWARD_COST.get(arch, 1.0) * (recipe.crop_px / 513) ** 2
+    return runs * cost * recipe.iterations * recipe.batch_size / FCN_IMAGES_PER_GPU_SECOND / 3600
 
 
 def render_plan(rows: list[PlannedCell]) -> str:
@@ -122,14 +137,14 @@ def _detector_lines(rows: list[PlannedCell]) -> list[str]:
     if not cells:
         return []
     place = cells[0].cell.place
-    num_gpus = wanted_processes(place.detector.gpus)
+    num_gpus = wanted_processes(place.training.gpus)
     hours = sum(row.gpu_hours for row in cells)
     lines = [
         f"detection: about {hours:.1f} V100 hours by detectron2's model zoo (assumed, not "
         f"measured), {hours / num_gpus:.1f} hours on {num_gpus} GPU{'s' * (num_gpus > 1)}"
     ]
     if any(row.cell.task.engine == "torchvision" for row in cells):
-        chosen = place.detector.engine == "torchvision"
+        chosen = place.training.engine == "torchvision"
         why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
         lines.append(f"detection: the torchvision engine, {why}")
     return lines

@@ -24,10 +24,10 @@ from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
-from transfer.detection.options import DetectorOptions
 from transfer.many_gpus import evaluate_where_asked
 from transfer.schedule import share
 from transfer.tasks import TASKS, reading_of
+from transfer.training.options import TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ class RunAll:
     """Separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
     """Missing, surplus or unreadable images that a data set may have."""
-    detector: Annotated[DetectorOptions, tyro.conf.arg(name="")] = field(
-        default_factory=DetectorOptions
+    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
+        default_factory=TrainingOptions
     )
     """Of detection."""
     plan: bool = False
@@ -108,14 +108,14 @@ def backbones(request: RunAll) -> list[Backbone]:
 def plan(request: RunAll) -> list[PlannedCell]:
     """Every cell of the request, backbone by backbone."""
     share(request.schedule)
-    engine_for(request.detector.engine)
+    engine_for(request.training.engine)
     place = Place(
         data=request.data,
         results=request.results,
         runs=request.runs,
         schedule=request.schedule,
         tolerated=request.tolerate,
-        detector=request.detector,
+        training=request.training,
     )
     try:
         seeds = [int(word) for word in request.seeds.split(",")]

@@ -104,6 +104,7 @@ BUILT_TASKS = (
     "coco_insseg",
     "coco_keypoint",
     "voc0712_det_c4",
+    "voc12_seg_fcn",
 )
 """Ids of TASKS, written again because that registry imports torch and the tables must not; in the
 order of the overview."""

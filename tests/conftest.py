@@ -38,7 +38,7 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_detection_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generated COCO and VOC; do not write into it."""
+    """Generated COCO and VOC, with masks; do not write into it."""
     folder = tmp_path_factory.mktemp("detection")
     generate(folder, keys=("coco17", "voc0712"))
     return folder

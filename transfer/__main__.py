@@ -1,4 +1,4 @@
-"""python -m transfer TASK | check-data | inspect | generate-data | --list.
+"""python -m transfer TASK | check-data | inspect | generate-data | convert-sbd | --list.
 
 One task on one checkpoint, or a look at checkpoints and data. benchmarks/run_all.py runs them all.
 """
@@ -20,14 +20,14 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.datasets.sbd import convert_sbd
 from transfer.detection.engines import engine_for
-from transfer.detection.options import DetectorOptions
 from transfer.many_gpus import evaluate_where_asked
 from transfer.processes import joined, this_process
 from transfer.record import Record
 from transfer.schedule import share
-from transfer.tasks import EXTRA, TASKS
-from transfer.tasks.detection import Detection
+from transfer.tasks import EXTRA, TASKS, FineTuned
+from transfer.training.options import TrainingOptions
 
 
 def data_folder() -> Path:
@@ -59,10 +59,10 @@ class Evaluate:
     """Missing, surplus or unreadable images that a data set may have."""
     random: bool = False
     """Evaluate a random initialization of the checkpoint's network in its place."""
-    detector: Annotated[DetectorOptions, tyro.conf.arg(name="")] = field(
-        default_factory=DetectorOptions
+    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
+        default_factory=TrainingOptions
     )
-    """Of detection."""
+    """Of detection and segmentation."""
     dry_run: bool = False
     """Only say what would be done."""
 
@@ -70,14 +70,14 @@ class Evaluate:
         """Exit status."""
         registered(self.task)
         share(self.schedule)
-        engine_for(self.detector.engine)
+        engine_for(self.training.engine)
         place = Place(
             data=self.data,
             results=self.results,
             runs=self.runs,
             schedule=self.schedule,
             tolerated=self.tolerate,
-            detector=self.detector,
+            training=self.training,
         )
         backbone = load_backbone(self.ckpt, name=self.name)
         if self.random:
@@ -85,7 +85,7 @@ class Evaluate:
         if this_process().speaks:
             print(f"backbone  {backbone.source}", file=sys.stderr)
         cell = Cell(key=self.task, backbone=backbone, seed=self.seed, place=place)
-        if this_process().num_processes > 1 and not isinstance(cell.task, Detection):
+        if this_process().num_processes > 1 and not isinstance(cell.task, FineTuned):
             raise ValueError(f"{self.task} runs in one process; start it without torchrun")
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
@@ -149,7 +149,28 @@ class GenerateData:
         return 0
 
 
-COMMANDS = {"check-data": CheckData, "inspect": Inspect, "generate-data": GenerateData}
+@dataclass(frozen=True, kw_only=True)
+class ConvertSBD:
+    """Write SBD's masks as VOC 2012's SegmentationClassAug; once, before segmentation."""
+
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets, with VOC 2012 in it; $DATASETS or ./datasets."""
+    sbd: Path | None = None
+    """Folder that holds cls/*.mat; looked for below the data folder if not given."""
+
+    def __call__(self) -> int:
+        """Exit status."""
+        count = convert_sbd(self.data, self.sbd)
+        print(f"{count} masks of SBD  ->  {self.data / 'VOCdevkit/VOC2012/SegmentationClassAug'}")
+        return 0
+
+
+COMMANDS = {
+    "check-data": CheckData,
+    "inspect": Inspect,
+    "generate-data": GenerateData,
+    "convert-sbd": ConvertSBD,
+}
 
 
 def summary(cell: Cell, record: Record) -> str:

@@ -17,7 +17,6 @@ import torch
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_any
 from transfer.datasets.check import Report, require
-from transfer.detection.options import DetectorOptions
 from transfer.folders import Folders
 from transfer.processes import this_process
 from transfer.record import (
@@ -32,8 +31,9 @@ from transfer.record import (
     write_json,
     write_record,
 )
-from transfer.tasks import EXTRA, TASKS, Task, reading_of
+from transfer.tasks import EXTRA, TASKS, FineTuned, Task, reading_of
 from transfer.tasks.detection import Detection
+from transfer.training.options import TrainingOptions
 
 
 class BusyError(RuntimeError):
@@ -51,8 +51,8 @@ class Place:
     schedule: str = "paper"
     tolerated: int = 0
     """Missing, surplus or unreadable images that a data set may have."""
-    detector: DetectorOptions = field(default_factory=DetectorOptions)
-    """Of the detection tasks."""
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+    """Of the tasks that train the whole network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Cell:
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
         task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
-        return task.asked(self.place.detector) if isinstance(task, Detection) else task
+        return task.asked(self.place.training) if isinstance(task, FineTuned) else task
 
     @property
     def path(self) -> Path:
@@ -107,13 +107,18 @@ def finished(cell: Cell) -> Record | None:
     same = (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
-        and cell.place.detector.engine in ("auto", record.engine)
+        and (record.engine == cell.task.engine or not _engine_asked(cell))
         and all(
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
             for key in cell.task.datasets()
         )
     )
     return record if same else None
+
+
+def _engine_asked(cell: Cell) -> bool:
+    """Elsewhere a record counts whichever engine made it."""
+    return isinstance(cell.task, Detection) and cell.place.training.engine != "auto"
 
 
 @lru_cache(maxsize=64)

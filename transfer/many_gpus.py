@@ -12,16 +12,16 @@ from transfer import stop
 from transfer.cell import Cell, evaluate, finished
 from transfer.processes import joined, this_process, wanted_processes
 from transfer.record import Record
-from transfer.tasks.detection import Detection
+from transfer.tasks import FineTuned
 
 
 def evaluate_where_asked(cell: Cell) -> Record:
-    """The cell's record: a detector's from a process per GPU, every other from this one.
+    """The cell's record: from a process per GPU where the whole network is trained, else this one.
 
     RuntimeError if the processes ended without a record.
     """
-    num_processes = wanted_processes(cell.place.detector.gpus)
-    alone = num_processes == this_process().num_processes or not isinstance(cell.task, Detection)
+    num_processes = wanted_processes(cell.place.training.gpus)
+    alone = num_processes == this_process().num_processes or not isinstance(cell.task, FineTuned)
     if alone or finished(cell) is not None:
         return evaluate(cell)
     file = cell.folders.work / "cell.pickle"

@@ -16,7 +16,15 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("torch", "torchvision", "numpy", "pillow", "scikit-learn", "pycocotools")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "pillow",
+    "scikit-learn",
+    "pycocotools",
+    "onedl-mmsegmentation",
+)
 
 
 class RecordError(ValueError):

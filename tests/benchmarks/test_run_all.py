@@ -15,9 +15,9 @@ from benchmarks.run_all import RunAll, chosen_tasks, main, plan, run
 from transfer.backbone import Backbone, random_backbone
 from transfer.cell import BusyError, Cell, Place, evaluate
 from transfer.datasets.images import DataError
-from transfer.detection.options import DetectorOptions
 from transfer.record import Record
 from transfer.tasks import TASKS
+from transfer.training.options import TrainingOptions
 
 Request = Callable[..., RunAll]
 
@@ -157,8 +157,8 @@ def test_a_corrupt_checkpoint_exits_with_2(
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     small_backbone: Backbone, small_detection_data: Path, place: Place
 ) -> None:
-    options = DetectorOptions(engine="torchvision", gpus=4)
-    paper = replace(place, data=small_detection_data, schedule="paper", detector=options)
+    options = TrainingOptions(engine="torchvision", gpus=4)
+    paper = replace(place, data=small_detection_data, schedule="paper", training=options)
     cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
     rows = [
         planned(Cell(key="coco_det", backbone=backbone, seed=0, place=paper))
@@ -173,10 +173,20 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     assert "the cifar stem keeps the image's full size" in told
 
 
+def test_the_plan_tells_the_hours_of_segmentation(
+    small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    paper = replace(place, data=small_detection_data, schedule="paper")
+    row = planned(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, place=paper))
+    assert row.state == "run"
+    assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
+    assert "mmsegmentation" in render_plan([row])
+
+
 def test_detectron2_asked_for_and_absent_is_a_wrong_request(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.available", lambda: False)
-    request = request_for(detector=DetectorOptions(engine="detectron2"), tasks="coco_det")
+    request = request_for(training=TrainingOptions(engine="detectron2"), tasks="coco_det")
     with pytest.raises(ValueError, match="detectron2 cannot be imported here"):
         run(request)

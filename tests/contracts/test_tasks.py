@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from tests.transfer.detection.solved import solved_detection
+from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures, evaluate
 from transfer.datasets.catalog import DATASETS
@@ -17,6 +18,7 @@ from transfer.features import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import EXTRA, TASKS, Task, reading_of
 from transfer.tasks.detection import Detection
+from transfer.tasks.segmentation import Segmentation
 
 EVERY = {**TASKS, **EXTRA}
 
@@ -25,6 +27,8 @@ def solved(task: Task, folder: Path, *, right: bool) -> Any:
     """Ten images of ten classes, all right or all wrong; in VOC's form where the task asks it."""
     if isinstance(task, Detection):
         return solved_detection(task, folder, right=right)
+    if isinstance(task, Segmentation):
+        return solved_segmentation(folder, right=right)
     labels = torch.arange(10)
     scores = one_hot(labels if right else labels.roll(1), 10).float()
     if task.datasets() == ("voc07",):

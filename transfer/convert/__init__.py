@@ -10,5 +10,7 @@ account.py        what every other tensor of the file is
 proof.py          that the converted network computes what the file's tensors compute
 from_public.py    the steps above in order: a foreign file under torchvision's names
 to_detectron2.py  a backbone under detectron2's names
+to_mmseg.py       a backbone in mmsegmentation's ResNet
+same_maps.py      that a network's backbone computes what torchvision's does
 inspection.py     the report of `python -m transfer inspect`
 """

@@ -3,6 +3,7 @@
 catalog.py           one table: classes, metric, splits, how to get each set; `open_split`
 images.py            one split: images decoded on demand, labels, fingerprint
 scenes.py            one split of a detection set: images with objects; which can be learned from
+segmented.py         one split of a segmentation set: images with masks, and what is wrong with them
 splits.py            seeded draws for the splits that nobody published
 expected.py          how many images there should be; `small-data.json`
 check.py             counts, classes, broken files and annotations; `require` before a run
@@ -10,8 +11,9 @@ class_folders.py     images kept in one folder per class
 torchvision_sets.py  Aircraft, Cars, DTD, Food-101, Pets
 birdsnap.py, caltech101.py, cifar.py, flowers.py, imagenet.py, places365.py, sun397.py, voc.py
                      own readers, one published layout each
-coco.py, voc_objects.py
-                     readers of detection sets
+coco.py, voc_objects.py, voc_masks.py
+                     readers of detection sets, and of a segmentation set
+sbd.py               SBD's masks as PNG files
 imagenet100.txt      the class folders of ImageNet-100
 generate.py          small versions of all sets and a pool for pre-training
 layouts.py           how each publisher lays out the files; VOC in voc_layout.py, COCO in

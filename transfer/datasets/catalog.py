@@ -6,7 +6,7 @@ trainval is then the official train split). Published train and val lists are us
 (Aircraft, DTD, Flowers, VOC 2007), elsewhere val is a seeded draw of the usual size (`splits.py`).
 Counts are those of the sets as published; Birdsnap's are those of the subset that LORAC could still
 download, ImageNet-100's training count is not printed in any of the papers. Those of detection sets
-are of all images, with and without objects.
+are of all images, with and without objects; VOC 2012's masks are those of VOC and of SBD.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ from transfer.datasets.imagenet import read_in1k, read_in100
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.places365 import read_places365
 from transfer.datasets.scenes import Scenes
+from transfer.datasets.segmented import Segmented
 from transfer.datasets.sun397 import read_sun397
 from transfer.datasets.torchvision_sets import (
     read_aircraft,
@@ -33,8 +34,10 @@ from transfer.datasets.torchvision_sets import (
     read_pets,
 )
 from transfer.datasets.voc import read_voc07, read_voc12
+from transfer.datasets.voc_masks import read_voc12_seg
 from transfer.datasets.voc_objects import read_voc0712
 
+AnySplit = Images | Scenes | Segmented
 SPLITS = ("train", "val", "trainval", "test")
 COCO_FILES = (
     "From https://cocodataset.org/#download unpack train2017.zip, val2017.zip and "
@@ -56,11 +59,11 @@ class DatasetInfo:
     """Of a set in two parts, both of which are needed."""
     num_classes: int
     """L."""
-    metric: Literal["top1", "mean_per_class", "mAP", "AP"]
-    """AP: a detection set, whose splits are `Scenes`."""
+    metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
+    """AP: a detection set, whose splits are `Scenes`; mIoU: `Segmented`."""
     counts: Mapping[str, int]
     """Published images per split: train, val, trainval, test."""
-    open: Callable[[Path, str, Sizes], Images | Scenes]
+    open: Callable[[Path, str, Sizes], AnySplit]
     how_to_get: str
 
     def is_there(self, data: Path) -> bool:
@@ -280,6 +283,20 @@ _INFOS = (
         "into the data folder.",
     ),
     DatasetInfo(
+        key="voc12_seg",
+        title="Pascal VOC 2012 (masks)",
+        folder="VOCdevkit/VOC2012/SegmentationClass",
+        num_classes=21,
+        metric="mIoU",
+        counts=_counts(10_582 - 1_000, 1_000, 1_449),
+        open=read_voc12_seg,
+        how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder. Add the masks of "
+        "SBD: SegmentationClassAug/*.png beside SegmentationClass, or SBD itself "
+        "(benchmark_RELEASE/dataset/cls/*.mat), to be converted once by "
+        "python -m transfer convert-sbd.",
+    ),
+    DatasetInfo(
         key="coco17",
         title="COCO 2017 (instances)",
         folder="coco",
@@ -321,7 +338,8 @@ def open_split(key: str, data: Path, split: str) -> Images:
     images = open_any(key, data, split)
     if isinstance(images, Images):
         return images
-    raise DataError(f"{dataset_info(key).title} has objects in images, not images with labels")
+    what = "objects in images" if isinstance(images, Scenes) else "masks of images"
+    raise DataError(f"{dataset_info(key).title} has {what}, not images with labels")
 
 
 def open_scenes(key: str, data: Path, split: str) -> Scenes:
@@ -332,8 +350,16 @@ def open_scenes(key: str, data: Path, split: str) -> Scenes:
     raise DataError(f"{dataset_info(key).title} has labels per image, but no objects to detect")
 
 
-def open_any(key: str, data: Path, split: str) -> Images | Scenes:
-    """One split of any set below the data folder; both kinds have names and a fingerprint."""
+def open_segmented(key: str, data: Path, split: str) -> Segmented:
+    """One split of a segmentation set."""
+    images = open_any(key, data, split)
+    if isinstance(images, Segmented):
+        return images
+    raise DataError(f"{dataset_info(key).title} has no masks of classes")
+
+
+def open_any(key: str, data: Path, split: str) -> AnySplit:
+    """One split of any set below the data folder; all kinds have names and a fingerprint."""
     info = dataset_info(key)
     if split not in SPLITS:
         raise DataError(f"{info.title} has no split {split!r}; use one of {', '.join(SPLITS)}")

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
+from transfer.datasets.catalog import SPLITS, AnySplit, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
 from transfer.datasets.imagenet import imagenet100_wnids
-from transfer.datasets.images import JPEG_START, DataError, ImageFiles, Images, decode_file
+from transfer.datasets.images import JPEG_START, DataError, ImageFiles, decode_file
 from transfer.datasets.scenes import Scenes
+from transfer.datasets.segmented import Segmented
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
@@ -49,7 +50,7 @@ class Report:
     classes: tuple[int, int]
     """Classes with images in trainval and in test: found, expected."""
     unreadable: tuple[str, ...]
-    """Files that are listed but missing, or cannot be decoded."""
+    """Images that are listed but missing, cannot be decoded, or have a broken mask."""
     problems: tuple[str, ...]
     """One line each, unreadable files and broken annotations included."""
     faults: tuple[str, ...] = ()
@@ -98,10 +99,11 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     problems += _count_problems(counts)
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
-    notes = [note for pool in scenes.values() for note in pool.notes]
-    if scenes and small == "excerpt":
-        num_classes, class_problems = _declared_classes(scenes, sizes.classes)
-        notes += _classes_without_objects(scenes)
+    detailed = {s: pool for s, pool in pools.items() if isinstance(pool, Scenes | Segmented)}
+    notes = [note for pool in detailed.values() for note in pool.notes]
+    if detailed and small == "excerpt":
+        num_classes, class_problems = _declared_classes(detailed, sizes.classes)
+        notes += _classes_without_objects(detailed)
     else:
         num_classes, class_problems = _classes(key, pools, sizes.classes)
     broken = dict(_broken_files(pools.values(), decode=decode))
@@ -182,8 +184,8 @@ def _against(pair: tuple[int, int]) -> str:
 
 def _open_splits(
     key: str, data: Path, names: Sequence[str]
-) -> tuple[dict[str, Images | Scenes], list[str]]:
-    splits: dict[str, Images | Scenes] = {}
+) -> tuple[dict[str, AnySplit], list[str]]:
+    splits: dict[str, AnySplit] = {}
     problems: list[str] = []
     for name in names:
         try:
@@ -202,9 +204,7 @@ def _count_problems(counts: Mapping[str, tuple[int, int]]) -> list[str]:
     ]
 
 
-def _classes(
-    key: str, pools: Mapping[str, Images | Scenes], expected: int
-) -> tuple[int, list[str]]:
+def _classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[int, list[str]]:
     """Number of classes that have images in every pool, and which have none."""
     problems = []
     present: list[set[str]] = []
@@ -221,7 +221,9 @@ def _classes(
     return num_found, problems
 
 
-def _declared_classes(scenes: Mapping[str, Scenes], expected: int) -> tuple[int, list[str]]:
+def _declared_classes(
+    scenes: Mapping[str, Scenes | Segmented], expected: int
+) -> tuple[int, list[str]]:
     """Number of classes that every annotation file names.
 
     A small excerpt of many classes lacks objects of some, with which a run can do.
@@ -232,9 +234,9 @@ def _declared_classes(scenes: Mapping[str, Scenes], expected: int) -> tuple[int,
     return num_found, [f"{num_found} classes named in all files, {expected} expected"]
 
 
-def _classes_without_objects(scenes: Mapping[str, Scenes]) -> list[str]:
+def _classes_without_objects(scenes: Mapping[str, Scenes | Segmented]) -> list[str]:
     absent = {
-        split: [pool.class_names[i] for i in np.flatnonzero(pool.objects_per_class() == 0)]
+        split: [name for name in pool.class_names if name not in _present_classes(pool)]
         for split, pool in scenes.items()
     }
     return [f"{split}: no object of {', '.join(names)}" for split, names in absent.items() if names]
@@ -247,9 +249,11 @@ def _class_list(key: str, expected: int) -> list[str]:
     return []
 
 
-def _present_classes(images: Images | Scenes) -> set[str]:
+def _present_classes(images: AnySplit) -> set[str]:
     if isinstance(images, Scenes):
         return {images.class_names[i] for i in np.flatnonzero(images.objects_per_class())}
+    if isinstance(images, Segmented):
+        return {images.class_names[i] for i in np.flatnonzero(images.examined[1])}
     labels = images.labels
     if labels.ndim == 2:
         columns = (labels == 1).any(dim=0).nonzero().flatten()
@@ -258,8 +262,12 @@ def _present_classes(images: Images | Scenes) -> set[str]:
     return {images.class_names[int(i)] for i in columns}
 
 
-def _broken_files(pools: Iterable[Images | Scenes], *, decode: bool) -> Iterator[tuple[str, str]]:
-    """Name and reason of each file that is missing or cannot be decoded."""
+def _broken_files(pools: Iterable[AnySplit], *, decode: bool) -> Iterator[tuple[str, str]]:
+    """Name and reason of each file that is missing or cannot be decoded, or whose mask is not."""
+    pools = list(pools)
+    for pool in pools:
+        if isinstance(pool, Segmented):
+            yield from pool.faults()
     with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads:
         for source in (images.source for images in pools):
             if not isinstance(source, ImageFiles):

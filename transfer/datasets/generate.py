@@ -22,7 +22,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.layouts import Draw, DrawPixels, Plan
 from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint
 from transfer.datasets.voc import CLASSES as VOC_CLASSES
-from transfer.datasets.voc_layout import write_voc
+from transfer.datasets.voc_layout import ADDED_MASKS, MASKED, write_voc
 
 POOL_FOLDER = "pretrain"
 POOL_IMAGES = 2_000
@@ -72,11 +72,13 @@ VOC_IMAGE_SETS: dict[str, dict[str, int]] = {
 }
 VOC12_VAL = 40
 VOC0712_VAL = 60
+VOC12_SEG_VAL = 30
 COCO_IMAGES = {"train2017": 48, "val2017": 24}
 COCO_VAL = 12
 WRITTEN_AS = {
     "in100": ("in1k",),
     "voc0712": ("voc07", "voc12"),
+    "voc12_seg": ("voc12",),
     "coco17_keypoints": ("coco17",),
 }
 """Sets that lie in the folders of others."""
@@ -146,7 +148,8 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
     year = {"voc07": "2007", "voc12": "2012"}[key]
     counts = VOC_IMAGE_SETS[year]
     write_voc(root, year, counts, _kinds(len(VOC_CLASSES), 13), rng)
-    return {key: _voc_sizes(counts)}
+    masked = {"voc12_seg": _voc12_seg_sizes()} if year == "2012" else {}
+    return {key: _voc_sizes(counts), **masked}
 
 
 def _voc_sizes(counts: dict[str, int]) -> Sizes:
@@ -161,6 +164,12 @@ def _voc0712_sizes() -> Sizes:
     """Training images of both years, test images of 2007."""
     trainval = [counts["train"] + counts["val"] for counts in VOC_IMAGE_SETS.values()]
     return _held_out(sum(trainval), VOC0712_VAL, VOC_IMAGE_SETS["2007"]["test"], len(VOC_CLASSES))
+
+
+def _voc12_seg_sizes() -> Sizes:
+    """Background is a class, too."""
+    trainval = MASKED["train"] + ADDED_MASKS
+    return _held_out(trainval, VOC12_SEG_VAL, MASKED["val"], 1 + len(VOC_CLASSES))
 
 
 def _coco_sizes(classes: int) -> Sizes:

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from transfer.datasets.expected import SMALL_DATA, Sizes
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.scenes import Scenes
+from transfer.datasets.segmented import Segmented
 
-Split = TypeVar("Split", Images, Scenes)
+Split = TypeVar("Split", Images, Scenes, Segmented)
+Detailed = TypeVar("Detailed", Scenes, Segmented)
 SEED = "held-out 0"
 
 
@@ -64,7 +66,7 @@ def plain_split(trainval: Split, split: str, *, num_val: int) -> Split:
     return _part(trainval, split, ranks < num_val)
 
 
-def drawn_split(trainval: Scenes, split: str, sizes: Sizes) -> Scenes:
+def drawn_split(trainval: Detailed, split: str, sizes: Sizes) -> Detailed:
     """train or val of the published training images, or all; an excerpt need not announce val."""
     if split == "trainval":
         return trainval

@@ -1,4 +1,4 @@
-"""Small VOC 2007 and 2012 copies in the published layout: images, XML and image sets.
+"""Small VOC 2007 and 2012 copies in the published layout: images, XML, image sets and masks.
 
 Every class is present and absent in each split, and some objects are marked difficult; a class of
 which an image has only difficult objects has the mark 0.
@@ -12,10 +12,17 @@ import numpy as np
 
 from transfer.datasets.layouts import write_file, write_lines
 from transfer.datasets.patterns import Pixels, jpeg, paint
+from transfer.datasets.segmented import IGNORED, write_mask
 from transfer.datasets.voc import CLASSES
 
 HEIGHT_PX, WIDTH_PX = 64, 96
 NOT_DIFFICULT_SHARE = 0.9
+OUTLINE_RADIUS = 0.9
+"""Where the outline of a disc of radius 1 begins."""
+MASKED = {"train": 60, "val": 40}
+"""Images with a mask of VOC's own, the first of each set; of every class in turn."""
+ADDED_MASKS = 40
+"""Further ones of train, in SegmentationClassAug alone."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,43 @@ def write_voc(
             things[image_set][image_id] = inside
             write_file(folder / "JPEGImages" / f"{image_id}.jpg", jpeg(picture))
             write_file(folder / "Annotations" / f"{image_id}.xml", _xml(year, image_id, inside))
+    if year == "2012":
+        write_masks(root, things)
     things["trainval"] = things["train"] | things["val"]
     for image_set, images in things.items():
         write_lines(folder / "ImageSets" / "Main" / f"{image_set}.txt", sorted(images))
         for label, name in enumerate(CLASSES):
             lines = [f"{i} {_mark(images[i], label):2d}" for i in sorted(images)]
             write_lines(folder / "ImageSets" / "Main" / f"{name}_{image_set}.txt", lines)
+
+
+def write_masks(root: Path, things: dict[str, dict[str, list[Thing]]]) -> None:
+    """VOC 2012's masks of some images: each object is an ellipse in its box, within an outline."""
+    folder = root / "VOCdevkit" / "VOC2012"
+    for image_set, count in MASKED.items():
+        for image_id in list(things[image_set])[:count]:
+            _write_mask(folder / "SegmentationClass", image_id, things[image_set][image_id])
+        names = list(things[image_set])[:count]
+        write_lines(folder / "ImageSets" / "Segmentation" / f"{image_set}.txt", names)
+    first = MASKED["train"]
+    for image_id in list(things["train"])[first : first + ADDED_MASKS]:
+        _write_mask(folder / "SegmentationClassAug", image_id, things["train"][image_id])
+
+
+def _write_mask(folder: Path, image_id: str, things: list[Thing]) -> None:
+    mask = np.zeros((HEIGHT_PX, WIDTH_PX), dtype=np.uint8)
+    y, x = np.mgrid[:HEIGHT_PX, :WIDTH_PX] + 0.5
+    for thing in things:
+        left, top, right, bottom = thing.box
+        across, along = (
+            (2 * x - left - right) / (right - left),
+            (2 * y - top - bottom) / (bottom - top),
+        )
+        radius = np.hypot(across, along)
+        mask[radius < 1] = IGNORED
+        mask[radius < OUTLINE_RADIUS] = thing.label + 1
+    folder.mkdir(parents=True, exist_ok=True)
+    write_mask(folder / f"{image_id}.png", mask)
 
 
 def _scene(label: int, kinds: list[int], rng: np.random.Generator) -> tuple[Pixels, list[Thing]]:

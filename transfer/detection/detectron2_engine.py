@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from transfer.convert.resnet import FEATURE_DIM, is_optional
 from transfer.convert.to_detectron2 import to_detectron2
-from transfer.detection.norms import Norm, scale_gradient
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Found, Sample
+from transfer.detection.scaled_gradient import scale_gradient
+from transfer.training.norms import Norm
 
 HOW_TO_INSTALL = (
     "pip install --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git' "

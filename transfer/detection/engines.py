@@ -4,11 +4,11 @@ from typing import Literal
 
 from transfer.detection.detectron2_engine import HOW_TO_INSTALL, available
 from transfer.detection.detectron2_engine import build_detector as build_on_detectron2
-from transfer.detection.norms import Norm
-from transfer.detection.options import EngineChoice
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine import build_detector as build_on_torchvision
+from transfer.training.norms import Norm
+from transfer.training.options import EngineChoice
 
 __all__ = ["HOW_TO_INSTALL", "EngineName", "available", "build_detector", "engine_for"]
 

@@ -9,11 +9,14 @@ arXiv:2010.02217).
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from transfer.training.course import Precision
+
+__all__ = ["Precision", "Recipe"]
+
 Finds = Literal["boxes", "masks", "keypoints"]
 Part = Literal["fpn", "box_head", "mask_head", "keypoint_head", "rpn_head"]
 ExtraNorms = Literal["none", "moco", "co2"]
 RPNGradient = Literal["scale_input", "lr_mult", "loss_weight", "none"]
-Precision = Literal["float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""SGD as detectron2 sets it up for detectors: what decays, and the learning rate of a step."""
+"""SGD as detectron2 sets it up for detectors: what decays, and what learns at a lower rate."""
 
 from collections import defaultdict
 
@@ -16,7 +16,7 @@ NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 def sgd(detector: Detector, recipe: Recipe) -> torch.optim.SGD:
     """Norm layers do not decay, biases do; with lr_mult the RPN learns at a share of the rate.
 
-    A group's "rate_factor" is that share; `set_rate` keeps it.
+    A group's "rate_factor" is that share; `training.course.set_rate` keeps it.
     """
     groups: dict[tuple[float, float], list[Parameter]] = defaultdict(list)
     seen: set[Parameter] = set()
@@ -37,26 +37,3 @@ def sgd(detector: Detector, recipe: Recipe) -> torch.optim.SGD:
         lr=recipe.learning_rate,
         momentum=recipe.sgd_momentum,
     )
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give each group its share of a learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group["rate_factor"]
-
-
-def learning_rate(recipe: Recipe, iteration: int) -> float:
-    """Of the step that follows `iteration` finished ones: a tenth from each milestone on.
-
-    The warm-up rises linearly to the value that the milestones give at its end.
-    """
-    warmup = recipe.warmup_iterations
-    end = recipe.learning_rate * _decay(recipe, max(iteration, warmup))
-    if iteration >= warmup:
-        return end
-    start = recipe.learning_rate * recipe.warmup_factor
-    return start + (end - start) * iteration / warmup
-
-
-def _decay(recipe: Recipe, iteration: int) -> float:
-    return float(0.1 ** sum(iteration >= milestone for milestone in recipe.milestones))

@@ -5,6 +5,7 @@ linear_probe.py     ImageNet-100 and CIFAR with a fixed learning rate (JCL, LORA
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
+segmentation.py     VOC 2012 segmentation (CO2 Table 3)
 
 A key is the id of the papers' tables; where papers read a task differently, "@reading" follows.
 """
@@ -15,10 +16,12 @@ from typing import Any, Protocol, Self
 from transfer.backbone import Backbone
 from transfer.detection import recipe
 from transfer.folders import Folders
+from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO
 from transfer.tasks.detection import Detection
 from transfer.tasks.knn import KNN
 from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.linear_transfer import LinearTransfer
+from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.voc_svm import VOCSVM
 
 
@@ -54,6 +57,10 @@ class Task(Protocol):
     def details(self, predictions: Any) -> dict[str, object]:
         """What the metrics alone do not tell."""
 
+
+FineTuned = Detection | Segmentation
+"""What trains the whole network: in a process per GPU, with options of its own, on some backbones
+only."""
 
 TRANSFER_STEPS = {
     "aircraft": 5_000,
@@ -110,6 +117,7 @@ TASKS: dict[str, Task] = {
         dataset="coco17_keypoints", protocol="jcl-2020/1", recipe=recipe.COCO_FPN_KEYPOINTS
     ),
     "voc0712_det_c4": Detection(dataset="voc0712", protocol="co2-2021/1", recipe=recipe.VOC_C4),
+    "voc12_seg_fcn": Segmentation(protocol="co2-2021/1", recipe=VOC_FCN),
 }
 
 FOUR_CONVS = "jcl-2020-4conv1fc/1"
@@ -139,9 +147,10 @@ EXTRA: dict[str, Task] = {
         )
         for name, reading in C4_READINGS.items()
     },
+    "voc12_seg_fcn@moco": Segmentation(protocol="moco-2020/1", recipe=VOC_FCN_MOCO),
 }
-"""Nearest neighbors on the other catalogued sets, and detectors as others set them: run when named,
-not by default."""
+"""Nearest neighbors on the other catalogued sets, and detectors and segmentation as others set
+them: run when named, not by default."""
 
 
 def reading_of(key: str) -> tuple[str, str]:

@@ -22,8 +22,6 @@ from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.detect import detect
 from transfer.detection.engines import EngineName, build_detector, engine_for
-from transfer.detection.norms import Norm, norm_for
-from transfer.detection.options import DetectorOptions, EngineChoice
 from transfer.detection.proof import prove
 from transfer.detection.recipe import Recipe
 from transfer.detection.results import Detections
@@ -33,6 +31,8 @@ from transfer.detection.voc_ap import voc_ap
 from transfer.folders import Folders
 from transfer.processes import this_process, wanted_processes
 from transfer.schedule import share
+from transfer.training.norms import Norm, norm_for
+from transfer.training.options import EngineChoice, TrainingOptions
 
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
     "boxes": ("bbox",),
@@ -98,7 +98,8 @@ class Detection:
     protocol: str
     recipe: Recipe
     learning_rates: tuple[float, ...] = ()
-    """Tried on a held-out part of the training images; none: the recipe's."""
+    """Several are tried on a held-out part of the training images; one is taken as it is; none: the
+    recipe's."""
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
     """Both engines are the same detector: the choice does not part columns, a note tells it."""
 
@@ -124,7 +125,7 @@ class Detection:
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
-    def asked(self, options: DetectorOptions) -> Self:
+    def asked(self, options: TrainingOptions) -> Self:
         """As the user wants it run; what leaves the protocol changes its hash."""
         return replace(
             self,
@@ -150,14 +151,15 @@ class Detection:
         if reason:
             raise BackboneError(f"{backbone.name}: no detector can be built on it: {reason}")
         process = this_process()
-        norm = norm_for(self.recipe, process.device, process.num_processes)
+        norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.part(folders, "trainval", "test")
         detector = self.initial(self.recipe, backbone, images.train, norm, seed=0)
         differences = prove(detector, backbone.state_dict, backbone.arch, self.recipe)
         if process.speaks:
             placed, worst = len(backbone.state_dict), max(differences.values())
             say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
-        held_out = self.part(folders, "train", "val") if self.learning_rates else None
+        several = len(self.learning_rates) > 1
+        held_out = self.part(folders, "train", "val") if several else None
         return Prepared(backbone, norm, differences, images, held_out)
 
     def part(self, folders: Folders, train: str, test: str) -> Part:
@@ -187,7 +189,8 @@ class Detection:
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Detected:
         """Choose the rate if several are given, train on all images, look at the test images."""
         tried = self.tried(prepared, folders, seed)
-        rate = max(tried, key=lambda rate: tried[rate]) if tried else self.recipe.learning_rate
+        first = (*self.learning_rates, self.recipe.learning_rate)[0]
+        rate = max(tried, key=lambda rate: tried[rate]) if tried else first
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
         return replace(done, details={**done.details, "held_out_AP": by_rate(tried)})
 

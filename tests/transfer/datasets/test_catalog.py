@@ -43,6 +43,8 @@ PUBLISHED = {
     "voc12": (20, "mAP", 5_717 - 572, 572, 5_823),
     # of VOC's and COCO's own pages; detection
     "voc0712": (20, "AP", 16_551 - 1_000, 1_000, 4_952),
+    # of the papers that use them: VOC's and SBD's masks
+    "voc12_seg": (21, "mIoU", 10_582 - 1_000, 1_000, 1_449),
     "coco17": (80, "AP", 118_287 - 5_000, 5_000, 5_000),
     "coco17_keypoints": (1, "AP", 118_287 - 5_000, 5_000, 5_000),
 }

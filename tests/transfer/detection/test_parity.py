@@ -23,7 +23,8 @@ from tests.transfer.detection.small_scenes import small_samples
 from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine, torchvision_engine
 from transfer.detection.sample import Detector, Sample
-from transfer.detection.solver import learning_rate, set_rate, sgd
+from transfer.detection.solver import sgd
+from transfer.training.course import learning_rate, set_rate
 
 pytestmark = pytest.mark.detectron2
 

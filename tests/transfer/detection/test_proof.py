@@ -95,7 +95,7 @@ def test_a_frozen_parameter_is_found_out(build: Build) -> None:
     recipe = recipes.COCO_FPN.tiny()
     detector = loaded(build, recipe, backbone())
     next(detector.network.parameters()).requires_grad_(False)
-    with pytest.raises(ValueError, match="1 parameters of the detector are frozen"):
+    with pytest.raises(ValueError, match="1 parameters of the network are frozen"):
         prove(detector, backbone(), "resnet18", recipe)
 
 

@@ -8,17 +8,17 @@ import pytest
 
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
-from transfer.detection.options import DetectorOptions
 from transfer.record import protocol_hash
 from transfer.tasks import EXTRA, TASKS
 from transfer.tasks.detection import Detection
+from transfer.training.options import TrainingOptions
 
 DETECTION = {k: t for k, t in {**TASKS, **EXTRA}.items() if isinstance(t, Detection)}
-CPU = DetectorOptions(engine="torchvision", gpus=1)
+CPU = TrainingOptions(engine="torchvision", gpus=1)
 
 
-def cell(key: str, backbone: Backbone, place: Place, options: DetectorOptions = CPU) -> Cell:
-    return Cell(key=key, backbone=backbone, seed=0, place=replace(place, detector=options))
+def cell(key: str, backbone: Backbone, place: Place, options: TrainingOptions = CPU) -> Cell:
+    return Cell(key=key, backbone=backbone, seed=0, place=replace(place, training=options))
 
 
 @pytest.mark.parametrize("key", DETECTION)
@@ -45,14 +45,14 @@ def test_detectron2_asked_for_and_absent_says_how_to_install_it(
     small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.available", lambda: False)
-    asked = cell("coco_det", small_backbone, place, DetectorOptions(engine="detectron2"))
+    asked = cell("coco_det", small_backbone, place, TrainingOptions(engine="detectron2"))
     with pytest.raises(ValueError, match=r"detectron2 cannot be imported here.*github"):
         _ = asked.task.engine
 
 
 def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, place: Place) -> None:
     paper = replace(place, schedule="paper")
-    options = DetectorOptions(gpus=1, batch_size=8)
+    options = TrainingOptions(gpus=1, batch_size=8)
     told = departures(cell("voc0712_det_c4", small_backbone, paper, options))
     assert told == [
         "recipe: iterations 48000 instead of 24000, milestones (36000, 44000) instead of "

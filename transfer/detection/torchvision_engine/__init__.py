@@ -54,11 +54,11 @@ and regions are the same.
 """
 
 from transfer.convert.resnet import FEATURE_DIM
-from transfer.detection.norms import Norm
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine.detector import TorchvisionDetector
 from transfer.detection.torchvision_engine.network import PYRAMID_STRIDES_PX, RCNN
+from transfer.training.norms import Norm
 
 
 def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:

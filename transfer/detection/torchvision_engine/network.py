@@ -15,7 +15,6 @@ from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.resnet import FEATURE_DIM
-from transfer.detection.norms import Norm, norm_layer
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Found, Sample
 from transfer.detection.torchvision_engine import heads
@@ -29,6 +28,7 @@ from transfer.detection.torchvision_engine.masks import mask_loss, own_masks
 from transfer.detection.torchvision_engine.pooling import pool
 from transfer.detection.torchvision_engine.proposals import RPN, Size
 from transfer.detection.torchvision_engine.regions import Regions, foreground, sampled_regions
+from transfer.training.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")
 PYRAMID_STRIDES_PX = (4, 8, 16, 32, 64)

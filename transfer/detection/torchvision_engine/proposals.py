@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.ops import Conv2dNormActivation, batched_nms, box_iou, clip_boxes_to_image
 
-from transfer.detection.norms import scale_gradient
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Sample
+from transfer.detection.scaled_gradient import scale_gradient
 from transfer.detection.torchvision_engine.anchors import anchors_on, cell_anchors
 from transfer.detection.torchvision_engine.coding import decode, encode
 from transfer.detection.torchvision_engine.matching import BACKGROUND, OBJECT, drawn, match

@@ -1,21 +1,25 @@
-"""What a user may ask of detection besides the protocol: engine, memory, and a search of rates."""
+"""What a user may ask of a long training besides its protocol: engine, memory, several rates."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
-from transfer.detection.recipe import Precision, Recipe
+from transfer.detection.recipe import Recipe
+from transfer.segmentation.recipe import SegmentationRecipe
+from transfer.training.course import Precision
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
+AnyRecipe = TypeVar("AnyRecipe", Recipe, SegmentationRecipe)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectorOptions:
-    """Of coco_* and voc0712_det_c4; what changes the protocol is told in the table."""
+class TrainingOptions:
+    """Of coco_*, voc0712_det_c4, voc12_seg_fcn; what changes the protocol is told in the table."""
 
     engine: EngineChoice = "auto"
-    """auto: detectron2 where it is installed, else the same detector on torchvision's parts."""
+    """Of detectors. auto: detectron2 where it is installed, else the same detector on torchvision's
+    parts."""
     gpus: int = 0
-    """A process on each trains the detector. 0: as many as torchrun started, or all of this
+    """A process on each trains the network. 0: as many as torchrun started, or all of this
     machine."""
     batch_size: int = 0
     """Images per step; learning rate and length follow by the linear scaling rule. 0: the
@@ -26,14 +30,15 @@ class DetectorOptions:
     iterations: int = 0
     """Steps of the training, drops of the rate and warm-up in proportion; 0: the protocol's."""
     image_px: int = 0
-    """Short side of the test images; training images and anchors in proportion. 0: the
-    protocol's."""
+    """Detectors: short side of the test images; training images and anchors in proportion.
+    Segmentation: side of the training crops. 0: the protocol's."""
     precision: Precision | None = None
     """Of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
     learning_rates: tuple[float, ...] = ()
-    """Rates to be tried on a held-out part of the training set; none: the protocol's is taken."""
+    """Several are tried on a held-out part of the training set; one is taken as it is; none: the
+    protocol's is taken."""
 
-    def applied(self, recipe: Recipe, num_processes: int) -> Recipe:
+    def applied(self, recipe: AnyRecipe, num_processes: int) -> AnyRecipe:
         """The recipe as it will run; ValueError if the batch cannot be divided so."""
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = recipe.with_batch(self.batch_size)

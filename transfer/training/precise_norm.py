@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from transfer.detection.sample import Sample
 from transfer.processes import Process
+from transfer.training.stream import Sample
 
 
 class Population:

@@ -1,6 +1,5 @@
-"""Norm layers of a detector: their kind, the naive synchronized one, scaled gradients."""
+"""Norm layers: their kind, and the naive synchronized one."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,14 +8,7 @@ from torch import Tensor, nn
 
 from tests.two_processes import two_processes
 from transfer.detection.detectron2_engine import available, known_noise_ignored
-from transfer.detection.norms import (
-    NaiveSyncBatchNorm,
-    Norm,
-    norm_for,
-    norm_layer,
-    scale_gradient,
-)
-from transfer.detection.recipe import COCO_FPN
+from transfer.training.norms import NaiveSyncBatchNorm, Norm, norm_for, norm_layer
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -41,11 +33,11 @@ def naive(layer: nn.Module) -> nn.Module:
 def test_statistics_are_shared_where_there_is_someone_to_share_with(
     device: torch.device, num_processes: int, kind: Norm
 ) -> None:
-    assert norm_for(COCO_FPN, device, num_processes) == kind
+    assert norm_for("SyncBN", device, num_processes) == kind
 
 
 def test_the_recipe_chooses_the_layer_of_several_gpus() -> None:
-    assert norm_for(replace(COCO_FPN, synchronized_norm="naiveSyncBN"), GPU, 8) == "naiveSyncBN"
+    assert norm_for("naiveSyncBN", GPU, 8) == "naiveSyncBN"
 
 
 @pytest.mark.parametrize("norm", ["BN", "SyncBN", "naiveSyncBN"])
@@ -89,7 +81,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return two_processes("tests.transfer.detection.test_norms", tmp_path_factory.mktemp("two"))
+    return two_processes("tests.transfer.training.test_norms", tmp_path_factory.mktemp("two"))
 
 
 @pytest.mark.slow
@@ -129,12 +121,3 @@ def test_a_process_with_nothing_to_normalize_is_an_error(processes: list[dict[st
 def test_the_naive_layer_is_detectron2s(processes: list[dict[str, Any]]) -> None:
     for process in processes:
         torch.testing.assert_close(process["uneven"], process["detectron2"], rtol=1e-12, atol=1e-12)
-
-
-def test_a_scaled_gradient_leaves_the_values() -> None:
-    input = torch.randn(3, 2, requires_grad=True)
-    output = scale_gradient(input, 0.1)
-    assert torch.equal(output, input)
-    output.backward(torch.full((3, 2), 5.0))
-    assert input.grad is not None
-    torch.testing.assert_close(input.grad, torch.full((3, 2), 0.5))

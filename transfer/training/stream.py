@@ -4,23 +4,49 @@ The order is detectron2's: permutations of all images laid end to end, dealt to 
 turn, gathered into batches of one orientation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count, islice
+from typing import Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from transfer.datasets.scenes import Scenes
-from transfer.detection.recipe import Recipe
-from transfer.detection.sample import Sample
-from transfer.detection.samples import training_sample
 from transfer.processes import Process
+from transfer.training.course import Course
 
-Indices = Sequence[int] | NDArray[np.int64]
 Place = tuple[int, int]
 """Position in the stream of all processes, and number of the image."""
+
+
+class Sample(Protocol):
+    """What is drawn of one image."""
+
+    def to(self, device: torch.device) -> Self:
+        """Its tensors on a device."""
+
+    def pin_memory(self) -> Self:
+        """Its tensors where a GPU can fetch them; the loader calls it by this name."""
+
+
+S = TypeVar("S", bound=Sample)
+S_co = TypeVar("S_co", bound=Sample, covariant=True)
+
+
+class Samples(Protocol[S_co]):
+    """Training images. What is drawn for one depends on the seed and its place in the stream.
+
+    So neither the number of loading processes nor an interruption changes a pixel.
+    """
+
+    @property
+    def wide(self) -> NDArray[np.bool_] | None:
+        """(n,), where batches are to hold only wide or only other images."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: Place) -> S_co: ...
 
 
 def places(num_images: int, seed: int, process: Process) -> Iterator[Place]:
@@ -47,53 +73,34 @@ def batches_of_places(
             waiting[key] = []
 
 
-def images_per_pass(recipe: Recipe, process: Process) -> int:
+def images_per_pass(course: Course, process: Process) -> int:
     """Of one process, in one of the passes that make a step; ValueError if they do not divide."""
-    passes = process.num_processes * recipe.accumulated
-    if recipe.batch_size % passes:
+    passes = process.num_processes * course.accumulated
+    if course.batch_size % passes:
         raise ValueError(
-            f"a batch of {recipe.batch_size} images does not divide by {process.num_processes} "
-            f"processes times {recipe.accumulated} passes; choose numbers that divide it"
+            f"a batch of {course.batch_size} images does not divide by {process.num_processes} "
+            f"processes times {course.accumulated} passes; choose numbers that divide it"
         )
-    return recipe.batch_size // passes
-
-
-class TrainingSamples(Dataset[Sample]):
-    """What is drawn for an image depends on the seed and its place in the stream.
-
-    So neither the number of loading processes nor an interruption changes a pixel.
-    """
-
-    def __init__(self, scenes: Scenes, indices: Indices, recipe: Recipe, seed: int) -> None:
-        self.scenes, self.recipe, self.seed = scenes, recipe, seed
-        self.indices = np.asarray(indices, dtype=np.int64)
-
-    def __getitem__(self, place: Place) -> Sample:
-        position, number = place
-        index = int(self.indices[number])
-        return training_sample(self.scenes, index, self.recipe, (self.seed, position))
+    return course.batch_size // passes
 
 
 def training_batches(
-    scenes: Scenes,
-    indices: Indices,
-    recipe: Recipe,
+    samples: Samples[S],
+    course: Course,
     *,
     seed: int,
     process: Process,
     passes: range,
     num_workers: int,
-) -> Iterator[list[Sample]]:
+) -> Iterator[list[S]]:
     """Batches of these passes (step 1, counted over the whole run) for this process.
 
     Passes before the first are skipped without opening an image. 0 workers load in this process.
     """
-    samples = TrainingSamples(scenes, indices, recipe, seed)
-    stream = places(len(samples.indices), seed, process)
-    wide = scenes.wide[samples.indices] if recipe.group_by_aspect else None
-    batches = batches_of_places(stream, images_per_pass(recipe, process), wide)
-    loader: DataLoader[Sample] = DataLoader(
-        samples,
+    stream = places(len(samples), seed, process)
+    batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)
+    loader: DataLoader[S] = DataLoader(
+        cast(Dataset[S], samples),
         batch_sampler=islice(batches, passes.start, passes.stop),
         num_workers=num_workers,
         collate_fn=_as_it_is,
@@ -104,5 +111,5 @@ def training_batches(
     yield from loader
 
 
-def _as_it_is(samples: list[Sample]) -> list[Sample]:
+def _as_it_is(samples: list[S]) -> list[S]:
     return samples

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.two_processes import two_processes
-from transfer.detection.precise_norm import set_precise_norms
 from transfer.processes import Process
+from transfer.training.precise_norm import set_precise_norms
 
 ALONE = Process(device=torch.device("cpu"))
 
@@ -109,7 +109,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_two_processes_share_what_one_would_find(tmp_path: Path) -> None:
-    first, second = two_processes("tests.transfer.detection.test_precise_norm", tmp_path)
+    first, second = two_processes("tests.transfer.training.test_precise_norm", tmp_path)
     alone = measured(0, 1)
     for name in ("first", "last"):
         assert torch.equal(first[name], second[name])

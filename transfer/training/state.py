@@ -1,4 +1,4 @@
-"""What a training of a detector remembers: how it is saved, and what is told of it at its end."""
+"""What a training remembers: how it is saved, and what is told of it at its end."""
 
 import resource
 import time

@@ -1,30 +1,30 @@
-"""Norm layers of a detector: which kind, decided here and nowhere else."""
+"""Norm layers of a network in training: which kind, decided here and nowhere else."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from transfer.detection.recipe import Recipe
-
 Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
 
 
-def norm_for(recipe: Recipe, device: torch.device, num_processes: int) -> Norm:
-    """Plain in one process; what the recipe says on several GPUs.
+def norm_for(
+    synchronized: Literal["SyncBN", "naiveSyncBN"], device: torch.device, num_processes: int
+) -> Norm:
+    """Plain in one process; the synchronized one that the recipe says on several GPUs.
 
     On several CPU processes, where torch's synchronized layer does not run, the naive one.
     """
     if num_processes == 1:
         return "BN"
-    return recipe.synchronized_norm if device.type == "cuda" else "naiveSyncBN"
+    return synchronized if device.type == "cuda" else "naiveSyncBN"
 
 
 def norm_layer(norm: Norm) -> Callable[[int], nn.Module]:
-    """Makes a layer of so many channels; for the torchvision engine."""
+    """Makes a layer of so many channels."""
     return {
         "BN": nn.BatchNorm2d,
         "SyncBN": nn.SyncBatchNorm,
@@ -67,22 +67,3 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
 def _follow(running: Tensor | None, now: Tensor, momentum: float | None) -> None:
     if running is not None and momentum is not None:
         running += momentum * (now - running)
-
-
-class ScaleGradient(torch.autograd.Function):
-    """Identity whose gradient is scaled."""
-
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return input.view_as(input)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0] * ctx.factor, None
-
-
-def scale_gradient(input: Tensor, factor: float) -> Tensor:
-    """The same values; what flows back is multiplied by the factor."""
-    scaled: Tensor = ScaleGradient.apply(input, factor)
-    return scaled

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
 from transfer import stop
-from transfer.detection import train as loop
 from transfer.detection.recipe import Recipe
-from transfer.detection.state import TrainingSummary
 from transfer.detection.train import train
 from transfer.finetune import NotFiniteError
 from transfer.processes import Process
+from transfer.training import loop
+from transfer.training.state import TrainingSummary
 
 ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"
@@ -267,7 +267,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("two")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(FOLDER, str(folder))
-        return two_processes("tests.transfer.detection.test_train", folder)
+        return two_processes("tests.transfer.training.test_loop", folder)
 
 
 @pytest.mark.slow

@@ -13,13 +13,14 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.detectron2_engine import known_noise_ignored
 from transfer.detection.sample import Sample
 from transfer.detection.samples import training_sample
-from transfer.detection.stream import (
+from transfer.detection.train import TrainingSamples
+from transfer.processes import Process
+from transfer.training.stream import (
     batches_of_places,
     images_per_pass,
     places,
     training_batches,
 )
-from transfer.processes import Process
 
 ALONE = Process(device=torch.device("cpu"))
 
@@ -32,8 +33,7 @@ def loaded(scenes: Scenes, passes: range, *, num_workers: int = 0) -> list[list[
     """Batches of four."""
     return list(
         training_batches(
-            scenes,
-            range(len(scenes)),
+            TrainingSamples(scenes, range(len(scenes)), tiny_recipe(), 5),
             tiny_recipe(),
             seed=5,
             process=ALONE,
@@ -81,7 +81,7 @@ def test_a_batch_of_any_images_follows_the_stream() -> None:
 def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None:
     scenes = tiny_scenes(tmp_path)
     whole = loaded(scenes, range(6))
-    with patch("transfer.detection.stream.training_sample", wraps=training_sample) as opened:
+    with patch("transfer.detection.train.training_sample", wraps=training_sample) as opened:
         rest = loaded(scenes, range(4, 6))
     assert opened.call_count == 8
     assert same(rest, whole[4:])
@@ -112,8 +112,7 @@ def test_a_batch_that_does_not_divide_is_refused() -> None:
 @pytest.mark.gpu
 def test_batches_for_a_gpu_are_pinned(tmp_path: Path) -> None:
     batches = training_batches(
-        tiny_scenes(tmp_path),
-        range(7),
+        TrainingSamples(tiny_scenes(tmp_path), range(7), tiny_recipe(), 5),
         tiny_recipe(),
         seed=5,
         process=Process(device=torch.device("cuda")),

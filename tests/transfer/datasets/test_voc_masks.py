@@ -1,0 +1,111 @@
+"""train_aug from either usual source: SegmentationClassAug, or SBD's files converted."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+
+from transfer.__main__ import main
+from transfer.datasets.catalog import open_segmented
+from transfer.datasets.check import check
+from transfer.datasets.images import DataError
+from transfer.datasets.sbd import convert_sbd
+from transfer.datasets.segmented import IGNORED, Segmented
+
+
+@pytest.fixture
+def data(copy_of: Callable[[str], Path]) -> Path:
+    return copy_of("voc12")
+
+
+def voc(data: Path) -> Path:
+    return data / "VOCdevkit" / "VOC2012"
+
+
+def ids(split: Segmented) -> list[str]:
+    return [Path(split.name(i)).stem for i in range(len(split))]
+
+
+def into_sbd(data: Path) -> None:
+    """The added masks as SBD publishes them, and one of VOC's train and one of its val beside."""
+    folder = data / "benchmark_RELEASE" / "dataset" / "cls"
+    folder.mkdir(parents=True)
+    trainval, test = (open_segmented("voc12_seg", data, split) for split in ("trainval", "test"))
+    added = [i for i in range(len(trainval)) if "Aug" in trainval.masks.name(i)]
+    own = next(i for i in range(len(trainval)) if i not in added)
+    for split, i in [*((trainval, i) for i in (*added, own)), (test, 0)]:
+        content = np.zeros((1, 1), dtype=[("Segmentation", object)])
+        mask = split.mask(i)
+        content["Segmentation"][0, 0] = np.where(mask == IGNORED, 0, mask)
+        scipy.io.savemat(folder / f"{Path(split.name(i)).stem}.mat", {"GTcls": content})
+    shutil.rmtree(voc(data) / "SegmentationClassAug")
+
+
+def test_train_aug_is_vocs_train_and_what_is_added_without_val(data: Path) -> None:
+    listed = {
+        name: (voc(data) / f"ImageSets/Segmentation/{name}.txt").read_text().split()
+        for name in ("train", "val")
+    }
+    aug = voc(data) / "SegmentationClassAug"
+    # the download of that name also holds the masks of VOC's own train and val
+    for name in (listed["train"][0], listed["val"][0]):
+        shutil.copy(voc(data) / "SegmentationClass" / f"{name}.png", aug)
+    trainval = open_segmented("voc12_seg", data, "trainval")
+    added = {file.stem for file in aug.iterdir()}
+    assert ids(trainval) == sorted({*listed["train"], *added} - set(listed["val"]))
+    assert ids(open_segmented("voc12_seg", data, "test")) == listed["val"]
+    assert trainval.masks.name(0).split("/")[-2] == "SegmentationClass"
+    assert trainval.class_names[:2] == ("background", "aeroplane")
+
+
+def test_a_list_tells_which_masks_should_be_there(data: Path) -> None:
+    first, second, *_ = sorted((voc(data) / "SegmentationClassAug").iterdir())
+    listing = voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt"
+    listing.write_text(f"{first.stem}\n{second.stem}\n")
+    second.unlink()
+    (line, *_) = (p for p in check("voc12_seg", data, decode=False).problems if "mask" in p)
+    assert line.endswith(f"SegmentationClassAug/{second.name}: missing")
+
+
+def test_check_data_tells_the_source(data: Path) -> None:
+    assert "all files but VOC's own" in check("voc12_seg", data, decode=False).notes[0]
+    into_sbd(data)
+    report = check("voc12_seg", data, decode=False)
+    assert not report.ok
+    assert "not converted yet; once: python -m transfer convert-sbd" in report.notes[0]
+    shutil.rmtree(data / "benchmark_RELEASE")
+    report = check("voc12_seg", data, decode=False)
+    assert "neither SegmentationClassAug nor SBD" in report.notes[0]
+    assert report.counts["trainval"] == (60, 100)
+
+
+def test_sbd_converted_is_the_same_set(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = open_segmented("voc12_seg", data, "trainval")
+    into_sbd(data)
+    assert main(["convert-sbd", "--data", str(data)]) == 0
+    assert "40 masks of SBD" in capsys.readouterr().out
+    assert check("voc12_seg", data, decode=False).ok
+    after = open_segmented("voc12_seg", data, "trainval")
+    assert ids(after) == ids(before)
+    assert "listed in trainaug.txt" in after.notes[0]
+    for i in range(len(before)):
+        mask = before.mask(i)
+        if "Aug" in before.masks.name(i):
+            mask[mask == IGNORED] = 0
+        assert np.array_equal(after.mask(i), mask)
+
+
+def test_a_file_that_is_not_sbds_is_named(data: Path) -> None:
+    into_sbd(data)
+    (data / "benchmark_RELEASE/dataset/cls/2008_000099.mat").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"2008_000099\.mat: holds no GTcls"):
+        convert_sbd(data)
+    assert not (voc(data) / "ImageSets/Segmentation/trainaug.txt").exists()
+
+
+def test_absent_sbd_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"SBD is not there.*benchmark\.tgz"):
+        convert_sbd(tmp_path)

@@ -1,0 +1,51 @@
+"""Intersection over union: by hand, and against scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import jaccard_score
+
+from transfer.segmentation.iou import confusion, overlap
+
+
+def test_a_case_by_hand() -> None:
+    truth = np.array([[0, 0, 1, 1], [0, 0, 1, 255]], dtype=np.uint8)
+    predicted = np.array([[0, 1, 1, 1], [0, 0, 0, 2]], dtype=np.uint8)
+    found = overlap(confusion(predicted, truth, 4))
+    assert found.classes == (60.0, 50.0, None, None)
+    assert found.mean == pytest.approx(55)
+    assert found.pixel_accuracy == pytest.approx(500 / 7)
+    assert found.mean_accuracy == pytest.approx((75 + 200 / 3) / 2)
+
+
+def test_a_class_that_is_only_predicted_counts_as_0() -> None:
+    truth = np.zeros((1, 4), dtype=np.uint8)
+    predicted = np.array([[0, 0, 0, 3]], dtype=np.uint8)
+    found = overlap(confusion(predicted, truth, 4))
+    assert found.classes == (75.0, None, None, 0.0)
+    assert found.mean == pytest.approx(37.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_scikit_learns_over_the_pixels_of_all_images(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = [(7, 9), (5, 4), (8, 8)]
+    truths = [random.integers(0, 5, size).astype(np.uint8) for size in sizes]
+    for truth in truths:
+        truth[random.random(truth.shape) < 0.2] = 255
+    guesses = [random.integers(0, 5, size).astype(np.uint8) for size in sizes]
+    counts = sum(confusion(g, t, 5) for g, t in zip(guesses, truths, strict=True))
+    truth, guess = (np.concatenate([m.ravel() for m in masks]) for masks in (truths, guesses))
+    kept = truth != 255
+    expected = 100 * jaccard_score(truth[kept], guess[kept], average=None, labels=range(5))
+    assert overlap(np.asarray(counts)).classes == pytest.approx(tuple(expected))
+
+
+def test_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected the size of the original image"):
+        confusion(np.zeros((2, 3), np.uint8), np.zeros((3, 2), np.uint8), 4)
+
+
+def test_only_ignored_pixels_are_no_score() -> None:
+    mask = np.full((2, 2), 255, dtype=np.uint8)
+    with pytest.raises(ValueError, match="no pixel to score"):
+        overlap(confusion(mask, mask, 4))

@@ -1,0 +1,176 @@
+"""The network is mmsegmentation's, on exactly the backbone's weights, and says nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from transfer.backbone import random_backbone
+from transfer.convert.resnet import network_with
+from transfer.convert.same_maps import fixed_images, torchvision_maps
+from transfer.segmentation import network as networks
+from transfer.segmentation.network import FCN, build_network, load_backbone, noise_in
+from transfer.segmentation.proof import dilated, prove
+from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
+from transfer.segmentation.samples import Sample
+from transfer.training.norms import NaiveSyncBatchNorm, Norm
+
+pytestmark = pytest.mark.slow  # mmsegmentation takes seconds to import
+TINY = VOC_FCN.tiny()
+
+
+def weights(arch: str = "resnet18") -> dict[str, Tensor]:
+    return random_backbone(arch=arch, stem="imagenet", seed=1).state_dict
+
+
+def built(
+    folder: Path,
+    recipe: SegmentationRecipe = TINY,
+    *,
+    arch: str = "resnet18",
+    norm: Norm = "BN",
+    loaded: bool = True,
+) -> FCN:
+    torch.manual_seed(0)
+    network = build_network(recipe, arch=arch, num_classes=21, norm=norm, log=folder / "log")
+    if loaded:
+        load_backbone(network, weights(arch))
+    return network
+
+
+def batch(side: int) -> list[Sample]:
+    """Two crops, one smaller than the side, with ignored pixels."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((side, side), (side - 9, side - 20))
+    samples = []
+    for size in sizes:
+        image = torch.randint(0, 256, (3, *size), dtype=torch.uint8, generator=generator)
+        mask = torch.randint(0, 21, size, dtype=torch.uint8, generator=generator)
+        mask[:5] = 255
+        samples.append(Sample(image=image, mask=mask))
+    return samples
+
+
+@pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
+def test_every_tensor_has_its_place_and_maps_are_torchvisions(arch: str, tmp_path: Path) -> None:
+    network = built(tmp_path, arch=arch, loaded=False)
+    assert load_backbone(network, weights(arch)) == len(weights(arch))
+    differences = prove(network, weights(arch), arch, TINY)
+    assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
+    assert max(differences.values()) < 1e-6
+
+
+def test_the_whole_recipe_has_a_stride_of_16_and_mocos_head(tmp_path: Path) -> None:
+    network = built(tmp_path, VOC_FCN, arch="resnet50")
+    convolutions = [m for m in network.head.modules() if isinstance(m, nn.Conv2d)]
+    told = [(c.out_channels, c.kernel_size[0], c.dilation[0], c.bias is None) for c in convolutions]
+    assert told == [(21, 1, 1, False), (256, 3, 6, True), (256, 3, 6, True)]
+    three = [m.conv2 for m in network.backbone.layer4]  # type: ignore[union-attr]
+    assert [(c.dilation, c.stride) for c in three] == [((2, 2), (1, 1))] * 3
+    with torch.no_grad():
+        assert network.eval().head(network.backbone(torch.zeros(1, 3, 513, 513))).shape[2:] == (
+            *(33, 33),
+        )
+
+
+def test_torchvisions_own_dilation_is_another_network(tmp_path: Path) -> None:
+    network = built(tmp_path, arch="resnet50").eval()
+    other = torchvision.models.resnet50(replace_stride_with_dilation=[False, False, True]).eval()
+    other.load_state_dict({**other.state_dict(), **weights("resnet50")})
+    found = network.stages(fixed_images())["layer4"]
+    theirs = torchvision_maps(other, fixed_images(), TINY.pixel_mean, TINY.pixel_std)["layer4"]
+    assert found.shape == theirs.shape
+    assert (found - theirs).abs().max() > 0.1 * theirs.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer4_dilation": 1}, "map after layer4 differs"),
+        ({"pixel_mean": (0.406, 0.456, 0.485)}, "normalized by mean"),
+        ({"head_convs": 3}, "22 batch norms that are trained; its recipe says 23"),
+    ],
+)
+def test_another_network_than_the_recipes_is_found_out(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        prove(built(tmp_path), weights(), "resnet18", replace(TINY, **change))
+
+
+def test_weights_that_were_not_loaded_are_found_out(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="map after layer1 differs"):
+        prove(built(tmp_path, loaded=False), weights(), "resnet18", TINY)
+
+
+def test_a_resnet_v1c_has_no_place_for_the_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = networks.config
+
+    def with_deep_stem(*args: Any, **names: Any) -> dict[str, Any]:
+        found = plain(*args, **names)
+        return {**found, "backbone": {**found["backbone"], "type": "ResNetV1c"}}
+
+    monkeypatch.setattr(networks, "config", with_deep_stem)
+    with pytest.raises(ValueError, match=r"6 have no place .* ResNetV1c"):
+        built(tmp_path)
+
+
+@pytest.mark.parametrize("norm", ["BN", "SyncBN", "naiveSyncBN"])
+def test_all_norms_are_of_the_decided_kind(norm: Norm, tmp_path: Path) -> None:
+    kind = {"BN": nn.BatchNorm2d, "SyncBN": nn.SyncBatchNorm, "naiveSyncBN": NaiveSyncBatchNorm}
+    network = built(tmp_path, norm=norm)
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    assert {type(m) for m in norms} == {kind[norm]}
+    assert len(norms) == 20 + 2
+    prove(network, weights(), "resnet18", TINY)
+
+
+def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
+    network = built(tmp_path).train()
+    ours = network(batch(65))["loss_seg"]
+    with noise_in(tmp_path / "log"):
+        from mmengine.structures import PixelData
+        from mmseg.models.data_preprocessor import SegDataPreProcessor
+        from mmseg.structures import SegDataSample
+
+        prepare = SegDataPreProcessor(
+            mean=[255 * value for value in TINY.pixel_mean],
+            std=[255 * value for value in TINY.pixel_std],
+            size=(65, 65),
+            pad_val=0,
+            seg_pad_val=255,
+        )
+        truth = [
+            SegDataSample(gt_sem_seg=PixelData(data=sample.mask[None].long()))
+            for sample in batch(65)
+        ]
+        images = [sample.image for sample in batch(65)]
+        given = prepare({"inputs": images, "data_samples": truth}, training=True)
+        head: Any = network.head
+        theirs = head.loss(network.backbone(given["inputs"]), given["data_samples"], {})
+    assert ours.item() == pytest.approx(theirs["loss_ce"].item(), rel=1e-6)
+
+
+def test_the_answer_has_the_images_own_size(tmp_path: Path) -> None:
+    network = built(tmp_path).eval()
+    image = torch.randint(0, 256, (3, 47, 71), dtype=torch.uint8)
+    with torch.inference_mode():
+        assert network.classes(image).shape == (47, 71)
+
+
+def test_noise_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    built(tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert "conv_seg.weight" in (tmp_path / "log").read_text()
+
+
+def test_the_twin_keeps_stride_and_shape_of_a_basic_block() -> None:
+    twin = dilated(network_with("resnet18", "imagenet", weights()), 2)
+    maps = torchvision_maps(twin, fixed_images(), TINY.pixel_mean, TINY.pixel_std)
+    assert maps["layer4"].shape[2:] == maps["layer3"].shape[2:] == (4, 6)

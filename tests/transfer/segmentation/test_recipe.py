@@ -1,0 +1,30 @@
+"""Numbers of the two papers, and what a shorter run makes of them."""
+
+import pytest
+
+from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO
+from transfer.training.course import learning_rate
+from transfer.training.options import TrainingOptions
+
+
+def test_co2_trains_fifty_epochs_and_moco_30k_iterations() -> None:
+    assert VOC_FCN.iterations == round(50 * 10_582 / VOC_FCN.batch_size)
+    assert VOC_FCN_MOCO.iterations == 30_000
+
+
+@pytest.mark.parametrize("recipe", [VOC_FCN, VOC_FCN_MOCO, VOC_FCN.of_length(0.1)])
+def test_the_rate_drops_at_70_and_90_percent(recipe: object) -> None:
+    assert isinstance(recipe, type(VOC_FCN))
+    at = {share: learning_rate(recipe, round(share * recipe.iterations)) for share in (0.69, 0.71)}
+    assert at == {0.69: 0.003, 0.71: pytest.approx(0.0003)}
+    assert learning_rate(recipe, recipe.iterations - 1) == pytest.approx(0.00003)
+    assert learning_rate(recipe, 0) == 0.003
+
+
+def test_options_change_length_batch_and_crop() -> None:
+    options = TrainingOptions(gpus=1, iterations=100, image_px=129, images_per_gpu=4)
+    recipe = options.applied(VOC_FCN, 1)
+    assert (recipe.iterations, recipe.milestones) == (100, (70, 90))
+    assert (recipe.crop_px, recipe.accumulated, recipe.batch_size) == (129, 4, 16)
+    halved = TrainingOptions(gpus=1, batch_size=8).applied(VOC_FCN_MOCO, 1)
+    assert (halved.iterations, halved.learning_rate) == (60_000, 0.0015)

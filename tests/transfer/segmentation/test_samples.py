@@ -1,0 +1,75 @@
+"""Image and mask stay together, at a scale of the original, in a crop of at most one side."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
+from transfer.datasets.segmented import Segmented, write_mask
+from transfer.segmentation.recipe import VOC_FCN
+from transfer.segmentation.samples import Sample, TrainingSamples, training_sample
+
+AS_IT_IS = replace(VOC_FCN, scales=(1.0, 1.0), flip_share=0.0)
+PALETTE = torch.tensor(COLORS, dtype=torch.uint8)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Segmented:
+    return drawn_split(tmp_path)
+
+
+def painted(sample: Sample) -> torch.Tensor:
+    """The image that its mask draws."""
+    return PALETTE[sample.mask.long()].permute(2, 0, 1)
+
+
+def test_without_scale_and_flip_a_large_crop_is_the_image(split: Segmented) -> None:
+    sample = training_sample(split, 1, AS_IT_IS, 0)
+    assert np.array_equal(sample.mask.numpy(), split.mask(1))
+    assert torch.equal(sample.image, painted(sample))
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.3, 2.0])
+def test_the_scale_is_of_the_original_image(split: Segmented, scale: float) -> None:
+    sample = training_sample(split, 0, replace(AS_IT_IS, scales=(scale, scale)), 0)
+    assert sample.mask.shape == (round(48 * scale), round(72 * scale))
+    assert sample.image.shape[1:] == sample.mask.shape
+
+
+def test_a_flip_turns_both(split: Segmented) -> None:
+    flipped = training_sample(split, 1, replace(AS_IT_IS, flip_share=1.0), 0)
+    assert np.array_equal(flipped.mask.numpy(), split.mask(1)[:, ::-1])
+    assert torch.equal(flipped.image, painted(flipped))
+
+
+def test_crops_of_image_and_mask_agree_and_reach_every_place(tmp_path: Path) -> None:
+    y, x = np.mgrid[:48, :52].astype(np.uint8)
+    Image.fromarray(np.stack([y, x, 0 * x], axis=2)).save(tmp_path / "places.png")
+    write_mask(tmp_path / "mask.png", (x + y) % 3)
+    places = Segmented(tmp_path, ["places.png"], ["mask.png"], ("a", "b", "c"))
+    corners = set()
+    for seed in range(120):
+        sample = training_sample(places, 0, replace(AS_IT_IS, crop_px=44), seed)
+        assert sample.mask.shape == (44, 44)
+        rows, columns = sample.image[:2].int()
+        assert torch.equal((rows + columns) % 3, sample.mask.int())
+        corners.add((int(rows[0, 0]), int(columns[0, 0])))
+    assert {top for top, _ in corners} == set(range(5))
+    assert {left for _, left in corners} == set(range(9))
+
+
+def test_masks_are_not_interpolated(split: Segmented) -> None:
+    samples = [training_sample(split, 3, VOC_FCN, seed) for seed in range(20)]
+    assert {int(k) for sample in samples for k in sample.mask.unique()} == {0, 2}
+    assert len({sample.mask.shape for sample in samples}) > 10
+
+
+def test_a_place_of_the_stream_decides_what_is_drawn(split: Segmented) -> None:
+    samples = TrainingSamples(split, replace(VOC_FCN, crop_px=33), 5)
+    first, again, other = samples[3, 0], samples[3, 0], samples[4, 0]
+    assert torch.equal(first.image, again.image)
+    assert not torch.equal(first.image, other.image)

@@ -1,0 +1,97 @@
+"""A few images can be learned by heart, and an interruption changes nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.transfer.segmentation.drawn_split import drawn_split
+from transfer import stop
+from transfer.backbone import random_backbone
+from transfer.datasets.segmented import read_mask
+from transfer.processes import Process
+from transfer.segmentation.iou import confusion, overlap
+from transfer.segmentation.network import FCN, build_network, load_backbone
+from transfer.segmentation.predict import predict, prediction_path
+from transfer.segmentation.recipe import VOC_FCN
+from transfer.segmentation.train import train
+from transfer.training import loop
+
+pytestmark = pytest.mark.slow  # mmsegmentation takes seconds to import
+ALONE = Process(device=torch.device("cpu"))
+SHORT = replace(VOC_FCN.tiny(), crop_px=49, iterations=6, milestones=(4,))
+
+
+def network_for(folder: Path) -> FCN:
+    torch.manual_seed(0)
+    network = build_network(SHORT, arch="resnet18", num_classes=3, norm="BN", log=folder / "log")
+    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    load_backbone(network, backbone.state_dict)
+    return network
+
+
+def trained(folder: Path, images: Path, network: FCN | None = None) -> dict[str, Tensor]:
+    network = network or network_for(folder)
+    images.mkdir(exist_ok=True)
+    split = drawn_split(images)
+    train(network, split, SHORT, seed=1, folder=folder, process=ALONE, num_workers=0)
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
+    split = drawn_split(tmp_path)
+    recipe = replace(SHORT, iterations=40, milestones=(35,), learning_rate=0.05, scales=(1.0, 1.0))
+    network = network_for(tmp_path)
+    train(network, split, recipe, seed=0, folder=tmp_path, process=ALONE, num_workers=0)
+    predict(network, split, tmp_path / "predictions", ALONE)
+    counts = np.zeros((3, 3), dtype=np.int64)
+    for i in range(len(split)):
+        guess = read_mask(prediction_path(tmp_path / "predictions", split, i))
+        counts += confusion(guess, split.mask(i), 3)
+    assert overlap(counts).mean > 50  # background alone gives 23
+
+
+def test_stopped_and_resumed_equals_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(stop, "_asked", signals)
+    undisturbed = trained(tmp_path / "a", tmp_path / "images")
+    network = network_for(tmp_path / "b")
+    calls: list[int] = []
+
+    def note(*_: object) -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            signals.append(15)
+
+    network.register_forward_pre_hook(note)
+    with pytest.raises(stop.Stopped):
+        trained(tmp_path / "b", tmp_path / "images", network)
+    signals.clear()
+    resumed = trained(tmp_path / "b", tmp_path / "images")
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
+
+
+def test_killed_and_resumed_equals_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = trained(tmp_path / "a", tmp_path / "images")
+    network = network_for(tmp_path / "b")
+    calls: list[int] = []
+
+    def kill(*_: object) -> None:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    network.register_forward_pre_hook(kill)
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "SAVE_EVERY_S", 0)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "b", tmp_path / "images", network)
+    resumed = trained(tmp_path / "b", tmp_path / "images")
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())

@@ -1,0 +1,84 @@
+"""The maps of a backbone inside another network against torchvision's, on two fixed images.
+
+Weights that are silently not loaded, a stride or a dilation in the wrong convolution, or a wrong
+mean leave the shapes as they are.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torchvision.models import ResNet
+
+Channels = tuple[float, float, float]
+
+TOLERANCE = 1e-4
+"""Largest difference allowed at any place of a stage, in units of its largest value where that
+exceeds 1, as in networks without training; the same kernels make no difference at all."""
+
+
+def fixed_images() -> Tensor:
+    """(2, 3, 64, 96) uint8 noise, the same at every call; no side needs padding to 32 px."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (2, 3, 64, 96), dtype=torch.uint8, generator=generator)
+
+
+@torch.inference_mode()
+def torchvision_maps(
+    network: ResNet, images: Tensor, mean: Channels, std: Channels
+) -> dict[str, Tensor]:
+    """After layer1 to layer4, of images (n, 3, H, W) uint8 normalized by mean and std."""
+    center, scale = (
+        torch.tensor([255 * value for value in values], device=images.device)[:, None, None]
+        for values in (mean, std)
+    )
+    x = network.maxpool(network.relu(network.bn1(network.conv1((images - center) / scale))))
+    maps = {}
+    for name in ("layer1", "layer2", "layer3", "layer4"):
+        x = maps[name] = getattr(network, name)(x)
+    return maps
+
+
+def differences(
+    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], advice: str
+) -> dict[str, float]:
+    """Largest of each stage; ValueError, ending with the advice, above TOLERANCE."""
+    apart = {name: _difference(found[name], expected[name]) for name in expected}
+    for name, difference in apart.items():
+        if not difference <= TOLERANCE:  # also where it is no number
+            raise ValueError(
+                f"the network's map after {name} differs from that of the backbone by "
+                f"{difference:.1e}; allowed is {TOLERANCE:.0e}. Its weights are not in their "
+                f"place, or {advice}"
+            )
+    return apart
+
+
+def check_trained(network: nn.Module, num_norms: int) -> None:
+    """ValueError unless so many norms, and all parameters, are trained."""
+    norms = [
+        module
+        for module in network.modules()
+        if isinstance(module, _BatchNorm) and module.affine and module.track_running_stats
+    ]
+    if len(norms) != num_norms:
+        raise ValueError(
+            f"the network has {len(norms)} batch norms that are trained; its recipe says "
+            f"{num_norms}. A frozen norm is another layer, which features cannot tell apart"
+        )
+    frozen = [name for name, values in network.named_parameters() if not values.requires_grad]
+    if frozen:
+        raise ValueError(
+            f"{len(frozen)} parameters of the network are frozen, first {frozen[0]!r}; "
+            f"expected all of them to be trained"
+        )
+
+
+def _difference(found: Tensor, expected: Tensor) -> float:
+    if found.shape != expected.shape:
+        raise ValueError(
+            f"the network's map is {tuple(found.shape)}, that of the backbone "
+            f"{tuple(expected.shape)}: a stride is in the wrong place"
+        )
+    return ((found - expected).abs().max() / expected.abs().max().clamp_min(1)).item()

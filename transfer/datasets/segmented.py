@@ -1,0 +1,167 @@
+"""Images with a class for every pixel: what segmentation sets hold."""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from transfer.datasets.images import DataError, ImageFiles
+
+IGNORED = 255
+"""In a mask: outlines and what belongs to no class; neither learned nor counted."""
+Mask = NDArray[np.uint8]
+"""(H, W): class of each pixel, 0 is background."""
+NUM_NAMED_IDS = 5
+THREADS = 8
+
+
+class Segmented:
+    """One split of a segmentation set."""
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str],
+        mask_names: Sequence[str],
+        class_names: Sequence[str],
+        *,
+        notes: Sequence[str] = (),
+    ) -> None:
+        if len(names) != len(mask_names):
+            raise DataError(f"{len(names)} images but {len(mask_names)} masks")
+        self.source = ImageFiles(folder, np.array([n.encode() for n in names], dtype=np.bytes_))
+        self.masks = ImageFiles(folder, np.array([n.encode() for n in mask_names], dtype=np.bytes_))
+        self.class_names = tuple(class_names)
+        self.notes = tuple(notes)
+        """Where the masks come from."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def name(self, i: int) -> str:
+        """File of an image below the data folder."""
+        return self.source.name(i)
+
+    def mask(self, i: int) -> Mask:
+        """Decoded; DataError if the file is not there or holds no classes."""
+        return read_mask(self.masks.folder / self.masks.name(i))
+
+    def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Segmented":
+        """The images at these positions, in this order."""
+        return Segmented(
+            self.source.folder,
+            [self.name(int(i)) for i in indices],
+            [self.masks.name(int(i)) for i in indices],
+            self.class_names,
+            notes=self.notes,
+        )
+
+    def without(self, names: Collection[str]) -> "Segmented":
+        """All images but the named: how a run leaves out the broken ones it tolerates."""
+        if not names:
+            return self
+        return self.subset([i for i in range(len(self)) if self.name(i) not in names])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits over class names, file names, sizes of images and contents of masks."""
+        digest = hashlib.sha256("\n".join(self.class_names).encode())
+        for i in range(len(self)):
+            digest.update(self.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
+            mask = self.masks.folder / self.masks.name(i)
+            digest.update(hashlib.sha256(mask.read_bytes() if mask.exists() else b"").digest())
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def examined(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """Of each mask what is wrong with it, "" if nothing; and (L,) pixels per class of all."""
+        with ThreadPoolExecutor(THREADS) as threads:
+            found = list(threads.map(partial(_examined, self), range(len(self))))
+        pixels = np.zeros(len(self.class_names), dtype=np.int64)
+        for _, counts in found:
+            pixels += counts
+        return tuple(why for why, _ in found), pixels
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Name of each image with a broken mask, and what is wrong with that."""
+        for i, why in enumerate(self.examined[0]):
+            if why:
+                yield self.name(i), f"its mask {self.masks.name(i)}: {why}"
+
+
+def read_mask(file: Path) -> Mask:
+    """Classes in a PNG of palette indices or gray values; DataError says what is wrong with it."""
+    try:
+        with Image.open(file) as image:
+            if image.mode not in ("P", "L"):
+                raise DataError(
+                    f"{file}: colors ({image.mode}) where class ids are expected; take the "
+                    "published PNGs, whose palette holds the colors"
+                )
+            return np.array(image)
+    except DataError:
+        raise
+    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
+        raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
+
+
+def write_mask(file: Path, mask: Mask) -> None:
+    """A PNG whose palette colors the classes as VOC does, whole or not at all."""
+    image = Image.fromarray(mask)
+    image.putpalette(voc_palette())
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    image.save(unfinished, "PNG")
+    unfinished.replace(file)
+
+
+def voc_palette() -> bytes:
+    """256 colors: bits 0, 3, 6 of a class, from its highest color bit down, are its red, and so
+    on."""
+    classes = np.arange(256)
+    colors = np.zeros((256, 3), dtype=np.uint8)
+    for place in range(8):
+        for channel in range(3):
+            colors[:, channel] |= ((classes >> (3 * place + channel)) & 1).astype(np.uint8) << (
+                7 - place
+            )
+    return colors.tobytes()
+
+
+def _examined(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
+    """What is wrong with a mask, and its pixels per class."""
+    num_classes = len(split.class_names)
+    none = np.zeros(num_classes, dtype=np.int64)
+    file = split.masks.folder / split.masks.name(i)
+    if not file.exists():
+        return "missing", none
+    try:
+        mask = read_mask(file)
+    except DataError as error:
+        return str(error).removeprefix(f"{file}: "), none
+    pixels = np.bincount(mask.ravel(), minlength=256)
+    unknown = [k for k in np.flatnonzero(pixels).tolist() if num_classes <= k != IGNORED]
+    if unknown:
+        named = ", ".join(map(str, unknown[:NUM_NAMED_IDS]))
+        more = " and more" if len(unknown) > NUM_NAMED_IDS else ""
+        return (
+            f"unknown ids {named}{more}; expected 0 to {num_classes - 1}, and {IGNORED} for pixels "
+            "that do not count"
+        ), none
+    return _other_size(split, i, mask) or "", pixels[:num_classes]
+
+
+def _other_size(split: Segmented, i: int, mask: Mask) -> str:
+    try:
+        with Image.open(split.source.folder / split.name(i)) as image:
+            width, height = image.size
+    except (OSError, UnidentifiedImageError):
+        return ""  # told of the image itself
+    if mask.shape == (height, width):
+        return ""
+    return f"{mask.shape[1]} x {mask.shape[0]} px, its image has {width} x {height}"

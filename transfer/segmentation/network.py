@@ -1,0 +1,173 @@
+"""mmsegmentation's fully convolutional network, as the loop and the test call it.
+
+mmsegmentation builds backbone and head. Left out are its data preprocessor and its loss wrapper,
+which would want every sample in objects of their own; a test compares the losses.
+"""
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, interpolate, pad
+
+from transfer.convert.resnet import FEATURE_DIM
+from transfer.convert.to_mmseg import place_in_mmseg
+from transfer.datasets.segmented import IGNORED
+from transfer.segmentation.recipe import SegmentationRecipe
+from transfer.segmentation.samples import Sample
+from transfer.training.norms import Norm, norm_layer
+
+
+class FCN(nn.Module):
+    """Of mmsegmentation's backbone and head."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: nn.Module, head: nn.Module, recipe: SegmentationRecipe) -> None:
+        super().__init__()
+        self.backbone, self.head, self.recipe = backbone, head, recipe
+        for name, values in (("mean", recipe.pixel_mean), ("std", recipe.pixel_std)):
+            scaled = torch.tensor([255 * value for value in values])[:, None, None]
+            self.register_buffer(name, scaled, persistent=False)
+
+    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """The loss of a batch."""
+        side = self.recipe.crop_px
+        images = torch.stack([_filled(self._normal(s.image), side, 0) for s in samples])
+        masks = torch.stack([_filled(s.mask, side, IGNORED) for s in samples])
+        return {"loss_seg": pixel_loss(self.logits(images), masks)}
+
+    def logits(self, images: Tensor) -> Tensor:
+        """(n, L, H, W) of normalized images (n, 3, H, W)."""
+        coarse = self.head(self.backbone(images)).float()
+        size, corners = images.shape[2:], self.recipe.align_corners
+        return interpolate(coarse, size=size, mode="bilinear", align_corners=corners)
+
+    def classes(self, image: Tensor) -> Tensor:
+        """(H, W) uint8: the best class of each pixel of an image (3, H, W) uint8; in eval mode."""
+        return self.logits(self._normal(image)[None])[0].argmax(dim=0).to(torch.uint8)
+
+    def stages(self, images: Tensor) -> dict[str, Tensor]:
+        """Maps after layer1 to layer4 of images (n, 3, H, W) uint8; in eval mode."""
+        maps = self.backbone(self._normal(images))
+        return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
+
+    def _normal(self, pixels: Tensor) -> Tensor:
+        return (pixels - self.mean) / self.std
+
+
+def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
+    """Cross-entropy of logits (n, L, H, W) and masks (n, H, W) of classes, ignored ones adding 0.
+
+    The mean is over all pixels, ignored ones too, which is mmsegmentation's default.
+    """
+    total = cross_entropy(logits, masks.long(), ignore_index=IGNORED, reduction="sum")
+    return total / masks.numel()
+
+
+def build_network(
+    recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
+) -> FCN:
+    """A new network on the CPU; `load_backbone` comes next. What mmengine says goes to the log."""
+    if arch not in FEATURE_DIM:
+        raise ValueError(f"a network on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
+    with noise_in(log):
+        from mmseg.models import EncoderDecoder
+
+        model = EncoderDecoder(**config(recipe, arch=arch, num_classes=num_classes))
+        model.decode_head.init_weights()
+    _give_norms(model, norm_layer(norm))
+    return FCN(model.backbone, model.decode_head, recipe)
+
+
+def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[str, Any]:
+    """The recipe in mmsegmentation's words, with plain norms.
+
+    ResNetV1c, which its own VOC settings take, has another stem and no place for these weights.
+    """
+    plain = {"type": "BN", "requires_grad": True}
+    backbone = {
+        "type": "ResNet",
+        "depth": int(arch.removeprefix("resnet")),
+        "style": "pytorch",
+        "out_indices": (0, 1, 2, 3),
+        "strides": (1, 2, 2, 1),
+        "dilations": (1, 1, 1, recipe.layer4_dilation),
+        "contract_dilation": False,  # also the first block of layer4 is dilated in full
+        "norm_cfg": plain,
+        "norm_eval": False,
+    }
+    head = {
+        "type": "FCNHead",
+        "in_channels": FEATURE_DIM[arch],
+        "in_index": 3,
+        "channels": recipe.head_channels,
+        "num_convs": recipe.head_convs,
+        "dilation": recipe.head_dilation,
+        "concat_input": False,
+        "dropout_ratio": 0.0,
+        "num_classes": num_classes,
+        "norm_cfg": plain,
+        "align_corners": recipe.align_corners,
+    }
+    return {"backbone": backbone, "decode_head": head, "train_cfg": {}, "test_cfg": {}}
+
+
+def load_backbone(network: FCN, state_dict: Mapping[str, Tensor]) -> int:
+    """Put a backbone (torchvision's names) in its place; how many tensors were placed."""
+    return place_in_mmseg(network.backbone, state_dict)
+
+
+@contextmanager
+def noise_in(file: Path) -> Iterator[None]:
+    """All that mmsegmentation prints, warns and logs stands in the file, not on the console."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        file.open("a") as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")
+        warnings.showwarning = _write_warning
+        from mmengine.logging import MMLogger
+
+        logger = MMLogger.get_current_instance()
+        logger.handlers = [logging.StreamHandler(log)]
+        try:
+            yield
+        finally:
+            logger.handlers = [logging.NullHandler()]
+
+
+def _write_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def _give_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
+    """Put this kind of norm in the place of each plain one."""
+    for module in model.modules():
+        for name, child in module.named_children():
+            if type(child) is nn.BatchNorm2d:
+                new = make(child.num_features)
+                new.load_state_dict(child.state_dict())
+                setattr(module, name, new)
+
+
+def _filled(values: Tensor, side: int, value: float) -> Tensor:
+    """(..., H, W) -> (..., side, side), filled on the right and below."""
+    return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)

@@ -1,0 +1,40 @@
+"""A trained network on the images of a split, shared among the processes of the run."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from transfer import stop
+from transfer.console import progress
+from transfer.datasets.segmented import Segmented, write_mask
+from transfer.processes import Process
+from transfer.segmentation.network import FCN
+from transfer.segmentation.samples import pixels
+
+
+def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:
+    """Write the class of each pixel of each image, at its original size, as VOC's masks are.
+
+    File i of the folder belongs to image i: `prediction_path`.
+    """
+    network.eval()
+    folder.mkdir(parents=True, exist_ok=True)
+    mine = range(process.rank, len(split), process.num_processes)
+    told = progress("predict", "masks", len(mine)) if process.speaks else nullcontext()
+    with torch.inference_mode(), told as counter:
+        for index in mine:
+            stop.leave_if_asked()
+            image = pixels(split.source.decode(index)).to(process.device)
+            classes = network.classes(image).cpu().numpy()
+            write_mask(prediction_path(folder, split, index), classes)
+            if counter is not None:
+                counter.add(1)
+    if process.num_processes > 1:
+        dist.barrier()
+
+
+def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
+    """Named after the image."""
+    return folder / f"{Path(split.name(index)).stem}.png"

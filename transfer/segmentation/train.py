@@ -1,0 +1,43 @@
+"""The training of a segmentation network: its samples and its optimizer, handed to the loop."""
+
+from pathlib import Path
+
+import torch
+
+from transfer.datasets.segmented import Segmented
+from transfer.processes import Process
+from transfer.segmentation.network import FCN
+from transfer.segmentation.recipe import SegmentationRecipe
+from transfer.segmentation.samples import TrainingSamples
+from transfer.training import loop
+from transfer.training.state import TrainingSummary
+
+
+def train(
+    network: FCN,
+    split: Segmented,
+    recipe: SegmentationRecipe,
+    *,
+    seed: int,
+    folder: Path,
+    process: Process,
+    num_workers: int | None = None,
+) -> TrainingSummary:
+    """Train all layers on the images of a split; the rest is as `loop.train` says."""
+    network.to(process.device)
+    return loop.train(
+        network,
+        torch.optim.SGD(
+            network.parameters(),
+            lr=recipe.learning_rate,
+            momentum=recipe.sgd_momentum,
+            weight_decay=recipe.weight_decay,
+        ),
+        TrainingSamples(split, recipe, seed),
+        recipe,
+        seed=seed,
+        folder=folder,
+        process=process,
+        num_workers=num_workers,
+        name="masks",
+    )

@@ -1,0 +1,244 @@
+"""Semantic segmentation of VOC 2012: the whole network is fine-tuned.
+
+CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217), with MoCo's network.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+
+from transfer.backbone import Backbone, BackboneError
+from transfer.console import say
+from transfer.datasets.catalog import open_segmented
+from transfer.datasets.segmented import Segmented, read_mask
+from transfer.folders import Folders
+from transfer.processes import this_process, wanted_processes
+from transfer.schedule import share
+from transfer.segmentation.iou import Overlap, confusion, overlap
+from transfer.segmentation.network import FCN, build_network, load_backbone
+from transfer.segmentation.predict import predict, prediction_path
+from transfer.segmentation.proof import prove
+from transfer.segmentation.recipe import SegmentationRecipe
+from transfer.segmentation.train import train
+from transfer.training.norms import Norm, norm_for
+from transfer.training.options import TrainingOptions
+
+ENGINE = "mmsegmentation"
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a network learns from, and what it is tested on."""
+
+    train: Segmented
+    test: Segmented
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that the run needs, found and proven before it starts."""
+
+    backbone: Backbone
+    norm: Norm
+    differences: dict[str, float]
+    """Of each stage's map from torchvision's, largest, on a fixed image."""
+    images: Part
+    held_out: Part | None
+    """Parts of the training images, where learning rates are to be tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """The class of each pixel of each image of a split, in files, and how they came about."""
+
+    folder: Path
+    split: Segmented
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """Of all images together."""
+        num_classes = len(self.split.class_names)
+        counts = np.zeros((num_classes, num_classes), dtype=np.int64)
+        for i in range(len(self.split)):
+            predicted = read_mask(prediction_path(self.folder, self.split, i))
+            counts += confusion(predicted, self.split.mask(i), num_classes)
+        return overlap(counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segmentation:
+    """A fully convolutional network on the backbone, all layers trained, tested at full size."""
+
+    protocol: str
+    recipe: SegmentationRecipe
+    dataset: str = "voc12_seg"
+    learning_rates: tuple[float, ...] = ()
+    """Several are tried on a held-out part of the training images; one is taken as it is; none: the
+    recipe's."""
+
+    @property
+    def engine(self) -> str:
+        """What builds the network."""
+        return ENGINE
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> Self:
+        """The same network, trained for a share of the iterations; smoke: a narrow one."""
+        if schedule == "paper":
+            return self
+        if schedule == "smoke":
+            return replace(self, recipe=self.recipe.tiny())
+        return replace(self, recipe=self.recipe.of_length(share(schedule)))
+
+    def fitted(self, backbone: Backbone) -> Self:
+        """With the backbone's pixel scale; the image size is the protocol's own."""
+        mean, std = backbone.input.mean, backbone.input.std
+        return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
+
+    def asked(self, options: TrainingOptions) -> Self:
+        """As the user wants it run; what leaves the protocol changes its hash."""
+        return replace(
+            self,
+            recipe=options.applied(self.recipe, wanted_processes(options.gpus)),
+            learning_rates=options.learning_rates,
+        )
+
+    def unfit(self, backbone: Backbone) -> str:
+        """Why a backbone cannot carry the network; empty if it can."""
+        if backbone.stem != "imagenet":
+            return (
+                f"the {backbone.stem} stem keeps the image's full size: layer4 would not have the "
+                "protocol's stride of 16"
+            )
+        if "-heads" in backbone.arch:
+            return f"{backbone.arch} has several layer4; give the file of one head"
+        return ""
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Find all images and masks, put the weights in their place and prove it."""
+        reason = self.unfit(backbone)
+        if reason:
+            raise BackboneError(f"{backbone.name}: it cannot be segmented with: {reason}")
+        process = this_process()
+        norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
+        images = self.part(folders, "trainval", "test")
+        network = self.initial(backbone, images.train, norm, folders, seed=0)
+        differences = prove(network, backbone.state_dict, backbone.arch, self.recipe)
+        if process.speaks:
+            placed, worst = len(backbone.state_dict), max(differences.values())
+            say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
+        several = len(self.learning_rates) > 1
+        held_out = self.part(folders, "train", "val") if several else None
+        return Prepared(backbone, norm, differences, images, held_out)
+
+    def part(self, folders: Folders, train: str, test: str) -> Part:
+        """Two splits, without the broken images that the user tolerates."""
+        learned, tested = (
+            open_segmented(self.dataset, folders.data, split).without(folders.broken)
+            for split in (train, test)
+        )
+        return Part(learned, tested)
+
+    def initial(
+        self, backbone: Backbone, split: Segmented, norm: Norm, folders: Folders, *, seed: int
+    ) -> FCN:
+        """The network before training; the global generator is kept."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = build_network(
+                self.recipe,
+                arch=backbone.arch,
+                num_classes=len(split.class_names),
+                norm=norm,
+                log=folders.work / f"mmengine-{this_process().rank}.log",
+            )
+        load_backbone(network, backbone.state_dict)
+        return network
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predicted:
+        """Choose the rate if several are given, train on all images, look at the test images."""
+        tried = self.tried(prepared, folders, seed)
+        first = (*self.learning_rates, self.recipe.learning_rate)[0]
+        rate = max(tried, key=lambda rate: tried[rate]) if tried else first
+        done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
+        by_rate = {f"{rate:g}": iou for rate, iou in tried.items()}
+        return replace(done, details={**done.details, "held_out_mIoU": by_rate})
+
+    def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
+        """mIoU on held-out training images by learning rate; empty where none are to be tried."""
+        found: dict[float, float] = {}
+        part = prepared.held_out
+        if part is None:
+            return found
+        for rate in self.learning_rates:
+            trial = self.trained(prepared, part, folders, seed, rate, f"rate-{rate:g}")
+            found[rate] = trial.overlap.mean
+            if this_process().speaks:
+                say("rate", f"{rate:g}: mIoU {found[rate]:.2f} on held-out images")
+        return found
+
+    def trained(
+        self, prepared: Prepared, part: Part, folders: Folders, seed: int, rate: float, name: str
+    ) -> Predicted:
+        """Train on one part's images with a learning rate, predict with the last weights."""
+        process = this_process()
+        recipe = replace(self.recipe, learning_rate=rate)
+        network = self.initial(prepared.backbone, part.train, prepared.norm, folders, seed=seed)
+        folder = folders.work / f"{name}-{self.identity(prepared, part, recipe, seed)}"
+        training = train(network, part.train, recipe, seed=seed, folder=folder, process=process)
+        predictions = folder / "predictions"
+        predict(network, part.test, predictions, process)
+        details = {
+            "norm": prepared.norm,
+            "num_processes": process.num_processes,
+            "tensors_placed": len(prepared.backbone.state_dict),
+            "largest_difference_of_maps": prepared.differences,
+            "masks": list(part.train.notes),
+            "num_train": len(part.train),
+            "num_test": len(part.test),
+            "learning_rate": rate,
+            "training": asdict(training),
+            "predictions": predictions.relative_to(folders.work).as_posix(),
+        }
+        return Predicted(predictions, part.test, details)
+
+    def identity(
+        self, prepared: Prepared, part: Part, recipe: SegmentationRecipe, seed: int
+    ) -> str:
+        """Of all that shapes the weights: a changed setting never goes on from old ones."""
+        parts = [
+            prepared.norm,
+            prepared.backbone.sha256,
+            part.train.fingerprint,
+            asdict(recipe),
+            seed,
+            this_process().num_processes,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+    def metrics(self, predicted: Predicted) -> dict[str, float]:
+        """Percent."""
+        return {"mIoU": predicted.overlap.mean}
+
+    def details(self, predicted: Predicted) -> dict[str, object]:
+        """How it was trained, and the IoU of each class, null where a class does not occur."""
+        found = predicted.overlap
+        names = predicted.split.class_names
+        return {
+            **predicted.details,
+            "IoU_per_class": dict(zip(names, found.classes, strict=True)),
+            "num_classes_counted": sum(value is not None for value in found.classes),
+            "pixel_accuracy": found.pixel_accuracy,
+            "mean_accuracy": found.mean_accuracy,
+        }

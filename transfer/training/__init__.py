@@ -1,0 +1,9 @@
+"""The loop that trains whole networks for hours: detectors and segmentation.
+
+course.py        the numbers it reads, and the learning rate of a step
+stream.py        which images, in which order
+options.py       what a user may ask besides
+loop.py          the loop; state.py: its checkpoint
+norms.py         which norm layer, decided here alone
+precise_norm.py  statistics of the norms after training
+"""
