@@ -55,7 +55,7 @@ class RunAll:
     seeds: str = "0"
     """Separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     detector: Annotated[DetectorOptions, tyro.conf.arg(name="")] = field(
         default_factory=DetectorOptions
     )
@@ -194,6 +194,7 @@ def demo(request: RunAll) -> int:
             results=home / "results",
             runs=home,
             schedule="smoke",
+            detector=DetectorOptions(engine="torchvision", gpus=1),
         )
     )
     for path in sorted((home / "results" / "tables").glob("*.md")):

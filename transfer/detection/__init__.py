@@ -2,6 +2,7 @@
 
 recipe.py              every number
 options.py             what a user may ask besides
+fit.py                 what fits together: recipe and backbone, tensors and places
 sample.py              what goes into a detector and what comes out; Detector
 engines.py             which engine carries a recipe out
 torchvision_engine/    detectron2's detector from torchvision's operators
