@@ -3,11 +3,13 @@
     python -m benchmarks.bench_detection
 
 In one process, in turn, on the accelerator if there is one. Without detectron2 only the torchvision
-engine is measured. Memory is the accelerator's peak, or on a CPU what autograd keeps for the
-backward pass, each storage counted once.
+engine is measured. Memory is the accelerator's peak over a whole step (weights, gradients, momentum
+and what the passes need), each engine alone on it; on a CPU, which counts no such peak, only what
+the forward pass keeps for the backward pass, each storage once and without the weights.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -20,6 +22,8 @@ from transfer.detection import recipe
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, available, build_detector
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Sample
+from transfer.detection.solver import sgd
+from transfer.training.course import learning_rate, set_rate
 
 RECIPES = {
     "coco_det": recipe.COCO_FPN,
@@ -80,43 +84,66 @@ def fitting(samples: list[Sample], chosen: Recipe) -> list[Sample]:
     ]
 
 
-def detector(engine: EngineName, task: str, settings: Settings, device: torch.device) -> Detector:
-    """As a run starts with it."""
+def shortened(task: str, settings: Settings) -> Recipe:
+    """With the regions that the settings say."""
+    return replace(RECIPES[task], roi_samples=settings.roi_samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A detector as a run starts with it, and its optimizer."""
+
+    detector: Detector
+    optimizer: torch.optim.SGD
+
+
+def started(engine: EngineName, task: str, settings: Settings, device: torch.device) -> Training:
+    """On the device, in training mode."""
     torch.manual_seed(0)
-    built = build_detector(
-        engine,
-        replace(RECIPES[task], roi_samples=settings.roi_samples),
-        arch=settings.arch,
-        num_classes=NUM_CLASSES[task],
-        norm="BN",
+    chosen = shortened(task, settings)
+    detector = build_detector(
+        engine, chosen, arch=settings.arch, num_classes=NUM_CLASSES[task], norm="BN"
     )
     backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0)
-    built.load_backbone(backbone.state_dict)
-    built.network.to(device).train()
-    return built
+    detector.load_backbone(backbone.state_dict)
+    detector.network.to(device).train()
+    optimizer = sgd(detector, chosen)
+    set_rate(optimizer, learning_rate(chosen, 0))
+    return Training(detector=detector, optimizer=optimizer)
 
 
-def step(built: Detector, optimizer: torch.optim.SGD, samples: list[Sample]) -> float:
+def step(training: Training, samples: list[Sample]) -> float:
     """Seconds of forward, backward and optimizer; the generator is set for equal samples."""
     torch.manual_seed(0)
+    wait()
     start = time.perf_counter()
-    loss = torch.stack(list(built.network(samples).values())).sum()
-    optimizer.zero_grad()
+    loss = torch.stack(list(training.detector.network(samples).values())).sum()
+    training.optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    training.optimizer.step()
+    wait()
     return time.perf_counter() - start
 
 
-def memory_gb(built: Detector, samples: list[Sample], device: torch.device) -> float:
-    """Of one pass, without the weights on a CPU."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        torch.stack(list(built.network(samples).values())).sum().backward()
-        return torch.cuda.max_memory_allocated() / 1e9
+def wait() -> None:
+    """Until an accelerator has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def peak_gb(training: Training, samples: list[Sample]) -> float:
+    """On an accelerator, over the second step: the first makes the momentum."""
+    step(training, samples)
+    torch.cuda.reset_peak_memory_stats()
+    step(training, samples)
+    return torch.cuda.max_memory_allocated() / 1e9
+
+
+def kept_gb(training: Training, samples: list[Sample]) -> float:
+    """By a forward pass for the backward pass, without the weights."""
+    network = training.detector.network
     kept: dict[int, int] = {}
-    own = {p.untyped_storage().data_ptr() for p in built.network.parameters()}
+    own = {p.untyped_storage().data_ptr() for p in network.parameters()}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -126,8 +153,32 @@ def memory_gb(built: Detector, samples: list[Sample], device: torch.device) -> f
 
     torch.manual_seed(0)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        built.network(samples)
+        network(samples)
     return sum(kept.values()) / 1e9
+
+
+def memory(engine: EngineName, task: str, settings: Settings, device: torch.device) -> str:
+    """What the engine took, alone on the device, in words."""
+    training = started(engine, task, settings, device)
+    samples = fitting(batch(settings), RECIPES[task])
+    if device.type == "cuda":
+        return f"{peak_gb(training, samples):6.2f} GB at its peak"
+    return f"{kept_gb(training, samples):6.2f} GB kept for backward"
+
+
+def seconds(
+    engines: Sequence[EngineName], task: str, settings: Settings, device: torch.device
+) -> dict[EngineName, float]:
+    """Of a step of each engine: the median of several, which the engines make in turn."""
+    samples = fitting(batch(settings), RECIPES[task])
+    trainings = {engine: started(engine, task, settings, device) for engine in engines}
+    for training in trainings.values():
+        step(training, samples)
+    rounds = [
+        {engine: step(training, samples) for engine, training in trainings.items()}
+        for _ in range(settings.rounds)
+    ]
+    return {engine: median(each[engine] for each in rounds) for engine in engines}
 
 
 def main(settings: Settings) -> None:
@@ -139,18 +190,12 @@ def main(settings: Settings) -> None:
         print(f"detectron2 is not installed. {HOW_TO_INSTALL}")
     print(f"{settings.images} x {settings.height_px} x {settings.width_px} px, {settings.arch}")
     for task in settings.tasks:
-        samples = fitting(batch(settings), RECIPES[task])
-        built = {engine: detector(engine, task, settings, device) for engine in engines}
-        optimizers = {e: torch.optim.SGD(d.network.parameters(), 1e-4) for e, d in built.items()}
-        seconds: dict[EngineName, list[float]] = {engine: [] for engine in engines}
-        for turn in range(settings.rounds + 1):
-            for engine in engines:
-                taken = step(built[engine], optimizers[engine], samples)
-                seconds[engine] += [taken] if turn else []
+        # first, while no engine has anything on the device
+        memories = {engine: memory(engine, task, settings, device) for engine in engines}
+        taken = seconds(engines, task, settings, device)
         for engine in engines:
-            memory = memory_gb(built[engine], samples, device)
-            told = f"{task:<16}{engine:<13}{median(seconds[engine]):7.2f} s per iteration"
-            print(f"{told}  {memory:6.2f} GB", flush=True)
+            told = f"{task:<16}{engine:<13}{taken[engine]:7.2f} s per iteration"
+            print(f"{told}  {memories[engine]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -171,7 +171,9 @@ def _checked(published: Table, block: Block, model: Model, column: Column, task:
     if found.score is None or block.reasons or model.method == RANDOM:
         return found
     random = _random_score(published, block, column)
-    doubt = suspicion(found.score, random, task or column.task, column.metric)
+    printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
+    best = max(printed, default=None)
+    doubt = suspicion(found.score, random, best, task or column.task, column.metric)
     return replace(found, failures=(*found.failures, doubt)) if doubt else found
 
 

@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import torch
+
 from transfer.cell import Cell, departures, finished, registered
 from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
 from transfer.detection.engines import HOW_TO_INSTALL
-from transfer.processes import wanted_processes
 from transfer.tasks import FineTuned
 from transfer.tasks.detection import Detection
 from transfer.tasks.segmentation import Segmentation
+from transfer.training.options import TrainingOptions
 
 State = Literal["run", "cached", "no data", "unfit"]
 
@@ -120,13 +122,13 @@ def render_plan(rows: list[PlannedCell]) -> str:
             f"{cell.task.engine:<14}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
     counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
+    others = sum(row.gpu_hours for row in rows if not isinstance(row.cell.task, FineTuned))
     lines.append(
         f"{counts['run']} to run, {counts['cached']} finished, {counts['no data']} without data, "
-        f"{counts['unfit']} with an unfit backbone; about "
-        f"{sum(row.gpu_hours for row in rows):.1f} GPU hours if a ResNet-50 passes "
-        f"{IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
+        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours if a ResNet-50 "
+        f"passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
     )
-    lines += _detector_lines(rows)
+    lines += _detector_lines(rows) + _segmentation_lines(rows)
     lines += sorted(_gaps(rows))
     return "\n".join(lines)
 
@@ -136,18 +138,48 @@ def _detector_lines(rows: list[PlannedCell]) -> list[str]:
     cells = [row for row in rows if row.state == "run" and isinstance(row.cell.task, Detection)]
     if not cells:
         return []
-    place = cells[0].cell.place
-    num_gpus = wanted_processes(place.training.gpus)
+    options = cells[0].cell.place.training
     hours = sum(row.gpu_hours for row in cells)
     lines = [
-        f"detection: about {hours:.1f} V100 hours by detectron2's model zoo (assumed, not "
-        f"measured), {hours / num_gpus:.1f} hours on {num_gpus} GPU{'s' * (num_gpus > 1)}"
+        f"detection: about {hours:.1f} GPU hours on V100 by detectron2's model zoo (assumed for "
+        f"either engine, not measured); {_on_gpus(cells, options)}"
     ]
+    if any(row.cell.key == "voc0712_det_c4" for row in cells) and len(_seeds(cells)) < 3:
+        lines.append("voc0712_det_c4: the paper's numbers are means of three runs: --seeds 0,1,2")
     if any(row.cell.task.engine == "torchvision" for row in cells):
-        chosen = place.training.engine == "torchvision"
+        chosen = options.engine == "torchvision"
         why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
         lines.append(f"detection: the torchvision engine, {why}")
     return lines
+
+
+def _segmentation_lines(rows: list[PlannedCell]) -> list[str]:
+    """How segmentation will be trained: GPUs and wall time."""
+    cells = [r for r in rows if r.state == "run" and isinstance(r.cell.task, Segmentation)]
+    if not cells:
+        return []
+    hours = sum(row.gpu_hours for row in cells)
+    return [
+        f"segmentation: about {hours:.1f} GPU hours if a ResNet-50 trains on "
+        f"{FCN_IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second (assumed, not measured); "
+        f"{_on_gpus(cells, cells[0].cell.place.training)}"
+    ]
+
+
+def _on_gpus(cells: list[PlannedCell], options: TrainingOptions) -> str:
+    """Wall time, each cell on as many GPUs as its batch allows."""
+    if not torch.cuda.device_count() and not options.gpus:
+        return "this machine has no GPU: its processor will take hundreds of times as long"
+    hours, most = 0.0, 1
+    for row in cells:
+        if isinstance(row.cell.task, FineTuned):
+            num_gpus = row.cell.task.num_processes(options)
+            hours, most = hours + row.gpu_hours / num_gpus, max(most, num_gpus)
+    return f"{hours:.1f} hours on {most} GPU{'s' * (most > 1)}"
+
+
+def _seeds(cells: list[PlannedCell]) -> set[int]:
+    return {row.cell.seed for row in cells}
 
 
 def _gaps(rows: list[PlannedCell]) -> set[str]:

@@ -55,11 +55,11 @@ class RunAll:
     seeds: str = "0"
     """Separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
-    """Of detection."""
+    """Of detection and segmentation."""
     plan: bool = False
     """Only print what would run."""
     demo: bool = False
@@ -194,6 +194,7 @@ def demo(request: RunAll) -> int:
             results=home / "results",
             runs=home,
             schedule="smoke",
+            training=TrainingOptions(engine="torchvision", gpus=1),
         )
     )
     for path in sorted((home / "results" / "tables").glob("*.md")):

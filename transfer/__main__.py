@@ -56,7 +56,7 @@ class Evaluate:
     seed: int = 0
     """Of initial weights and random crops."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     random: bool = False
     """Evaluate a random initialization of the checkpoint's network in its place."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
@@ -184,7 +184,7 @@ def list_tasks() -> str:
     lines = []
     for key, task in {**TASKS, **EXTRA}.items():
         text = (type(task).__doc__ or "").splitlines()[0]
-        lines.append(f"{key:<28}{task.protocol:<22}{', '.join(task.datasets()):<12}{text}")
+        lines.append(f"{key:<28}{task.protocol:<24}{', '.join(task.datasets()):<18}{text}")
     return "\n".join(lines)
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_any
 from transfer.datasets.check import Report, require
 from transfer.folders import Folders
-from transfer.processes import this_process
+from transfer.processes import Process, this_process
 from transfer.record import (
     Record,
     RecordError,
@@ -50,7 +51,7 @@ class Place:
     """Checkpoints of unfinished cells, and the shared cache."""
     schedule: str = "paper"
     tolerated: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """Of the tasks that train the whole network."""
 
@@ -145,12 +146,16 @@ def evaluate(cell: Cell) -> Record:
     process = this_process()
     if process.speaks:
         with _alone(cell.folders.work):
-            return _computed(cell, write=True)
-    return _computed(cell, write=False)
+            _compute(cell, process)
+    else:
+        _compute(cell, process)
+    if process.num_processes > 1:
+        dist.barrier()
+    return read_record(cell.path)
 
 
-def _computed(cell: Cell, *, write: bool) -> Record:
-    """The cell's record; every process of a run computes it, one writes it."""
+def _compute(cell: Cell, process: Process) -> None:
+    """All processes of a run compute the predictions, the first one measures and writes."""
     start = time.monotonic()
     reports = {
         key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
@@ -159,6 +164,8 @@ def _computed(cell: Cell, *, write: bool) -> Record:
     folders = replace(cell.folders, broken=broken)
     prepared = cell.task.prepare(cell.backbone, folders)
     predictions = cell.task.run(prepared, folders, cell.seed)
+    if not process.speaks:
+        return
     record = Record(
         backbone=_about(cell.backbone),
         task=reading_of(cell.key)[0],
@@ -174,9 +181,7 @@ def _computed(cell: Cell, *, write: bool) -> Record:
         peak_memory_gb=_peak_memory_gb(),
         **surroundings(),
     )
-    if write:
-        write_record(cell.path, record)
-    return record
+    write_record(cell.path, record)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
@@ -215,7 +220,7 @@ def _differences(paper: object, used: object) -> list[str]:
 
 def _brief(value: object) -> str:
     if isinstance(value, tuple) and len(value) > 4:
-        return f"{len(value)} values from {min(value):.2g} to {max(value):.2g}"
+        return f"{len(value)} values from {min(value):.3g} to {max(value):.3g}"
     return str(value)
 
 

@@ -34,16 +34,15 @@ def this_process() -> Process:
     )
 
 
-def wanted_processes(gpus: int) -> int:
-    """As many as torchrun started, else as asked, else one per GPU of this machine."""
-    started = int(os.environ.get("WORLD_SIZE", 0))
-    return started or gpus or max(1, torch.cuda.device_count())
+def started_processes() -> int:
+    """As many as torchrun started, 0 without it."""
+    return int(os.environ.get("WORLD_SIZE", 0))
 
 
 @contextmanager
 def joined() -> Iterator[Process]:
     """Join the processes that torchrun started, nccl on GPUs and gloo on CPUs, or be alone."""
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+    if started_processes() <= 1:
         yield this_process()
         return
     cuda = torch.cuda.is_available()

@@ -176,11 +176,16 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
 def test_the_plan_tells_the_hours_of_segmentation(
     small_backbone: Backbone, small_detection_data: Path, place: Place
 ) -> None:
-    paper = replace(place, data=small_detection_data, schedule="paper")
+    options = TrainingOptions(gpus=4)
+    paper = replace(place, data=small_detection_data, schedule="paper", training=options)
     row = planned(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, place=paper))
     assert row.state == "run"
     assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
-    assert "mmsegmentation" in render_plan([row])
+    told = render_plan([row])
+    assert "mmsegmentation" in told
+    assert "about 0.0 GPU hours if a ResNet-50 passes" in told
+    assert "segmentation: about 3.2 GPU hours" in told
+    assert "0.8 hours on 4 GPUs" in told
 
 
 def test_detectron2_asked_for_and_absent_is_a_wrong_request(

@@ -2,6 +2,7 @@
 
 catalog.py           one table: classes, metric, splits, how to get each set; `open_split`
 images.py            one split: images decoded on demand, labels, fingerprint
+upright.py           images and their sizes as the EXIF orientation wants them seen
 scenes.py            one split of a detection set: images with objects; which can be learned from
 segmented.py         one split of a segmentation set: images with masks, and what is wrong with them
 splits.py            seeded draws for the splits that nobody published

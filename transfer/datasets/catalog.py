@@ -369,7 +369,7 @@ def open_any(key: str, data: Path, split: str) -> AnySplit:
         return info.open(data, split, expected_sizes(key, data))
     except DataError as error:
         raise DataError(f"{info.title}, split {split}: {error}. {info.how_to_get}") from error
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError) as error:
         # what torchvision, scipy and our own readers raise on absent and damaged annotation files
         raise DataError(
             f"{info.title}, split {split}: {type(error).__name__}: {error}. {info.how_to_get}"

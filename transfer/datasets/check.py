@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image
 
 from transfer.datasets.catalog import SPLITS, AnySplit, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
@@ -19,6 +18,7 @@ from transfer.datasets.imagenet import imagenet100_wnids
 from transfer.datasets.images import JPEG_START, DataError, ImageFiles, decode_file
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
+from transfer.datasets.upright import upright_size
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
@@ -50,7 +50,8 @@ class Report:
     classes: tuple[int, int]
     """Classes with images in trainval and in test: found, expected."""
     unreadable: tuple[str, ...]
-    """Images that are listed but missing, cannot be decoded, or have a broken mask."""
+    """Images that are listed but missing, cannot be decoded, have not their annotated size, or have
+    a broken mask."""
     problems: tuple[str, ...]
     """One line each, unreadable files and broken annotations included."""
     faults: tuple[str, ...] = ()
@@ -83,9 +84,9 @@ def _small(key: str, data: Path) -> Small:
 def check(key: str, data: Path, *, decode: bool) -> Report:
     """Look at every image of one set.
 
-    decode: decode each image in full, and compare its size with an annotated one. Otherwise only
-    the first and last bytes are read and files that look cut off or are neither JPEG nor PNG are
-    decoded.
+    decode: decode each image in full. Otherwise only the first and last bytes are read and files
+    that look cut off or are neither JPEG nor PNG are decoded. Where annotations give a size, the
+    one in the file is compared with it.
     """
     info = dataset_info(key)
     sizes = expected_sizes(key, data)
@@ -108,8 +109,6 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         num_classes, class_problems = _classes(key, pools, sizes.classes)
     broken = dict(_broken_files(pools.values(), decode=decode))
     faults = [fault for pool in scenes.values() for fault in pool.faults]
-    if decode:
-        faults += _wrong_sizes(scenes.values(), broken)
     problems += class_problems + _broken_lines(data, broken) + faults
     classes = (num_classes, sizes.classes)
     files, lines = tuple(broken), tuple(problems)
@@ -119,7 +118,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
 def require(key: str, data: Path, *, tolerated: int) -> Report:
     """The report of a set that is fit for a run; DataError names what is wrong with it otherwise.
 
-    Fit: all classes are there, and at most `tolerated` images missing, too many or unreadable, and
+    Fit: all classes are there, and at most `tolerated` images missing, too many or unusable, and
     annotations broken.
     """
     report = check(key, data, decode=False)
@@ -132,7 +131,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     more = len(report.problems) - NUM_NAMED
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
-        f"unreadable{_and_annotations(report)}, {tolerated} are tolerated; "
+        f"unusable{_and_annotations(report)}, {tolerated} are tolerated; "
         f"{found_classes} classes found, "
         f"{expected_classes} expected:\n  "
         + "\n  ".join(report.problems[:NUM_NAMED])
@@ -263,43 +262,44 @@ def _present_classes(images: AnySplit) -> set[str]:
 
 
 def _broken_files(pools: Iterable[AnySplit], *, decode: bool) -> Iterator[tuple[str, str]]:
-    """Name and reason of each file that is missing or cannot be decoded, or whose mask is not."""
+    """Name and reason of each file that is missing, cannot be decoded or has another size, and of
+    each image with a broken mask."""
     pools = list(pools)
     for pool in pools:
         if isinstance(pool, Segmented):
             yield from pool.faults()
     with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads:
-        for source in (images.source for images in pools):
+        for images in pools:
+            source = images.source
             if not isinstance(source, ImageFiles):
                 continue
             for start in range(0, len(source), BLOCK):
-                names = [source.name(i) for i in range(start, min(start + BLOCK, len(source)))]
+                block = range(start, min(start + BLOCK, len(source)))
+                names = [source.name(i) for i in block]
                 files = [source.folder / name for name in names]
-                faults = threads.map(partial(_fault, decode=decode), files)
+                sizes = [_annotated_size(images, i) for i in block]
+                faults = threads.map(partial(_fault, decode=decode), files, sizes)
                 yield from ((n, why) for n, why in zip(names, faults, strict=True) if why)
 
 
-def _fault(file: Path, *, decode: bool) -> str:
-    """Why a file is no image, empty if it is one."""
+def _annotated_size(images: AnySplit, i: int) -> tuple[int, int] | None:
+    if not isinstance(images, Scenes):
+        return None
+    width, height = images.sizes[i].tolist()
+    return width, height
+
+
+def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
+    """Why a file is no image, or none of the annotated size; empty if it is."""
     try:
         if _looks_cut(file) or decode:
             decode_file(file)
+        found = None if size is None else upright_size(file)
     except FileNotFoundError:
         return "missing"
     except (DataError, OSError) as error:
         return str(error.__cause__ or error)
-    return ""
-
-
-def _wrong_sizes(pools: Iterable[Scenes], broken: Collection[str]) -> Iterator[str]:
-    """A line for each image whose size is not the annotated one."""
-    for pool in pools:
-        for scene in pool:
-            if scene.name not in broken:
-                with Image.open(pool.source.folder / scene.name) as image:
-                    size = image.size
-                if size != (scene.width, scene.height):
-                    yield f"{scene.name}: {size} px, annotated as {(scene.width, scene.height)}"
+    return "" if found == size else f"{found} px, annotated as {size}"
 
 
 def _looks_cut(file: Path) -> bool:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
-from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat
+from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat, is_number
 from transfer.datasets.splits import drawn_split
 
 FOLDER = "coco"
@@ -28,6 +28,8 @@ NUM_KEYPOINTS = 17
 LISTS = ("images", "annotations", "categories")
 UNPACK = "unpack annotations_trainval2017.zip again"
 Kind = Literal["instances", "person_keypoints"]
+Placed = tuple[int, dict[str, Any]]
+"""An annotation, after its place in the list of its file."""
 
 
 def read_coco17(data: Path, split: str, sizes: Sizes) -> Scenes:
@@ -60,13 +62,18 @@ def _read(data: Path, kind: Kind, published: str, size: int, time_ns: int) -> Sc
     images = _images(file, content["images"], found)
     objects = _by_image(content["annotations"], images, found)
     folder = f"{FOLDER}/{published}"
-    scenes = [_scene(folder, image, objects.pop(number, []), found) for number, image in images]
+    scenes = [
+        _scene(folder, image, objects.pop(number), found)
+        for number, image in images
+        if _has_size(image)
+    ]
     return Scenes(
         data,
         scenes,
         list(names.values()),
         category_ids=list(names),
         annotations=file,
+        faulty=found.faulty,
         faults=found.faults,
         notes=found.notes,
     )
@@ -81,12 +88,21 @@ class _Found:
     kind: Kind
     classes: Mapping[int, int]
     """Class of each category number."""
+    faulty: set[int] = field(default_factory=set)
+    """Places of the broken annotations."""
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def line(self, image: object, annotation: object, why: str) -> str:
-        """Of an annotation."""
-        return f"{self.where}: image {image}, annotation {annotation}: {why}"
+    def broken(self, placed: Placed, why: str) -> None:
+        """Puts an annotation down."""
+        place, annotation = placed
+        self.faulty.add(place)
+        self.faults.append(self.line(annotation, why))
+
+    def line(self, annotation: Mapping[str, Any], why: str) -> str:
+        """About an annotation."""
+        image, number = annotation.get("image_id"), annotation.get("id")
+        return f"{self.where}: image {image}, annotation {number}: {why}"
 
 
 def _parsed(file: Path) -> dict[str, Any]:
@@ -140,40 +156,50 @@ def _images(
             found.faults.append(f"{found.where}: image {entry['id']} is listed more than once")
         else:
             images[entry["id"]] = entry
+            if not _has_size(entry):
+                size = f"{entry['width']} x {entry['height']} px"
+                found.faults.append(f"{found.where}: image {entry['id']} is said to have {size}")
     return sorted(images.items())
+
+
+def _has_size(image: Mapping[str, Any]) -> bool:
+    return bool(image["width"] > 0 and image["height"] > 0)
 
 
 def _by_image(
     annotations: list[dict[str, Any]], images: list[tuple[int, dict[str, Any]]], found: _Found
-) -> dict[int, list[dict[str, Any]]]:
+) -> dict[int, list[Placed]]:
     """Annotations of each image, in the order of the file."""
-    objects: dict[object, list[dict[str, Any]]] = {number: [] for number, _ in images}
-    seen: set[object] = set()
-    for annotation in annotations:
-        image, number = annotation.get("image_id"), annotation.get("id")
+    objects: dict[int, list[Placed]] = {number: [] for number, _ in images}
+    seen: set[int] = set()
+    for placed in enumerate(annotations):
+        image, number = placed[1].get("image_id"), placed[1].get("id")
+        if not isinstance(number, int):
+            found.broken(placed, "its number is no whole number")
+            continue
         if number in seen:
-            found.faults.append(found.line(image, number, "the number is used more than once"))
-        elif image not in objects:
-            found.faults.append(found.line(image, number, "the image is not listed"))
+            found.broken(placed, "the number is used more than once")
+        elif not isinstance(image, int) or image not in objects:
+            found.broken(placed, "the image is not listed")
         else:
-            objects[image].append(annotation)
+            objects[image].append(placed)
         seen.add(number)
-    return objects  # type: ignore[return-value]  # its keys are those of the images
+    return objects
 
 
-def _scene(
-    folder: str, image: dict[str, Any], annotations: list[dict[str, Any]], found: _Found
-) -> Scene:
+def _scene(folder: str, image: dict[str, Any], annotations: list[Placed], found: _Found) -> Scene:
     """The image with its sound annotations; what is wrong with the others is put down."""
     kept = []
-    for annotation in annotations:
+    for placed in annotations:
+        annotation = placed[1]
         why = _fault(annotation, image, found)
         if why:
-            found.faults.append(found.line(image["id"], annotation.get("id"), why))
-        elif is_flat(annotation["bbox"]):
-            why = f"box {annotation['bbox']} has no area"
-            found.notes.append(found.line(image["id"], annotation.get("id"), why))
-        else:
+            found.broken(placed, why)
+            continue
+        note = box_note(annotation["bbox"], image["width"], image["height"])
+        if note:
+            found.notes.append(found.line(annotation, note))
+        if not is_flat(annotation["bbox"]):
             kept.append(annotation)
     boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]
@@ -185,7 +211,7 @@ def _scene(
         height=image["height"],
         boxes=boxes,
         classes=np.array(classes, dtype=np.int64),
-        aside=np.array([bool(entry.get("iscrowd", 0)) for entry in kept], dtype=np.bool_),
+        aside=np.array([bool(entry["iscrowd"]) for entry in kept], dtype=np.bool_),
         polygons=tuple(map(_outlines, kept)) if found.kind == "instances" else None,
         keypoints=_keypoints(kept) if found.kind == "person_keypoints" else None,
     )
@@ -194,10 +220,10 @@ def _scene(
 def _fault(annotation: dict[str, Any], image: dict[str, Any], found: _Found) -> str:
     """Why an annotation cannot be used, empty if it can."""
     category = annotation.get("category_id")
-    if category not in found.classes:
+    if not isinstance(category, int) or category not in found.classes:
         return f"category {category} is not among the categories"
     width, height = image["width"], image["height"]
-    why = box_fault(annotation.get("bbox"), width, height)
+    why = _value_fault(annotation, found.kind) or box_fault(annotation.get("bbox"), width, height)
     # persons with keypoints have the outlines of the other file, and are left out with them
     if not why and (found.kind == "instances" or annotation.get("segmentation")):
         why = _mask_fault(annotation, width, height)
@@ -206,32 +232,52 @@ def _fault(annotation: dict[str, Any], image: dict[str, Any], found: _Found) -> 
     return why
 
 
+def _value_fault(annotation: dict[str, Any], kind: Kind) -> str:
+    """Of what pycocotools needs, but only after the training."""
+    crowd, area, labeled = (annotation.get(key) for key in ("iscrowd", "area", "num_keypoints"))
+    if crowd not in (0, 1):
+        return f"its iscrowd is {crowd}, not 0 or 1"
+    if not is_number(area) or area < 0:
+        return f"its area is {area}, not a finite number from 0"
+    if kind == "person_keypoints" and not isinstance(labeled, int):
+        return f"its num_keypoints is {labeled}, not a whole number"
+    return ""
+
+
 def _mask_fault(annotation: dict[str, Any], width: int, height: int) -> str:
     mask = annotation.get("segmentation")
     if isinstance(mask, dict):
-        if not annotation.get("iscrowd", 0):
+        if not annotation["iscrowd"]:
             return "its mask is run lengths, which only crowds have; outlines are needed"
         if mask.get("size") != [height, width]:
             return f"its mask is {mask.get('size')}, the image {[height, width]} (height, width)"
-        counts = mask.get("counts")
-        if isinstance(counts, list) and sum(counts) != height * width:
-            return f"the run lengths of its mask end after {sum(counts)} of {height * width} px"
-        return ""
-    if not isinstance(mask, list) or not any(map(_is_outline, mask)):
+        return _run_length_fault(mask.get("counts"), width * height)
+    if not isinstance(mask, list) or not any(map(is_outline, mask)):
         return "it has no outline of three points or more"
-    if not all(_is_finite(outline) for outline in mask if _is_outline(outline)):
+    if not all(_is_finite(outline) for outline in mask if is_outline(outline)):
         return "its outline holds what is no finite number"
     return ""
 
 
-def _is_outline(outline: object) -> bool:
+def _run_length_fault(counts: object, num_px: int) -> str:
+    if isinstance(counts, str):
+        return ""
+    if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
+        return f"the run lengths of its mask are {counts}, neither text nor whole numbers"
+    if sum(counts) != num_px:
+        return f"the run lengths of its mask end after {sum(counts)} of {num_px} px"
+    return ""
+
+
+def is_outline(outline: object) -> bool:
+    """Whether one part of a mask has three points or more."""
     return isinstance(outline, list) and len(outline) >= 6 and len(outline) % 2 == 0
 
 
 def _is_finite(values: list[Any]) -> bool:
     try:
         return math.isfinite(sum(values))
-    except TypeError:
+    except (TypeError, OverflowError):
         return False
 
 
@@ -248,10 +294,10 @@ def _keypoint_fault(values: object) -> str:
 
 def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:
     """Of an object; none of a crowd."""
-    if annotation.get("iscrowd", 0):
+    if annotation["iscrowd"]:
         return ()
     mask = annotation["segmentation"]
-    return tuple(np.array(outline, dtype=np.float64) for outline in filter(_is_outline, mask))
+    return tuple(np.array(outline, dtype=np.float64) for outline in filter(is_outline, mask))
 
 
 def _keypoints(annotations: list[dict[str, Any]]) -> NDArray[np.float64]:

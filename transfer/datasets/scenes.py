@@ -1,13 +1,13 @@
 """Images with objects: what detection sets hold, packed to be shared by loading processes."""
 
 import hashlib
-import math
 import pickle
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from transfer.datasets.images import ImageFiles
 
 BORDER_PX = 2.0
-"""By how much a box may pass the image's border: rounding, and a file that counts pixels from 0
-where VOC counts from 1, stay below this; further out the box is another image's."""
+"""A box that passes the image's border by more is told of: rounding, and a file that counts pixels
+from 0 where VOC counts from 1, stay below this."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,27 +65,32 @@ class Scenes:
         *,
         category_ids: Sequence[int] = (),
         annotations: Path | None = None,
+        faulty: Collection[int] = (),
         faults: Sequence[str] = (),
         notes: Sequence[str] = (),
     ) -> None:
         packed: list[bytes] = []
         names: list[bytes] = []
-        wide: list[bool] = []
+        sizes: list[tuple[int, int]] = []
         for scene in scenes:
             packed.append(pickle.dumps(scene, protocol=5))
             names.append(scene.name.encode())
-            wide.append(scene.width > scene.height)
+            sizes.append((scene.width, scene.height))
         self.source = ImageFiles(folder, np.array(names, dtype=np.bytes_))
         self.class_names = tuple(class_names)
         self.category_ids = tuple(category_ids)
         """COCO's number of each class."""
         self.annotations = annotations
         """COCO's json file of the published split: of train and val, drawn from one, too."""
+        self.faulty = frozenset(faulty)
+        """Places in that file's list of the broken annotations: they are not evaluated either."""
         self.faults = tuple(faults)
         """Broken annotations of the published split, which were left out, one line each."""
         self.notes = tuple(notes)
-        """Annotations that were left out, but that complete sets hold too."""
-        self.wide = np.array(wide, dtype=np.bool_)
+        """What is odd about annotations, but found in complete sets too."""
+        self.sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)
+        """(n, 2): width and height in px."""
+        self.wide = self.sizes[:, 0] > self.sizes[:, 1]
         """(n,): for batches of one orientation."""
         self._ends = np.cumsum([len(content) for content in packed], dtype=np.int64)
         # one array: a list of a hundred thousand objects is copied into every loading process
@@ -120,6 +125,7 @@ class Scenes:
             self.class_names,
             category_ids=self.category_ids,
             annotations=self.annotations,
+            faulty=self.faulty,
             faults=self.faults,
             notes=self.notes,
         )
@@ -171,17 +177,27 @@ def usable_for_training(
 def box_fault(box: object, width: int, height: int) -> str:
     """Why a box (left, top, width, height) is not one of an image; empty if it is.
 
-    A box of no width or no height is not at fault: `is_flat` tells.
+    A box of no area, or one that passes the border, is not at fault: `box_note` tells.
     """
-    if not isinstance(box, list) or len(box) != 4 or not all(_is_number(side) for side in box):
+    if not isinstance(box, list) or len(box) != 4 or not all(is_number(side) for side in box):
         return f"box {box} is not four finite numbers"
     left, top, w, h = box
     if w < 0 or h < 0:
         return f"box {box} has a negative size"
     if left >= width or top >= height or left + w <= 0 or top + h <= 0:
         return f"box {box} lies outside the image of {width} x {height} px"
-    passes = max(-left, -top, left + w - width, top + h - height)
-    if passes > BORDER_PX:
+    return ""
+
+
+def box_note(box: Sequence[float], width: int, height: int) -> str:
+    """What is odd about a box (left, top, width, height) without fault; empty if nothing is.
+
+    What passes the border is cut off where the box is learned, as detectron2 does.
+    """
+    if is_flat(box):
+        return f"box {box} has no area"
+    left, top, w, h = box
+    if max(-left, -top, left + w - width, top + h - height) > BORDER_PX:
         return f"box {box} passes the border of the image of {width} x {height} px"
     return ""
 
@@ -194,5 +210,6 @@ def is_flat(box: Sequence[float]) -> bool:
     return box[2] == 0 or box[3] == 0
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value from a file is a finite number."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max

@@ -12,7 +12,7 @@ import numpy as np
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
-from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat
+from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
 from transfer.datasets.splits import drawn_split
 from transfer.datasets.voc import CLASSES
 
@@ -59,6 +59,9 @@ def _scene(
     except (ElementTree.ParseError, ValueError) as error:
         faults.append(f"{where}: no image size can be read ({error})")
         return None
+    if min(width, height) <= 0:
+        faults.append(f"{where}: the image is said to have {width} x {height} px")
+        return None
     boxes, classes, difficult = [], [], []
     for number, thing in enumerate(root.findall("object"), start=1):
         name, box = thing.findtext("name", ""), _box(thing)
@@ -66,9 +69,11 @@ def _scene(
         why = why or box_fault(box, width, height)
         if why:
             faults.append(f"{where}: object {number}: {why}")
-        elif is_flat(box):
-            notes.append(f"{where}: object {number}: box {box} has no area")
-        else:
+            continue
+        note = box_note(box, width, height)
+        if note:
+            notes.append(f"{where}: object {number}: {note}")
+        if not is_flat(box):
             boxes.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             classes.append(PLACES[name])
             difficult.append(thing.findtext("difficult", "0").strip() == "1")

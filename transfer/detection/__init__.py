@@ -1,6 +1,7 @@
 """Detectors on a backbone: one recipe, two engines.
 
 recipe.py              every number
+fit.py                 what fits together: recipe and backbone, tensors and places
 sample.py              what goes into a detector and what comes out; Detector
 engines.py             which engine carries a recipe out
 torchvision_engine/    detectron2's detector from torchvision's operators

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from transfer.datasets.coco import is_outline
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, check_same_images
 
@@ -38,12 +39,13 @@ def coco_ap(
 
 
 def _truth(scenes: Scenes) -> COCO:
-    """The annotations of these images only."""
+    """The annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
         raise ValueError("these scenes name no annotation file; COCO's AP needs one")
     content = json.loads(scenes.annotations.read_text())
     ids = {scenes.scene(i).image_id for i in range(len(scenes))}
-    images = [image for image in content["images"] if image["id"] in ids]
+    # the first of each number, as where the scenes are read
+    images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
     if len(images) != len(ids):
         raise ValueError(
             f"{scenes.annotations}: {len(images)} of the {len(ids)} images are in it; "
@@ -51,12 +53,27 @@ def _truth(scenes: Scenes) -> COCO:
         )
     truth = COCO()
     truth.dataset = {
-        "images": images,
-        "annotations": [entry for entry in content["annotations"] if entry["image_id"] in ids],
+        "images": list(images.values()),
+        "annotations": [
+            _object(place, entry)
+            for place, entry in enumerate(content["annotations"])
+            if place not in scenes.faulty and entry["image_id"] in ids
+        ],
         "categories": content["categories"],
     }
     truth.createIndex()
     return truth
+
+
+def _object(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+    """As pycocotools understands it."""
+    # an object of the number 0 would count as none
+    known = entry | {"id": place + 1}
+    mask = entry.get("segmentation")
+    if isinstance(mask, list):
+        # it takes four numbers for a box, and fails on the outlines beside it
+        known["segmentation"] = list(filter(is_outline, mask))
+    return known
 
 
 def _average_precision(

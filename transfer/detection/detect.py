@@ -1,5 +1,7 @@
 """A trained detector on the images of a split, shared among the processes of the run."""
 
+from contextlib import nullcontext
+
 import torch
 import torch.distributed as dist
 
@@ -23,13 +25,15 @@ def detect(
     detector.network.eval()
     mine = range(process.rank, len(scenes), process.num_processes)
     found = []
-    with torch.inference_mode(), progress("detect", recipe.finds, len(mine)) as counter:
+    counting = progress("detect", recipe.finds, len(mine)) if process.speaks else nullcontext()
+    with torch.inference_mode(), counting as counter:
         for index in mine:
             stop.leave_if_asked()
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
             found.append(in_original(result, scenes.scene(index), image))
-            counter.add(1)
+            if counter is not None:
+                counter.add(1)
     return gathered(found, process)
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transfer.convert.resnet import FEATURE_DIM, is_optional
+from transfer.convert.resnet import FEATURE_DIM
 from transfer.convert.to_detectron2 import to_detectron2
+from transfer.detection.fit import check_all_placed, check_can_be_built
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Found, Sample
 from transfer.detection.scaled_gradient import scale_gradient
@@ -73,7 +74,7 @@ def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -
 
 def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     """The recipe as detectron2's CfgNode, as far as that has words for it."""
-    _check(recipe, arch)
+    check_can_be_built(recipe, arch)
     from detectron2.config import get_cfg
 
     c = get_cfg()
@@ -92,18 +93,6 @@ def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     c.TEST.PRECISE_BN.ENABLED = recipe.precise_norm_batches > 0
     c.TEST.PRECISE_BN.NUM_ITER = recipe.precise_norm_batches
     return c
-
-
-def _check(recipe: Recipe, arch: str) -> None:
-    if arch not in FEATURE_DIM:
-        raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
-    if recipe.neck == "c4" and recipe.finds != "boxes":
-        raise ValueError(f"a c4 detector finds boxes only, not {recipe.finds}: take neck fpn")
-    if recipe.neck == "fpn" and recipe.extra_norms != "none":
-        raise ValueError(
-            f"the {recipe.extra_norms} norms belong to a c4 detector; a pyramid has them by "
-            f"`normed`, and extra_norms none"
-        )
 
 
 def _set_network(c: Any, recipe: Recipe, depth: int, norm: Norm) -> None:
@@ -324,25 +313,11 @@ class Detectron2Detector:
             "c4": ("backbone.", "roi_heads.res5."),
         }[self._recipe.neck]
         places = {
-            name
-            for name in own
+            name: tensor
+            for name, tensor in own.items()
             if name.startswith(roots) and not name.startswith("roi_heads.res5.norm.")
         }
-        lost = [
-            name
-            for name, tensor in tensors.items()
-            if name not in places or own[name].shape != tensor.shape
-        ]
-        open_places = [
-            name for name in sorted(places) if name not in tensors and not is_optional(name)
-        ]
-        if lost or open_places:
-            raise ValueError(
-                f"of {len(tensors)} tensors of the backbone {len(lost)} have no place in the "
-                f"detector, first {lost[:3]}, and {len(open_places)} of {len(places)} places have "
-                f"no tensor, first {open_places[:3]}; expected the network the detector was "
-                f"built on"
-            )
+        check_all_placed(tensors, places)
         self._rcnn.load_state_dict({**own, **tensors})
         return len(tensors)
 

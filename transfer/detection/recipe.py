@@ -11,12 +11,15 @@ from typing import Literal
 
 from transfer.training.course import Precision
 
-__all__ = ["Precision", "Recipe"]
-
 Finds = Literal["boxes", "masks", "keypoints"]
 Part = Literal["fpn", "box_head", "mask_head", "keypoint_head", "rpn_head"]
 ExtraNorms = Literal["none", "moco", "co2"]
 RPNGradient = Literal["scale_input", "lr_mult", "loss_weight", "none"]
+
+PYRAMID_STRIDES_PX = (4, 8, 16, 32, 64)
+"""Of the maps of a pyramid; the last is the RPN's alone."""
+C4_STRIDES_PX = (16,)
+"""Of the layer3 map."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +41,17 @@ class Recipe:
     """Reading of CO2's "gradients divided by 10": of what the RPN sends into the shared map, of the
     RPN's learning rate, or of the RPN's loss."""
     rpn_gradient_factor: float = 0.1
+    """What `rpn_gradient` multiplies by; not used where that is none."""
     fpn_channels: int = 256
+    """Of every map of the pyramid."""
     box_head_convs: int = 0
+    """3x3 convolutions of a pyramid's box head."""
     box_head_fcs: int = 2
+    """Linear layers behind them."""
     box_head_conv_channels: int = 256
+    """Of each of its convolutions."""
     box_head_fc_channels: int = 1024
+    """Of each of its linear layers."""
     mask_head_channels: int = 256
     """Of each of its four convolutions and of the upsampling."""
     keypoint_head_channels: int = 512
@@ -55,16 +64,22 @@ class Recipe:
     rpn_iou: tuple[float, float] = (0.3, 0.7)
     """Below: background; from: object; between: not used."""
     rpn_samples: int = 256
+    """Anchors of an image that the RPN's losses look at, and are divided by."""
     rpn_positive_share: float = 0.5
+    """Of these, at most; background fills the rest."""
     rpn_candidates: tuple[int, int] = (2000, 1000)
     """Best-scored anchors per level before suppression, in training and test."""
     rpn_proposals: tuple[int, int] = (1000, 1000)
     """After suppression, of all levels, in training and test."""
     rpn_nms_iou: float = 0.7
+    """A proposal that overlaps a better one of its level by more is suppressed."""
     # heads
     roi_samples: int = 512
+    """Proposals and objects of an image that the heads learn from, at most."""
     roi_positive_share: float = 0.25
+    """Of these, at most, on objects; background fills the rest."""
     roi_iou: float = 0.5
+    """From: on an object; below: background."""
     box_pool: int = 7
     """Side of the map that RoIAlign gives the box head; 14 for masks and keypoints."""
     box_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
@@ -78,36 +93,46 @@ class Recipe:
     long_px: int = 1333
     """The longer side is no longer than this."""
     flip_share: float = 0.5
+    """Of the training images, mirrored left to right."""
     pixel_mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    """Of RGB from 0 to 1: the backbone's."""
     pixel_std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     """Of RGB from 0 to 1: the backbone's."""
     group_by_aspect: bool = True
     """Batches hold only wide, or only tall and square images."""
     # training
     iterations: int = 90_000
+    """Optimizer steps."""
     milestones: tuple[int, ...] = (60_000, 80_000)
     """Iterations after which the learning rate is a tenth."""
     learning_rate: float = 0.02
+    """After the warm-up, for `batch_size` images."""
     warmup_iterations: int = 1_000
+    """Over which the learning rate rises linearly."""
     warmup_factor: float = 0.001
+    """Share of the learning rate that it rises from."""
     batch_size: int = 16
     """Images per optimizer step, all GPUs and accumulated passes."""
     accumulated: int = 1
     """Passes whose gradients make one step; each has its own norm statistics."""
     sgd_momentum: float = 0.9
+    """Of the optimizer."""
     weight_decay: float = 1e-4
     """Not of norm layers."""
     precision: Precision = "float32"
+    """Of the training's convolutions and products (autocast)."""
     precise_norm_batches: int = 200
     """Training batches over which the norms' statistics are averaged before the test."""
     # test
     min_score: float = 0.05
+    """A detection's probability is above it."""
     nms_iou: float = 0.5
+    """A detection that overlaps a better one of its class by more is suppressed."""
     detections: int = 100
     """At most, per image."""
 
     def of_length(self, share: float) -> "Recipe":
-        """For a share of the iterations; the warm-up stays, if it still ends before the first drop.
+        """For a share of the iterations; the warm-up stays, up to half the way to the first drop.
 
         A drop within the warm-up would make all of it ten times lower.
         """
@@ -178,7 +203,11 @@ COCO_FPN_KEYPOINTS = replace(
 )
 
 COCO_4CONV1FC = replace(COCO_FPN, box_head_convs=4, box_head_fcs=1, normed=("fpn", "box_head"))
-"""The head of other suites: four convolutions and one layer, norms in all heads."""
+"""The head of other suites: four convolutions and one layer.
+
+Norms stand on the pyramid and behind the convolutions of the box and mask heads, none in the RPN's
+head, as in detectron2's recipe with synchronized norms.
+"""
 COCO_4CONV1FC_MASKS = replace(COCO_4CONV1FC, finds="masks", normed=("fpn", "box_head", "mask_head"))
 
 VOC_C4 = Recipe(

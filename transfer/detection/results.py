@@ -1,4 +1,4 @@
-"""Detections in the original image: what the evaluators are given, small enough to be kept.
+"""Detections in the original image: what the evaluators are given.
 
 The rules are detectron2's: boxes are scaled and clipped, and masks pasted by bilinear sampling.
 """
@@ -20,10 +20,7 @@ MASK_THRESHOLD = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Detections:
-    """k detections in one image, best first, in px of the original image; all on the CPU.
-
-    Its `vars` are tensors and plain values: torch.load(weights_only=True) reads them from a file.
-    """
+    """k detections in one image, best first, in px of the original image; all on the CPU."""
 
     height: int
     """Of the original image."""

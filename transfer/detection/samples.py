@@ -4,7 +4,6 @@ The numbers are those of detectron2's DatasetMapper: pixels are equal, and so ar
 and keypoints.
 """
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from transfer.datasets.images import DataError
 from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.upright import decode_upright
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Polygons, Sample
 
@@ -23,17 +23,6 @@ MIN_SIDE_PX = 1e-5
 """Boxes with a side up to this are dropped."""
 OTHER_SIDE = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
 """COCO's keypoint in a mirror: left and right change places, the nose stays."""
-EXIF_ORIENTATION = 274
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What undoes each EXIF orientation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,15 +99,8 @@ def placed_sample(
 
 def upright_image(scenes: Scenes, index: int) -> Image.Image:
     """RGB image as its EXIF orientation wants it seen; DataError if it has not its noted size."""
-    image = scenes.source.decode(index)
     path = scenes.source.folder / scenes.name(index)
-    try:
-        with Image.open(path) as file:
-            orientation = file.getexif().get(EXIF_ORIENTATION)
-    except (OSError, SyntaxError, ValueError, struct.error):
-        orientation = None  # damaged EXIF data says nothing
-    if orientation in UPRIGHT:
-        image = image.transpose(UPRIGHT[orientation])
+    image = decode_upright(path)
     scene = scenes.scene(index)
     if image.size != (scene.width, scene.height):
         raise DataError(

@@ -6,6 +6,7 @@ Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Self
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 
 from transfer.backbone import Backbone, BackboneError
@@ -28,12 +30,14 @@ from transfer.detection.results import Detections
 from transfer.detection.sample import Detector
 from transfer.detection.train import train
 from transfer.detection.voc_ap import voc_ap
+from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
-from transfer.processes import this_process, wanted_processes
+from transfer.processes import this_process
 from transfer.schedule import share
-from transfer.training.norms import Norm, norm_for
+from transfer.training.norms import Norm, images_per_norm, norm_for
 from transfer.training.options import EngineChoice, TrainingOptions
 
+CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
     "boxes": ("bbox",),
     "masks": ("segm", "bbox"),
@@ -45,7 +49,7 @@ TABLE_METRICS = ("AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area")
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Portion:
     """What a detector learns from, and what it is tested on."""
 
     train: Scenes
@@ -62,8 +66,8 @@ class Prepared:
     norm: Norm
     differences: dict[str, float]
     """Of each stage's map from torchvision's, largest, on a fixed image."""
-    images: Part
-    held_out: Part | None
+    images: Portion
+    held_out: Portion | None
     """Parts of the training images, where learning rates are to be tried."""
 
 
@@ -98,8 +102,7 @@ class Detection:
     protocol: str
     recipe: Recipe
     learning_rates: tuple[float, ...] = ()
-    """Several are tried on a held-out part of the training images; one is taken as it is; none: the
-    recipe's."""
+    """Tried on a held-out part of the training images; none: the recipe's."""
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
     """Both engines are the same detector: the choice does not part columns, a note tells it."""
 
@@ -129,10 +132,14 @@ class Detection:
         """As the user wants it run; what leaves the protocol changes its hash."""
         return replace(
             self,
-            recipe=options.applied(self.recipe, wanted_processes(options.gpus)),
-            learning_rates=options.learning_rates,
+            recipe=options.applied(self.recipe),
+            learning_rates=options.learning_rates if len(options.learning_rates) > 1 else (),
             engine_choice=options.engine,
         )
+
+    def num_processes(self, options: TrainingOptions) -> int:
+        """In which it is trained."""
+        return options.num_processes(self.recipe.batch_size)
 
     def unfit(self, backbone: Backbone) -> str:
         """Why a backbone cannot carry a detector; empty if it can."""
@@ -152,23 +159,22 @@ class Detection:
             raise BackboneError(f"{backbone.name}: no detector can be built on it: {reason}")
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
-        images = self.part(folders, "trainval", "test")
+        images = self.portion(folders, "trainval", "test")
         detector = self.initial(self.recipe, backbone, images.train, norm, seed=0)
         differences = prove(detector, backbone.state_dict, backbone.arch, self.recipe)
         if process.speaks:
             placed, worst = len(backbone.state_dict), max(differences.values())
             say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
-        several = len(self.learning_rates) > 1
-        held_out = self.part(folders, "train", "val") if several else None
+        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         return Prepared(backbone, norm, differences, images, held_out)
 
-    def part(self, folders: Folders, train: str, test: str) -> Part:
+    def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Two splits, without the broken images that the user tolerates."""
         learned, tested = (
             open_scenes(self.dataset, folders.data, split).without(folders.broken)
             for split in (train, test)
         )
-        return Part(learned, usable_for_training(learned, self.recipe.finds), tested)
+        return Portion(learned, usable_for_training(learned, self.recipe.finds), tested)
 
     def initial(
         self, recipe: Recipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
@@ -189,60 +195,83 @@ class Detection:
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Detected:
         """Choose the rate if several are given, train on all images, look at the test images."""
         tried = self.tried(prepared, folders, seed)
-        first = (*self.learning_rates, self.recipe.learning_rate)[0]
-        rate = max(tried, key=lambda rate: tried[rate]) if tried else first
+        rate = max(tried, key=lambda rate: tried[rate]) if tried else self.recipe.learning_rate
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
         return replace(done, details={**done.details, "held_out_AP": by_rate(tried)})
 
     def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """AP on held-out training images by learning rate; empty where none are to be tried."""
         found: dict[float, float] = {}
-        part = prepared.held_out
-        if part is None:
+        portion = prepared.held_out
+        if portion is None:
             return found
         for rate in self.learning_rates:
-            trial = self.trained(prepared, part, folders, seed, rate, f"rate-{rate:g}")
-            found[rate] = trial.precisions[trial.first]["AP"]
-            say("rate", f"{rate:g}: AP {found[rate]:.2f} on held-out images")
-        return found
+            found[rate] = self.trial(prepared, portion, folders, seed, rate)
+            if this_process().speaks:
+                say("rate", f"{rate:g}: AP {found[rate]:.2f} on held-out images")
+        if all(math.isnan(ap) for ap in found.values()):
+            raise NotFiniteError(f"all of the learning rates {self.learning_rates} diverged")
+        return {rate: ap for rate, ap in found.items() if not math.isnan(ap)}
+
+    def trial(
+        self, prepared: Prepared, portion: Portion, folders: Folders, seed: int, rate: float
+    ) -> float:
+        """AP of a learning rate on held-out images, on every process; NaN if it diverges."""
+        try:
+            tried = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
+        except NotFiniteError:
+            return math.nan
+        process = this_process()
+        ap = [tried.precisions[tried.first]["AP"] if process.speaks else 0.0]
+        if process.num_processes > 1:
+            dist.broadcast_object_list(ap)
+        return ap[0]
 
     def trained(
-        self, prepared: Prepared, part: Part, folders: Folders, seed: int, rate: float, name: str
+        self,
+        prepared: Prepared,
+        portion: Portion,
+        folders: Folders,
+        seed: int,
+        rate: float,
+        name: str,
     ) -> Detected:
         """Train on one part's images with a learning rate, detect with the last weights."""
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
-        detector = self.initial(recipe, prepared.backbone, part.train, prepared.norm, seed=seed)
+        detector = self.initial(recipe, prepared.backbone, portion.train, prepared.norm, seed=seed)
         detector.network.to(process.device)
         training = train(
             detector,
-            part.train,
-            part.usable,
+            portion.train,
+            portion.usable,
             recipe,
             seed=seed,
-            folder=folders.work / f"{name}-{self.identity(prepared, part, recipe, seed)}",
+            folder=folders.work / f"{name}-{self.identity(prepared, portion, recipe, seed)}",
             process=process,
         )
-        found = detect(detector, part.test, recipe, process)
+        found = detect(detector, portion.test, recipe, process)
         details = {
             "norm": prepared.norm,
             "num_processes": process.num_processes,
             "tensors_placed": len(prepared.backbone.state_dict),
             "largest_difference_of_maps": prepared.differences,
-            "num_train": len(part.usable),
-            "num_test": len(part.test),
+            "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+            "num_train": len(portion.usable),
+            "num_test": len(portion.test),
             "learning_rate": rate,
             "training": asdict(training),
         }
-        return Detected(found, part.test, self.kinds, details)
+        return Detected(found, portion.test, self.kinds, details)
 
-    def identity(self, prepared: Prepared, part: Part, recipe: Recipe, seed: int) -> str:
+    def identity(self, prepared: Prepared, portion: Portion, recipe: Recipe, seed: int) -> str:
         """Of all that shapes the weights: a changed setting never goes on from old ones."""
         parts = [
+            CODE_VERSION,
             self.engine,
             prepared.norm,
             prepared.backbone.sha256,
-            part.train.fingerprint,
+            portion.train.fingerprint,
             asdict(recipe),
             seed,
             this_process().num_processes,

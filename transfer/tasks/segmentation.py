@@ -5,6 +5,7 @@ CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217), with MoCo's network.
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -13,13 +14,15 @@ from typing import Self
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from transfer.backbone import Backbone, BackboneError
 from transfer.console import say
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
+from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
-from transfer.processes import this_process, wanted_processes
+from transfer.processes import this_process
 from transfer.schedule import share
 from transfer.segmentation.iou import Overlap, confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
@@ -27,14 +30,15 @@ from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.train import train
-from transfer.training.norms import Norm, norm_for
+from transfer.training.norms import Norm, images_per_norm, norm_for
 from transfer.training.options import TrainingOptions
 
+CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Portion:
     """What a network learns from, and what it is tested on."""
 
     train: Segmented
@@ -49,8 +53,8 @@ class Prepared:
     norm: Norm
     differences: dict[str, float]
     """Of each stage's map from torchvision's, largest, on a fixed image."""
-    images: Part
-    held_out: Part | None
+    images: Portion
+    held_out: Portion | None
     """Parts of the training images, where learning rates are to be tried."""
 
 
@@ -81,8 +85,7 @@ class Segmentation:
     recipe: SegmentationRecipe
     dataset: str = "voc12_seg"
     learning_rates: tuple[float, ...] = ()
-    """Several are tried on a held-out part of the training images; one is taken as it is; none: the
-    recipe's."""
+    """Tried on a held-out part of the training images; none: the recipe's."""
 
     @property
     def engine(self) -> str:
@@ -110,9 +113,13 @@ class Segmentation:
         """As the user wants it run; what leaves the protocol changes its hash."""
         return replace(
             self,
-            recipe=options.applied(self.recipe, wanted_processes(options.gpus)),
-            learning_rates=options.learning_rates,
+            recipe=options.applied(self.recipe),
+            learning_rates=options.learning_rates if len(options.learning_rates) > 1 else (),
         )
+
+    def num_processes(self, options: TrainingOptions) -> int:
+        """In which it is trained."""
+        return options.num_processes(self.recipe.batch_size)
 
     def unfit(self, backbone: Backbone) -> str:
         """Why a backbone cannot carry the network; empty if it can."""
@@ -132,23 +139,22 @@ class Segmentation:
             raise BackboneError(f"{backbone.name}: it cannot be segmented with: {reason}")
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
-        images = self.part(folders, "trainval", "test")
+        images = self.portion(folders, "trainval", "test")
         network = self.initial(backbone, images.train, norm, folders, seed=0)
         differences = prove(network, backbone.state_dict, backbone.arch, self.recipe)
         if process.speaks:
             placed, worst = len(backbone.state_dict), max(differences.values())
             say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
-        several = len(self.learning_rates) > 1
-        held_out = self.part(folders, "train", "val") if several else None
+        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         return Prepared(backbone, norm, differences, images, held_out)
 
-    def part(self, folders: Folders, train: str, test: str) -> Part:
+    def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Two splits, without the broken images that the user tolerates."""
         learned, tested = (
             open_segmented(self.dataset, folders.data, split).without(folders.broken)
             for split in (train, test)
         )
-        return Part(learned, tested)
+        return Portion(learned, tested)
 
     def initial(
         self, backbone: Backbone, split: Segmented, norm: Norm, folders: Folders, *, seed: int
@@ -169,8 +175,7 @@ class Segmentation:
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predicted:
         """Choose the rate if several are given, train on all images, look at the test images."""
         tried = self.tried(prepared, folders, seed)
-        first = (*self.learning_rates, self.recipe.learning_rate)[0]
-        rate = max(tried, key=lambda rate: tried[rate]) if tried else first
+        rate = max(tried, key=lambda rate: tried[rate]) if tried else self.recipe.learning_rate
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
         by_rate = {f"{rate:g}": iou for rate, iou in tried.items()}
         return replace(done, details={**done.details, "held_out_mIoU": by_rate})
@@ -178,49 +183,73 @@ class Segmentation:
     def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """mIoU on held-out training images by learning rate; empty where none are to be tried."""
         found: dict[float, float] = {}
-        part = prepared.held_out
-        if part is None:
+        portion = prepared.held_out
+        if portion is None:
             return found
         for rate in self.learning_rates:
-            trial = self.trained(prepared, part, folders, seed, rate, f"rate-{rate:g}")
-            found[rate] = trial.overlap.mean
+            found[rate] = self.trial(prepared, portion, folders, seed, rate)
             if this_process().speaks:
                 say("rate", f"{rate:g}: mIoU {found[rate]:.2f} on held-out images")
-        return found
+        if all(math.isnan(iou) for iou in found.values()):
+            raise NotFiniteError(f"all of the learning rates {self.learning_rates} diverged")
+        return {rate: iou for rate, iou in found.items() if not math.isnan(iou)}
+
+    def trial(
+        self, prepared: Prepared, portion: Portion, folders: Folders, seed: int, rate: float
+    ) -> float:
+        """mIoU of a learning rate on held-out images, on every process; NaN if it diverges."""
+        try:
+            tried = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
+        except NotFiniteError:
+            return math.nan
+        process = this_process()
+        iou = [tried.overlap.mean if process.speaks else 0.0]
+        if process.num_processes > 1:
+            dist.broadcast_object_list(iou)
+        return iou[0]
 
     def trained(
-        self, prepared: Prepared, part: Part, folders: Folders, seed: int, rate: float, name: str
+        self,
+        prepared: Prepared,
+        portion: Portion,
+        folders: Folders,
+        seed: int,
+        rate: float,
+        name: str,
     ) -> Predicted:
         """Train on one part's images with a learning rate, predict with the last weights."""
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
-        network = self.initial(prepared.backbone, part.train, prepared.norm, folders, seed=seed)
-        folder = folders.work / f"{name}-{self.identity(prepared, part, recipe, seed)}"
-        training = train(network, part.train, recipe, seed=seed, folder=folder, process=process)
+        network = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
+        folder = folders.work / f"{name}-{self.identity(prepared, portion, recipe, seed)}"
+        training = train(network, portion.train, recipe, seed=seed, folder=folder, process=process)
         predictions = folder / "predictions"
-        predict(network, part.test, predictions, process)
+        predict(network, portion.test, predictions, process)
         details = {
             "norm": prepared.norm,
             "num_processes": process.num_processes,
             "tensors_placed": len(prepared.backbone.state_dict),
             "largest_difference_of_maps": prepared.differences,
-            "masks": list(part.train.notes),
-            "num_train": len(part.train),
-            "num_test": len(part.test),
+            "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+            "masks": list(portion.train.notes),
+            "num_train": len(portion.train),
+            "num_test": len(portion.test),
             "learning_rate": rate,
             "training": asdict(training),
             "predictions": predictions.relative_to(folders.work).as_posix(),
         }
-        return Predicted(predictions, part.test, details)
+        return Predicted(predictions, portion.test, details)
 
     def identity(
-        self, prepared: Prepared, part: Part, recipe: SegmentationRecipe, seed: int
+        self, prepared: Prepared, portion: Portion, recipe: SegmentationRecipe, seed: int
     ) -> str:
         """Of all that shapes the weights: a changed setting never goes on from old ones."""
         parts = [
+            CODE_VERSION,
+            self.engine,
             prepared.norm,
             prepared.backbone.sha256,
-            part.train.fingerprint,
+            portion.train.fingerprint,
             asdict(recipe),
             seed,
             this_process().num_processes,

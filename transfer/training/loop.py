@@ -159,7 +159,7 @@ def _iterate(job: Job, training: Training) -> None:
 def _step(
     job: Job, training: Training, network: nn.Module, batches: Iterator[list[Sample]]
 ) -> None:
-    """One optimizer step; nothing in it waits for the device."""
+    """One optimizer step; its losses are not read here."""
     course, device = job.course, job.process.device.type
     set_rate(training.optimizer, learning_rate(course, training.iteration))
     training.optimizer.zero_grad(set_to_none=True)

@@ -8,6 +8,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
+from transfer.processes import Process
+from transfer.training.course import Course
+
 Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
 
 
@@ -21,6 +24,12 @@ def norm_for(
     if num_processes == 1:
         return "BN"
     return synchronized if device.type == "cuda" else "naiveSyncBN"
+
+
+def images_per_norm(course: Course, norm: Norm, process: Process) -> int:
+    """Over how many images a norm layer averages in training."""
+    shared = 1 if norm != "BN" else process.num_processes
+    return course.batch_size // (course.accumulated * shared)
 
 
 def norm_layer(norm: Norm) -> Callable[[int], nn.Module]:

@@ -71,7 +71,7 @@ def _replace(file: Path, old: str, new: str) -> None:
     [
         ("<name>", "<name>un", "object 1: class 'un"),
         ("<xmin>1<", "<xmin>7777<", "object 1: box .* has a negative size"),
-        ("<ymax>64<", "<ymax>164<", "object 1: box .* passes the border"),
+        ("<xmax>96<", "<xmax>0<", "object 1: box .* lies outside"),
         ("<xmin>1<", "<xmin>x<", "object 1: box .* is not four finite numbers"),
     ],
 )
@@ -101,13 +101,30 @@ def test_a_missing_or_cut_annotation_file_is_named(copy_of: Callable[[str], Path
     assert report.counts["test"] == (158, 160)
 
 
-def test_an_image_of_another_size_is_seen_when_decoded(copy_of: Callable[[str], Path]) -> None:
+def test_a_box_that_passes_the_border_is_told_but_no_damage(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc0712")
+    scenes = open_scenes("voc0712", data, "test")
+    whole = next(scene.name for scene in scenes if len(scene.boxes) == 1)
+    _replace(_xml(data, whole), "<ymax>64<", "<ymax>164<")
+    (note,) = require("voc0712", data, tolerated=0).notes
+    assert "object 1: box [0.0, 0.0, 96.0, 164.0] passes the border" in note
+
+
+@pytest.mark.parametrize("decode", [False, True])
+def test_an_image_of_another_size_is_named(decode: bool, copy_of: Callable[[str], Path]) -> None:
     data = copy_of("voc0712")
     name = open_scenes("voc0712", data, "test").name(3)
     _replace(_xml(data, name), "<width>96<", "<width>97<")
-    assert check("voc0712", data, decode=False).ok
-    (line,) = check("voc0712", data, decode=True).problems
+    (line,) = check("voc0712", data, decode=decode).problems
     assert line == f"{name}: (96, 64) px, annotated as (97, 64)"
+
+
+def test_an_image_without_area_is_named_itself(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc0712")
+    file = _xml(data, open_scenes("voc0712", data, "test").name(3))
+    _replace(file, "<width>96<", "<width>0<")
+    report = check("voc0712", data, decode=False)
+    assert report.faults == (f"{file.relative_to(data)}: the image is said to have 0 x 64 px",)
 
 
 def test_an_empty_image_set_is_named(copy_of: Callable[[str], Path]) -> None:

@@ -3,7 +3,7 @@
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import pytest
 import torch
 from pycocotools import mask as coco_mask
 
+from transfer.datasets.coco import read_coco17, read_coco17_keypoints
+from transfer.datasets.expected import Sizes
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.results import Detections, in_original
@@ -155,6 +157,75 @@ def test_objects_on_other_images_of_the_file_are_not_missed(tmp_path: Path) -> N
     # recalls 0, 0.01, ..., 0.5 of 101
     ap = coco_ap(both, scenes, ["bbox"])["bbox"]["AP"]
     assert ap == pytest.approx(100 * 51 / 101)
+
+
+def read_changed(data: Path, key: str, change: Callable[[dict[str, Any]], None]) -> Scenes:
+    """Of an image with a cat and a dog, whose file was then changed."""
+    objects = [annotation(1, "cat", (5, 5, 60, 70)), annotation(1, "dog", (90, 50, 110, 120))]
+    folder = data / "coco" / "annotations"
+    folder.mkdir(parents=True)
+    file = scenes_of(folder, objects).annotations
+    assert file is not None
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    kind, read = READERS[key]
+    file.rename(folder / f"{kind}_val2017.json")
+    return read(data, "test", Sizes(classes=3, counts={}))
+
+
+READERS = {
+    "boxes": ("instances", read_coco17),
+    "keypoints": ("person_keypoints", read_coco17_keypoints),
+}
+CAT = annotation(1, "cat", (5, 5, 60, 70))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"segmentation": []},
+        {"segmentation": [[1, 2, 3, 4]]},
+        {"bbox": None},
+        {"area": "12"},
+        {"image_id": [1]},
+        {"category_id": [1]},
+        {"id": 1},
+        {"iscrowd": None},
+        {"num_keypoints": None},
+    ],
+    ids=str,
+)
+def test_a_broken_object_is_neither_hit_nor_missed(changes: dict[str, Any], tmp_path: Path) -> None:
+    key = "keypoints" if "num_keypoints" in changes else "boxes"
+    kinds: list[Kind] = ["bbox", "keypoints" if key == "keypoints" else "segm"]
+    scenes = read_changed(tmp_path, key, lambda file: file["annotations"][1].update(changes))
+    assert len(scenes.faults) == 1
+    for values in coco_ap([as_found([CAT], [0.9])], scenes, kinds).values():
+        assert values["AP"] == pytest.approx(100)
+        assert "AP/dog" not in values
+
+
+def test_an_image_listed_twice_is_evaluated_once(tmp_path: Path) -> None:
+    scenes = read_changed(
+        tmp_path, "boxes", lambda file: file["images"].append(file["images"][0] | {"width": 1})
+    )
+    ap = coco_ap([as_found([CAT], [0.9])], scenes, ["bbox"])["bbox"]
+    assert (ap["AP/cat"], ap["AP/dog"]) == pytest.approx((100, 0))
+
+
+def test_a_short_outline_beside_a_sound_one_and_the_number_0_harm_no_object(
+    tmp_path: Path,
+) -> None:
+    outlines = [[1, 2, 3, 4], *CAT["segmentation"]]
+    scenes = read_changed(
+        tmp_path,
+        "boxes",
+        lambda file: file["annotations"][0].update(segmentation=outlines, id=0),
+    )
+    assert not scenes.faults
+    for values in coco_ap([as_found([CAT], [0.9])], scenes, ["bbox", "segm"]).values():
+        assert values["AP/cat"] == pytest.approx(100)
 
 
 def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:

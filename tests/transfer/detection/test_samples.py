@@ -14,7 +14,13 @@ from transfer.datasets.images import DataError
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.detectron2_engine import known_noise_ignored
 from transfer.detection.recipe import Finds
-from transfer.detection.samples import placed_sample, resized_size, test_image, training_sample
+from transfer.detection.samples import (
+    placed_sample,
+    resized_size,
+    test_image,
+    training_sample,
+    upright_image,
+)
 
 LEFT, RIGHT = 5, 6
 """COCO's left and right shoulder."""
@@ -121,6 +127,16 @@ def test_an_image_lies_as_its_exif_orientation_says(tmp_path: Path) -> None:
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "0.png", exif=exif)
     image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
     assert image[:, :, 0].eq(255).all()
+
+
+def test_a_file_is_read_once_for_pixels_and_orientation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = one_scene(tmp_path)
+    left = [(tmp_path / "0.png").read_bytes()]
+    monkeypatch.setattr(Path, "read_bytes", lambda _: left.pop())
+    (tmp_path / "0.png").unlink()
+    assert upright_image(scenes, 0).size == (40, 20)
 
 
 def test_an_image_of_another_size_than_noted_is_named(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def test_the_rate_drops_at_70_and_90_percent(recipe: object) -> None:
 
 def test_options_change_length_batch_and_crop() -> None:
     options = TrainingOptions(gpus=1, iterations=100, image_px=129, images_per_gpu=4)
-    recipe = options.applied(VOC_FCN, 1)
+    recipe = options.applied(VOC_FCN)
     assert (recipe.iterations, recipe.milestones) == (100, (70, 90))
     assert (recipe.crop_px, recipe.accumulated, recipe.batch_size) == (129, 4, 16)
-    halved = TrainingOptions(gpus=1, batch_size=8).applied(VOC_FCN_MOCO, 1)
+    halved = TrainingOptions(gpus=1, batch_size=8).applied(VOC_FCN_MOCO)
     assert (halved.iterations, halved.learning_rate) == (60_000, 0.0015)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from transfer.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
 from transfer.datasets.segmented import IGNORED, read_mask
+from transfer.finetune import NotFiniteError
 from transfer.tasks import EXTRA, TASKS
 from transfer.tasks.segmentation import Segmentation
 from transfer.training.options import TrainingOptions
@@ -80,7 +83,8 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     guess = np.concatenate([read_mask(file).ravel() for file in files])
     kept = truth != IGNORED
     expected = 100 * jaccard_score(truth[kept], guess[kept], average=None, labels=range(21))
-    assert list(details["IoU_per_class"].values()) == pytest.approx(expected.tolist())
+    found = [details["IoU_per_class"][name] for name in split.class_names]
+    assert found == pytest.approx(expected.tolist())
     assert record.metrics["mIoU"] == pytest.approx(float(expected.mean()))
 
 
@@ -106,6 +110,42 @@ def test_learning_rates_are_tried_on_held_out_training_images(
     assert set(record.details["held_out_mIoU"]) == {"0.01", "0.001"}
     assert record.details["learning_rate"] in (0.01, 0.001)
     assert any("learning_rates" in line for line in record.departures)
+
+
+def test_a_rate_that_diverges_is_left_out_and_only_divergence_is_an_error(
+    small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(self: Segmentation, *rest: object) -> object:
+        if rest[-2] == 9.0:
+            raise NotFiniteError("iteration 3: a loss is not finite")
+        return SimpleNamespace(overlap=SimpleNamespace(mean=40.0))
+
+    monkeypatch.setattr(Segmentation, "trained", trained)
+    prepared: Any = SimpleNamespace(held_out=object())
+    options = replace(CPU, learning_rates=(9.0, 0.01))
+    asked = cell(small_backbone, place, place.data, options)
+    assert isinstance(asked.task, Segmentation)
+    assert asked.task.tried(prepared, asked.folders, 0) == {0.01: 40.0}
+    with pytest.raises(NotFiniteError, match="all of the learning rates"):
+        replace(asked.task, learning_rates=(9.0,)).tried(prepared, asked.folders, 0)
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(0, 1), (6, 4), (8, 8)])
+def test_its_processes_divide_the_batch(
+    gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    task = TASKS[KEY]
+    assert isinstance(task, Segmentation)
+    assert task.num_processes(TrainingOptions()) == expected
+    assert task.asked(TrainingOptions()) == task
+
+
+def test_a_single_rate_is_the_recipes(small_backbone: Backbone, place: Place) -> None:
+    options = replace(CPU, learning_rates=(0.02,))
+    task = cell(small_backbone, place, place.data, options).task
+    assert isinstance(task, Segmentation)
+    assert (task.recipe.learning_rate, task.learning_rates) == (0.02, ())
 
 
 @pytest.mark.slow

@@ -47,35 +47,30 @@ c4 head                none                                  layer4, extra norm,
 extra norms            none                                  `extra_norms`, `rpn_gradient`
 =====================  ====================================  =====================================
 
-What remains different from detectron2: under autocast boxes stay float32 in RoIAlign and losses
-see float32 logits; new layers are drawn in another order, so one seed starts two engines
-differently. In float32, from the same weights and the same seed at the step, samples of anchors
-and regions are the same.
+What remains different from detectron2; in all else the engines are equal to rounding, and one seed
+draws the same anchors and regions in both:
+
+=====================  ====================================  =====================================
+point                  detectron2                            here
+=====================  ====================================  =====================================
+RoIAlign, autocast     features and boxes in half precision  both in float32
+naiveSyncBN, bfloat16  moments summed in bfloat16            in float32
+start of new layers    drawn in its order                    in another, of the same distributions:
+                                                             one seed starts two detectors
+names of tensors       its own                               torchvision's: the states of one do not
+                                                             load in the other
+=====================  ====================================  =====================================
 """
 
-from transfer.convert.resnet import FEATURE_DIM
+from transfer.detection.fit import check_can_be_built
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine.detector import TorchvisionDetector
-from transfer.detection.torchvision_engine.network import PYRAMID_STRIDES_PX, RCNN
+from transfer.detection.torchvision_engine.network import RCNN
 from transfer.training.norms import Norm
 
 
 def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
     """A new detector on the CPU, random throughout; `load_backbone` comes next."""
-    if arch not in FEATURE_DIM:
-        raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
-    if recipe.neck == "c4" and recipe.finds != "boxes":
-        raise ValueError(f"a c4 detector finds boxes only, not {recipe.finds}: take neck fpn")
-    if recipe.neck == "fpn" and recipe.extra_norms != "none":
-        raise ValueError(
-            f"the {recipe.extra_norms} norms belong to a c4 detector; a pyramid has them by "
-            f"`normed`, and extra_norms none"
-        )
-    levels = len(PYRAMID_STRIDES_PX)
-    if recipe.neck == "fpn" and len(recipe.anchor_sizes_px) != levels:
-        raise ValueError(
-            f"{len(recipe.anchor_sizes_px)} anchor sizes for the {levels} levels of a pyramid: "
-            f"give one per level"
-        )
+    check_can_be_built(recipe, arch)
     return TorchvisionDetector(RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm))

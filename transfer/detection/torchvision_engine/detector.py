@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from transfer.convert.resnet import is_optional
+from transfer.detection.fit import check_all_placed
 from transfer.detection.sample import Found
 from transfer.detection.torchvision_engine.network import RCNN
 
@@ -27,19 +27,7 @@ class TorchvisionDetector:
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
         """Put a backbone (torchvision's names) in its place; how many tensors were placed."""
         places = dict(self._rcnn.backbone.state_dict())
-        lost = [
-            name
-            for name, tensor in state_dict.items()
-            if name not in places or places[name].shape != tensor.shape
-        ]
-        open_places = [name for name in places if name not in state_dict and not is_optional(name)]
-        if lost or open_places:
-            raise ValueError(
-                f"of {len(state_dict)} tensors of the backbone {len(lost)} have no place in the "
-                f"detector, first {lost[:3]}, and {len(open_places)} of {len(places)} places have "
-                f"no tensor, first {open_places[:3]}; expected the network the detector was "
-                f"built on"
-            )
+        check_all_placed(state_dict, places)
         self._rcnn.backbone.load_state_dict({**places, **state_dict})
         return len(state_dict)
 

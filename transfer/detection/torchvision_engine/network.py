@@ -15,7 +15,7 @@ from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.resnet import FEATURE_DIM
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, Recipe
 from transfer.detection.sample import Found, Sample
 from transfer.detection.torchvision_engine import heads
 from transfer.detection.torchvision_engine.boxes import box_losses, found_boxes
@@ -31,8 +31,6 @@ from transfer.detection.torchvision_engine.regions import Regions, foreground, s
 from transfer.training.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")
-PYRAMID_STRIDES_PX = (4, 8, 16, 32, 64)
-C4_STRIDES_PX = (16,)
 FINE_POOL = 14
 """Side of the map that RoIAlign gives the heads of masks and keypoints."""
 

@@ -36,8 +36,14 @@ def pool(
 
 
 def _aligned(features: Tensor, regions: Tensor, stride_px: int, size: int) -> Tensor:
-    # boxes stay float32 under autocast: half precision would move them by pixels
+    # no less than the boxes' float32 under autocast: half precision would move them by pixels
+    dtype = torch.promote_types(features.dtype, regions.dtype)
     pooled: Tensor = roi_align(
-        features.float(), regions, size, spatial_scale=1 / stride_px, sampling_ratio=0, aligned=True
+        features.to(dtype),
+        regions.to(dtype),
+        size,
+        spatial_scale=1 / stride_px,
+        sampling_ratio=0,
+        aligned=True,
     )
     return pooled.to(features.dtype)

@@ -1,4 +1,4 @@
-"""detectron2's answers, stored: one file per detector.
+"""detectron2's answers in float64, stored: one file per detector.
 
 `python -m tests.transfer.detection.golden` writes them again, where detectron2 is installed.
 """
@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from tests.transfer.detection.parity import CASES, Answer, Case
+from tests.transfer.detection.parity import CASES, Answer, Case, lean
 from transfer.detection.sample import Found
 
 GOLDEN = {
-    name: Case(recipe=case.recipe)
+    name: Case(recipe=lean(case.recipe))
     for name, case in CASES.items()
     if "resnet18" not in name and "weight" not in name
 } | {"fpn boxes resnet50": CASES["fpn boxes"]}

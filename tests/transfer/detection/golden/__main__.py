@@ -8,17 +8,17 @@ import json
 from typing import Any
 
 from tests.transfer.detection.golden import GOLDEN, path_of, summary
-from tests.transfer.detection.parity import NUM_CLASSES, answer, fill
+from tests.transfer.detection.parity import NUM_CLASSES, answer, fill, in_double
 from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.detection import detectron2_engine
 
 
 def rounded(value: Any) -> Any:
-    """Seven digits of each number, which is what float32 has."""
+    """Nine digits of each number: float32, which boxes and scores are, is kept as it is."""
     match value:
         case float():
-            return float(f"{value:.7g}")
+            return float(f"{value:.9g}")
         case list():
             return [rounded(each) for each in value]
         case dict():
@@ -33,6 +33,7 @@ if __name__ == "__main__":
         )
         tensors = detector.network.state_dict()
         fill({torchvision_name(theirs, case.recipe): values for theirs, values in tensors.items()})
+        in_double(detector.network)
         found = answer(detector, small_samples(2, NUM_CLASSES))
         gradients = to_torchvision(found.gradients, case.recipe, NUM_CLASSES)
         path = path_of(name)
