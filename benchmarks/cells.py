@@ -91,7 +91,9 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     if first.small:
         notes.append(SMALL_DATA[first.small])
     for key, count in first.tolerated:
-        notes.append(f"{count} missing, surplus or unreadable images of {key} tolerated")
+        notes.append(
+            f"{count} missing, surplus or unreadable images or annotations of {key} tolerated"
+        )
     return (*notes, *first.departures)
 
 

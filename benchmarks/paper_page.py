@@ -11,8 +11,10 @@ from benchmarks.markdown import Notes
 from benchmarks.published import Column, Mark, Paper, Row, Table
 from benchmarks.records import Failure, Model, Result, Results
 from benchmarks.suites import AVERAGE, TRANSFER
-from benchmarks.verdict import noise_rule
+from benchmarks.verdict import noise_rule, suspicion
 
+RANDOM = "random initialisation"
+"""Method of a backbone that was never trained, in its records."""
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 
@@ -113,7 +115,7 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
     """A table, and what holds for all its new rows."""
     cells = {
         (section.task, model): [
-            _cell(block, model, column, section.task) for column in published.columns
+            _checked(published, block, model, column, section.task) for column in published.columns
         ]
         for section in sections(published)
         if section.ours
@@ -161,6 +163,27 @@ def _new_line(
         decimals=[_decimals(published, column) for column in published.columns],
         attributes=[known.get(a.key, "") for a in published.attributes],
     )
+
+
+def _checked(published: Table, block: Block, model: Model, column: Column, task: str) -> Cell:
+    """The cell; at the paper's length it says so where a detector is no better than by chance."""
+    found = _cell(block, model, column, task)
+    if found.score is None or block.reasons or model.method == RANDOM:
+        return found
+    random = _random_score(published, block, column)
+    printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
+    best = max(printed, default=None)
+    doubt = suspicion(found.score, random, best, task or column.task, column.metric)
+    return replace(found, failures=(*found.failures, doubt)) if doubt else found
+
+
+def _random_score(published: Table, block: Block, column: Column) -> Score | None:
+    """Of the paper's random row, or of ours where the paper has none."""
+    printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
+    if printed and printed[0] is not None:
+        return Score(mean=printed[0])
+    ours = [_cell(block, m, column, "").score for m in block.models if m.method == RANDOM]
+    return next((score for score in ours if score is not None), None)
 
 
 def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell:

@@ -1,14 +1,27 @@
 """What a run would do, before it does anything: a line per cell."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+import torch
 
 from transfer.cell import Cell, departures, finished, registered
 from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
+from transfer.detection.engines import HOW_TO_INSTALL
+from transfer.detection.options import DetectorOptions
+from transfer.tasks.detection import Detection
 
-State = Literal["run", "cached", "no data"]
+State = Literal["run", "cached", "no data", "unfit"]
 
+DETECTOR_IMAGES_PER_GPU_SECOND = {
+    ("c4", "boxes"): 3.6,
+    ("fpn", "boxes"): 9.5,
+    ("fpn", "masks"): 7.7,
+    ("fpn", "keypoints"): 6.3,
+}
+"""Trained by detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight
+V100 (its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
 IMAGES_PER_GPU_SECOND = 2500.0
 """Assumed for a ResNet-50 at 224 px in bf16, until measured on the user's GPU."""
 FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
@@ -28,6 +41,8 @@ class PlannedCell:
     missing: tuple[str, ...]
     """Data sets that are not there."""
     gpu_hours: float
+    why: str = ""
+    """The backbone is unfit for the task."""
 
 
 def planned(cell: Cell) -> PlannedCell:
@@ -37,6 +52,9 @@ def planned(cell: Cell) -> PlannedCell:
     )
     if missing:
         return PlannedCell(cell, "no data", missing, 0.0)
+    why = cell.task.unfit(cell.backbone) if isinstance(cell.task, Detection) else ""
+    if why:
+        return PlannedCell(cell, "unfit", (), 0.0, why)
     if finished(cell) is not None:
         return PlannedCell(cell, "cached", (), 0.0)
     return PlannedCell(cell, "run", (), gpu_hours(cell))
@@ -44,6 +62,8 @@ def planned(cell: Cell) -> PlannedCell:
 
 def gpu_hours(cell: Cell) -> float:
     """Forward passes of the protocol on published counts, at the assumed rate."""
+    if isinstance(cell.task, Detection):
+        return detector_hours(cell.task, cell.backbone.arch)
     task: Any = cell.task
     counts = DATASETS[task.datasets()[0]].counts
     trained = float(getattr(task, "steps", 0) * getattr(task, "batch_size", 0))
@@ -61,6 +81,15 @@ def gpu_hours(cell: Cell) -> float:
     return cost * passes / IMAGES_PER_GPU_SECOND / 3600
 
 
+def detector_hours(task: Detection, arch: str) -> float:
+    """Training alone; a test passes the images once."""
+    recipe = task.recipe
+    rate = DETECTOR_IMAGES_PER_GPU_SECOND[recipe.neck, recipe.finds]
+    runs = 1 + len(task.learning_rates)
+    cost = FORWARD_COST.get(arch, 1.0) * (recipe.test_short_px / 800) ** 2
+    return runs * cost * recipe.iterations * recipe.batch_size / rate / 3600
+
+
 def render_plan(rows: list[PlannedCell]) -> str:
     """The plan as a table for people."""
     lines = [
@@ -71,21 +100,62 @@ def render_plan(rows: list[PlannedCell]) -> str:
         cell = row.cell
         have = (
             "missing: " + ", ".join(row.missing) if row.missing else ", ".join(cell.task.datasets())
-        )
+        ) + (f"; {row.why}" if row.why else "")
         hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
         lines.append(
             f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
             f"{cell.task.engine:<14}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
-    counts = {state: sum(row.state == state for row in rows) for state in ("run", "cached")}
+    counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
     lines.append(
-        f"{counts['run']} to run, {counts['cached']} finished, "
-        f"{len(rows) - sum(counts.values())} without data; about "
-        f"{sum(row.gpu_hours for row in rows):.1f} GPU hours if a ResNet-50 passes "
-        f"{IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
+        f"{counts['run']} to run, {counts['cached']} finished, {counts['no data']} without data, "
+        f"{counts['unfit']} with an unfit backbone; about "
+        f"{sum(row.gpu_hours for row in rows if not _detects(row)):.1f} GPU hours if a ResNet-50 "
+        f"passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
     )
+    lines += _detector_lines(rows)
     lines += sorted(_gaps(rows))
     return "\n".join(lines)
+
+
+def _detects(row: PlannedCell) -> bool:
+    return isinstance(row.cell.task, Detection)
+
+
+def _detector_lines(rows: list[PlannedCell]) -> list[str]:
+    """How detectors will be trained: GPUs, wall time, engine."""
+    cells = [row for row in rows if row.state == "run" and _detects(row)]
+    if not cells:
+        return []
+    options = cells[0].cell.place.detector
+    hours = sum(row.gpu_hours for row in cells)
+    lines = [
+        f"detection: about {hours:.1f} GPU hours on V100 by detectron2's model zoo (assumed for "
+        f"either engine, not measured); {_on_gpus(cells, options)}"
+    ]
+    if any(row.cell.key == "voc0712_det_c4" for row in cells) and len(_seeds(cells)) < 3:
+        lines.append("voc0712_det_c4: the paper's numbers are means of three runs: --seeds 0,1,2")
+    if any(row.cell.task.engine == "torchvision" for row in cells):
+        chosen = options.engine == "torchvision"
+        why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
+        lines.append(f"detection: the torchvision engine, {why}")
+    return lines
+
+
+def _on_gpus(cells: list[PlannedCell], options: DetectorOptions) -> str:
+    """Wall time, each cell on as many GPUs as its batch allows."""
+    if not torch.cuda.device_count() and not options.gpus:
+        return "this machine has no GPU: its processor will take hundreds of times as long"
+    hours, most = 0.0, 1
+    for row in cells:
+        if isinstance(row.cell.task, Detection):
+            num_gpus = row.cell.task.num_processes(options)
+            hours, most = hours + row.gpu_hours / num_gpus, max(most, num_gpus)
+    return f"{hours:.1f} hours on {most} GPU{'s' * (most > 1)}"
+
+
+def _seeds(cells: list[PlannedCell]) -> set[int]:
+    return {row.cell.seed for row in cells}
 
 
 def _gaps(rows: list[PlannedCell]) -> set[str]:

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -17,11 +18,14 @@ from benchmarks.suites import SUITES
 from benchmarks.tables import write_tables
 from transfer import stop
 from transfer.__main__ import data_folder, summary
-from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone
-from transfer.cell import BusyError, Cell, Place, evaluate, note_failure, registered
+from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin
+from transfer.cell import BusyError, Cell, Place, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.detection.engines import engine_for
+from transfer.detection.options import DetectorOptions
+from transfer.many_gpus import evaluate_where_asked
 from transfer.schedule import share
 from transfer.tasks import TASKS, reading_of
 
@@ -51,7 +55,11 @@ class RunAll:
     seeds: str = "0"
     """Separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    detector: Annotated[DetectorOptions, tyro.conf.arg(name="")] = field(
+        default_factory=DetectorOptions
+    )
+    """Of detection."""
     plan: bool = False
     """Only print what would run."""
     demo: bool = False
@@ -90,8 +98,7 @@ def backbones(request: RunAll) -> list[Backbone]:
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     rows = [load_backbone(p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
     if request.random:
-        first = rows[0]
-        rows.append(random_backbone(arch=first.arch, stem=first.stem, seed=0, input=first.input))
+        rows.append(random_twin(rows[0]))
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -101,12 +108,14 @@ def backbones(request: RunAll) -> list[Backbone]:
 def plan(request: RunAll) -> list[PlannedCell]:
     """Every cell of the request, backbone by backbone."""
     share(request.schedule)
+    engine_for(request.detector.engine)
     place = Place(
         data=request.data,
         results=request.results,
         runs=request.runs,
         schedule=request.schedule,
         tolerated=request.tolerate,
+        detector=request.detector,
     )
     try:
         seeds = [int(word) for word in request.seeds.split(",")]
@@ -133,7 +142,7 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
             flush=True,
         )
         try:
-            print(summary(cell, evaluate(cell)), flush=True)
+            print(summary(cell, evaluate_where_asked(cell)), flush=True)
         except BusyError as error:  # its result is on the way: no reason for the tables
             failed.append(cell)
             print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
@@ -153,8 +162,10 @@ def run(request: RunAll) -> int:
         print(note, file=sys.stderr)
     if request.plan:
         return 0
-    if all(row.state == "no data" for row in rows):
-        raise DataError(f"none of the data sets is below {request.data}; see the lines above")
+    if all(row.state in ("no data", "unfit") for row in rows):
+        raise DataError(
+            f"nothing can run: no data set below {request.data} that fits; see the lines above"
+        )
     request.results.mkdir(parents=True, exist_ok=True)
     failed = run_cells(rows)
     for path in write_tables(request.results):
@@ -183,6 +194,7 @@ def demo(request: RunAll) -> int:
             results=home / "results",
             runs=home,
             schedule="smoke",
+            detector=DetectorOptions(engine="torchvision", gpus=1),
         )
     )
     for path in sorted((home / "results" / "tables").glob("*.md")):

@@ -100,6 +100,10 @@ BUILT_TASKS = (
     "cifar10_knn",
     "cifar100_knn",
     "in100_knn",
+    "coco_det",
+    "coco_insseg",
+    "coco_keypoint",
+    "voc0712_det_c4",
 )
 """Ids of TASKS, written again because that registry imports torch and the tables must not; in the
 order of the overview."""

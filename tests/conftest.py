@@ -1,6 +1,7 @@
 """What several rooms' tests share: small data, a small backbone, and skips that say why."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine cannot run."""
     no_gpu = pytest.mark.skip(reason="needs a CUDA device; a CPU twin checks the same fact")
     no_data = pytest.mark.skip(reason="needs real data: set DATASETS to their folder")
+    no_detectron2 = pytest.mark.skip(reason="needs detectron2: its stored answers are checked")
     for item in items:
         if "gpu" in item.keywords and not torch.cuda.is_available():
             item.add_marker(no_gpu)
+        if "detectron2" in item.keywords and find_spec("detectron2") is None:
+            item.add_marker(no_detectron2)
         if "data" in item.keywords and "DATASETS" not in os.environ:
             item.add_marker(no_data)
 
@@ -29,6 +33,14 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated copies of a few sets; do not write into it."""
     folder = tmp_path_factory.mktemp("data")
     generate(folder, keys=SMALL_SETS)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_detection_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated COCO and VOC; do not write into it."""
+    folder = tmp_path_factory.mktemp("detection")
+    generate(folder, keys=("coco17", "voc0712"))
     return folder
 
 

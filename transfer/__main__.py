@@ -12,17 +12,22 @@ from typing import Annotated
 import tyro
 
 from transfer import stop
-from transfer.backbone import BackboneError, inspect_file, load_backbone
-from transfer.cell import Cell, Place, departures, evaluate, registered
+from transfer.backbone import BackboneError, inspect_file, load_backbone, random_twin
+from transfer.cell import Cell, Place, departures, registered
 from transfer.console import duration
 from transfer.convert.inspection import render as render_inspection
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.detection.engines import engine_for
+from transfer.detection.options import DetectorOptions
+from transfer.many_gpus import evaluate_where_asked
+from transfer.processes import joined, this_process
 from transfer.record import Record
 from transfer.schedule import share
 from transfer.tasks import EXTRA, TASKS
+from transfer.tasks.detection import Detection
 
 
 def data_folder() -> Path:
@@ -51,7 +56,13 @@ class Evaluate:
     seed: int = 0
     """Of initial weights and random crops."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    random: bool = False
+    """Evaluate a random initialization of the checkpoint's network in its place."""
+    detector: Annotated[DetectorOptions, tyro.conf.arg(name="")] = field(
+        default_factory=DetectorOptions
+    )
+    """Of detection."""
     dry_run: bool = False
     """Only say what would be done."""
 
@@ -59,22 +70,31 @@ class Evaluate:
         """Exit status."""
         registered(self.task)
         share(self.schedule)
+        engine_for(self.detector.engine)
         place = Place(
             data=self.data,
             results=self.results,
             runs=self.runs,
             schedule=self.schedule,
             tolerated=self.tolerate,
+            detector=self.detector,
         )
         backbone = load_backbone(self.ckpt, name=self.name)
-        print(f"backbone  {backbone.source}", file=sys.stderr)
+        if self.random:
+            backbone = random_twin(backbone)
+        if this_process().speaks:
+            print(f"backbone  {backbone.source}", file=sys.stderr)
         cell = Cell(key=self.task, backbone=backbone, seed=self.seed, place=place)
+        if this_process().num_processes > 1 and not isinstance(cell.task, Detection):
+            raise ValueError(f"{self.task} runs in one process; start it without torchrun")
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
             for line in departures(cell):
                 print(f"departs from the paper: {line}")
             return 0
-        print(summary(cell, evaluate(cell)))
+        record = evaluate_where_asked(cell)
+        if this_process().speaks:
+            print(summary(cell, record))
         return 0
 
 
@@ -143,7 +163,7 @@ def list_tasks() -> str:
     lines = []
     for key, task in {**TASKS, **EXTRA}.items():
         text = (type(task).__doc__ or "").splitlines()[0]
-        lines.append(f"{key:<28}{task.protocol:<22}{', '.join(task.datasets()):<12}{text}")
+        lines.append(f"{key:<28}{task.protocol:<24}{', '.join(task.datasets()):<18}{text}")
     return "\n".join(lines)
 
 
@@ -157,7 +177,9 @@ def main(words: list[str]) -> int:
     try:
         if command is not None:
             return tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")()
-        return tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)()
+        request = tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)
+        with joined():
+            return request()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -41,6 +41,7 @@ __all__ = [
     "inspect_file",
     "load_backbone",
     "random_backbone",
+    "random_twin",
     "render",
 ]
 
@@ -139,6 +140,11 @@ def random_backbone(
         file_sha256="",
         sha256=content_sha256(arch, stem, input, state_dict),
     )
+
+
+def random_twin(backbone: Backbone) -> Backbone:
+    """A random initialisation of the same network for the same images, called random."""
+    return random_backbone(arch=backbone.arch, stem=backbone.stem, seed=0, input=backbone.input)
 
 
 def _usual_input(stem: Stem) -> InputFormat:

@@ -7,21 +7,25 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import open_split
+from transfer.datasets.catalog import open_any
 from transfer.datasets.check import Report, require
+from transfer.detection.options import DetectorOptions
 from transfer.folders import Folders
+from transfer.processes import Process, this_process
 from transfer.record import (
     Record,
     RecordError,
     failure_path,
+    hashed_fields,
     protocol_hash,
     read_record,
     record_path,
@@ -30,6 +34,7 @@ from transfer.record import (
     write_record,
 )
 from transfer.tasks import EXTRA, TASKS, Task, reading_of
+from transfer.tasks.detection import Detection
 
 
 class BusyError(RuntimeError):
@@ -46,7 +51,9 @@ class Place:
     """Checkpoints of unfinished cells, and the shared cache."""
     schedule: str = "paper"
     tolerated: int = 0
-    """Missing, surplus or unreadable images that a data set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    detector: DetectorOptions = field(default_factory=DetectorOptions)
+    """Of the detection tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,8 @@ class Cell:
     @property
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
-        return registered(self.key).at(self.place.schedule).fitted(self.backbone)
+        task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
+        return task.asked(self.place.detector) if isinstance(task, Detection) else task
 
     @property
     def path(self) -> Path:
@@ -100,6 +108,7 @@ def finished(cell: Cell) -> Record | None:
     same = (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
+        and cell.place.detector.engine in ("auto", record.engine)
         and all(
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
             for key in cell.task.datasets()
@@ -111,7 +120,7 @@ def finished(cell: Cell) -> Record | None:
 @lru_cache(maxsize=64)
 def fingerprint(key: str, data: Path) -> str:
     """Of the training and test splits of a data set."""
-    parts = [open_split(key, data, split).fingerprint for split in ("trainval", "test")]
+    parts = [open_any(key, data, split).fingerprint for split in ("trainval", "test")]
     return "-".join(part[:12] for part in parts)
 
 
@@ -129,32 +138,45 @@ def evaluate(cell: Cell) -> Record:
     record = finished(cell)
     if record is not None:
         return record
-    with _alone(cell.folders.work):
-        start = time.monotonic()
-        reports = {
-            key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
-        }
-        broken = frozenset(name for report in reports.values() for name in report.unreadable)
-        folders = replace(cell.folders, broken=broken)
-        prepared = cell.task.prepare(cell.backbone, folders)
-        predictions = cell.task.run(prepared, folders, cell.seed)
-        record = Record(
-            backbone=_about(cell.backbone),
-            task=reading_of(cell.key)[0],
-            protocol=_protocol(cell),
-            schedule=cell.place.schedule,
-            seed=cell.seed,
-            engine=cell.task.engine,
-            metrics=cell.task.metrics(predictions),
-            details=dict(cell.task.details(predictions)),
-            data={key: _data(cell, report) for key, report in reports.items()},
-            departures=departures(cell),
-            wall_s=round(time.monotonic() - start, 1),
-            peak_memory_gb=_peak_memory_gb(),
-            **surroundings(),
-        )
-        write_record(cell.path, record)
-    return record
+    process = this_process()
+    if process.speaks:
+        with _alone(cell.folders.work):
+            _compute(cell, process)
+    else:
+        _compute(cell, process)
+    if process.num_processes > 1:
+        dist.barrier()
+    return read_record(cell.path)
+
+
+def _compute(cell: Cell, process: Process) -> None:
+    """All processes of a run compute the predictions, the first one measures and writes."""
+    start = time.monotonic()
+    reports = {
+        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
+    }
+    broken = frozenset(name for report in reports.values() for name in report.unreadable)
+    folders = replace(cell.folders, broken=broken)
+    prepared = cell.task.prepare(cell.backbone, folders)
+    predictions = cell.task.run(prepared, folders, cell.seed)
+    if not process.speaks:
+        return
+    record = Record(
+        backbone=_about(cell.backbone),
+        task=reading_of(cell.key)[0],
+        protocol=_protocol(cell),
+        schedule=cell.place.schedule,
+        seed=cell.seed,
+        engine=cell.task.engine,
+        metrics=cell.task.metrics(predictions),
+        details=json.loads(json.dumps(cell.task.details(predictions))),
+        data={key: _data(cell, report) for key, report in reports.items()},
+        departures=departures(cell),
+        wall_s=round(time.monotonic() - start, 1),
+        peak_memory_gb=_peak_memory_gb(),
+        **surroundings(),
+    )
+    write_record(cell.path, record)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
@@ -176,18 +198,24 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
 def departures(cell: Cell) -> list[str]:
     """Every number in which the cell leaves the paper's protocol."""
-    paper, task = registered(cell.key), cell.task
+    return _differences(registered(cell.key), cell.task)
+
+
+def _differences(paper: object, used: object) -> list[str]:
+    """A sentence per field; the numbers of a detector's recipe share one."""
     found = []
-    for spec in fields(paper):  # type: ignore[arg-type]
-        printed, used = getattr(paper, spec.name), getattr(task, spec.name)
-        if printed != used:
-            found.append(f"{spec.name} {_brief(used)} instead of {_brief(printed)}")
+    for spec in hashed_fields(paper):
+        before, after = getattr(paper, spec.name), getattr(used, spec.name)
+        if is_dataclass(before) and before != after:
+            found.append(f"{spec.name}: {', '.join(_differences(before, after))}")
+        elif before != after:
+            found.append(f"{spec.name} {_brief(after)} instead of {_brief(before)}")
     return found
 
 
 def _brief(value: object) -> str:
     if isinstance(value, tuple) and len(value) > 4:
-        return f"{len(value)} values from {min(value):.2g} to {max(value):.2g}"
+        return f"{len(value)} values from {min(value):.3g} to {max(value):.3g}"
     return str(value)
 
 
@@ -211,7 +239,7 @@ def _data(cell: Cell, report: Report) -> dict[str, Any]:
         "fingerprint": fingerprint(report.key, cell.place.data),
         "small": report.small,
         "counts": {split: found for split, (found, _) in report.counts.items()},
-        "tolerated": report.missing_images + len(report.unreadable),
+        "tolerated": report.num_bad,
     }
 
 

@@ -9,14 +9,14 @@ import os
 import platform
 import subprocess
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-PACKAGES = ("torch", "torchvision", "numpy", "pillow", "scikit-learn")
+PACKAGES = ("torch", "torchvision", "numpy", "pillow", "scikit-learn", "pycocotools")
 
 
 class RecordError(ValueError):
@@ -67,11 +67,21 @@ def failure_path(record: Path) -> Path:
     return record.with_name(record.name.removesuffix(".json") + ".failed.json")
 
 
+def hashed_fields(protocol: object) -> list[Field[Any]]:
+    """The fields that make a protocol what it is: all but those marked as not hashed."""
+    return [spec for spec in fields(protocol) if spec.metadata.get("hashed", True)]  # type: ignore[arg-type]
+
+
 def protocol_hash(task: str, protocol: object) -> str:
     """Twelve hex digits over the task id and every number of a protocol dataclass."""
-    fields = asdict(protocol)  # type: ignore[call-overload]
-    text = json.dumps([task, type(protocol).__name__, fields], sort_keys=True, default=str)
+    numbers = {spec.name: getattr(protocol, spec.name) for spec in hashed_fields(protocol)}
+    text = json.dumps([task, type(protocol).__name__, numbers], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _plain(value: Any) -> Any:
+    """What json can hold of a part of a protocol."""
+    return asdict(value) if is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -3,17 +3,19 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import benchmarks.run_all
-from benchmarks.plan import render_plan
+from benchmarks.plan import planned, render_plan
 from benchmarks.run_all import RunAll, chosen_tasks, main, plan, run
-from transfer.backbone import Backbone
-from transfer.cell import BusyError, Cell, evaluate
+from transfer.backbone import Backbone, random_backbone
+from transfer.cell import BusyError, Cell, Place, evaluate
 from transfer.datasets.images import DataError
+from transfer.detection.options import DetectorOptions
 from transfer.record import Record
 from transfer.tasks import TASKS
 
@@ -61,7 +63,7 @@ def test_what_is_finished_is_not_run_again(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(request_for()) == 0
-    monkeypatch.delattr(benchmarks.run_all, "evaluate")
+    monkeypatch.delattr(benchmarks.run_all, "evaluate_where_asked")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
 
@@ -74,7 +76,7 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
             raise RuntimeError("the disk is on fire")
         return evaluate(cell)
 
-    monkeypatch.setattr(benchmarks.run_all, "evaluate", breaks)
+    monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", breaks)
     request = request_for()
     assert run(request) == 1
     assert len(list(request.results.glob("mine/in100_knn.*.json"))) == 1
@@ -89,7 +91,7 @@ def test_a_cell_that_another_process_works_on_is_left_alone(
     def busy(cell: Cell) -> Record:
         raise BusyError("another process works on this cell")
 
-    monkeypatch.setattr(benchmarks.run_all, "evaluate", busy)
+    monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", busy)
     request = request_for()
     assert run(request) == 1
     assert not list(request.results.rglob("*.failed.json"))
@@ -102,7 +104,7 @@ def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> 
 
 
 def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="none of the data sets"):
+    with pytest.raises(DataError, match="nothing can run: no data set below"):
         run(request_for(data=tmp_path))
 
 
@@ -150,3 +152,31 @@ def test_a_corrupt_checkpoint_exits_with_2(
     torn.write_bytes(b"PK\x03\x04 torn")
     assert main(["--ckpt", str(torn), "--plan"]) == 2
     assert "torn.pth" in capsys.readouterr().err
+
+
+def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
+    small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    options = DetectorOptions(engine="torchvision", gpus=4)
+    paper = replace(place, data=small_detection_data, schedule="paper", detector=options)
+    cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    rows = [
+        planned(Cell(key="coco_det", backbone=backbone, seed=0, place=paper))
+        for backbone in (random_backbone(arch="resnet50", stem="imagenet", seed=0), cifar)
+    ]
+    assert [row.state for row in rows] == ["run", "unfit"]
+    # 90,000 iterations of 0.21 s on eight GPUs
+    assert rows[0].gpu_hours == pytest.approx(90_000 * 0.21 * 8 / 3600, rel=0.01)
+    told = render_plan(rows)
+    assert "10.5 hours on 4 GPUs" in told
+    assert "the torchvision engine, as asked" in told
+    assert "the cifar stem keeps the image's full size" in told
+
+
+def test_detectron2_asked_for_and_absent_is_a_wrong_request(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transfer.detection.engines.available", lambda: False)
+    request = request_for(detector=DetectorOptions(engine="detectron2"), tasks="coco_det")
+    with pytest.raises(ValueError, match="detectron2 cannot be imported here"):
+        run(request)

@@ -400,3 +400,35 @@ def test_one_method_alone_makes_no_page_of_methods(tmp_path: Path) -> None:
     record(tmp_path, 40.0, task="cifar10_knn", protocol="uniclr-2022/1", made_by=made_by)
     page(tmp_path, "overview.md")
     assert not (tmp_path / "tables" / "methods.md").exists()
+
+
+COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
+NOT_LOADED = "weights may not be loaded"
+
+
+@pytest.mark.parametrize(("score", "doubted"), [(31.0, True), (33.0, True), (33.5, False)])
+def test_a_detector_no_better_than_a_random_one_is_doubted(
+    tmp_path: Path, score: float, doubted: bool
+) -> None:
+    record(tmp_path, score, **COCO)
+    assert (NOT_LOADED in page(tmp_path, "jcl_table2.md")) == doubted
+
+
+def test_a_short_run_is_not_held_against_the_random_row(tmp_path: Path) -> None:
+    record(tmp_path, 31.0, **COCO, schedule="short", hash="short")
+    assert NOT_LOADED not in page(tmp_path, "jcl_table2.md")
+
+
+def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
+    voc = {"task": "voc0712_det_c4", "protocol": "co2-2021/1"}
+    random = {"backbone": "random", "made_by": {"method": "random initialisation"}}
+    record(tmp_path, 34.0, **voc)
+    assert NOT_LOADED not in page(tmp_path, "co2_table3.md")
+    record(tmp_path, 33.8, **voc, **random, sha256="b" * 64)
+    assert NOT_LOADED in page(tmp_path, "co2_table3.md")
+
+
+def test_one_coco_run_fills_the_tables_of_both_papers(tmp_path: Path) -> None:
+    record(tmp_path, 41.2, **COCO)
+    for name in ("jcl_table2.md", "lorac_table4.md"):
+        assert re.search(r"→ mine.*41\.2", page(tmp_path, name))

@@ -2,15 +2,20 @@
 
 catalog.py           one table: classes, metric, splits, how to get each set; `open_split`
 images.py            one split: images decoded on demand, labels, fingerprint
+upright.py           images and their sizes as the EXIF orientation wants them seen
+scenes.py            one split of a detection set: images with objects; which can be learned from
 splits.py            seeded draws for the splits that nobody published
 expected.py          how many images there should be; `small-data.json`
-check.py             counts, classes and broken files of a set; `require` before a run
+check.py             counts, classes, broken files and annotations; `require` before a run
 class_folders.py     images kept in one folder per class
 torchvision_sets.py  Aircraft, Cars, DTD, Food-101, Pets
 birdsnap.py, caltech101.py, cifar.py, flowers.py, imagenet.py, places365.py, sun397.py, voc.py
                      own readers, one published layout each
+coco.py, voc_objects.py
+                     readers of detection sets
 imagenet100.txt      the class folders of ImageNet-100
 generate.py          small versions of all sets and a pool for pre-training
-layouts.py           how each publisher lays out the files; VOC in voc_layout.py
+layouts.py           how each publisher lays out the files; VOC in voc_layout.py, COCO in
+                     coco_layout.py
 patterns.py          the drawn images
 """

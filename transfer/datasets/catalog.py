@@ -5,7 +5,8 @@ split, or the official val split where test labels are not public (ImageNet, Pla
 trainval is then the official train split). Published train and val lists are used where they exist
 (Aircraft, DTD, Flowers, VOC 2007), elsewhere val is a seeded draw of the usual size (`splits.py`).
 Counts are those of the sets as published; Birdsnap's are those of the subset that LORAC could still
-download, ImageNet-100's training count is not printed in any of the papers.
+download, ImageNet-100's training count is not printed in any of the papers. Those of detection sets
+are of all images, with and without objects.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +17,13 @@ from typing import Literal
 from transfer.datasets.birdsnap import read_birdsnap
 from transfer.datasets.caltech101 import read_caltech101
 from transfer.datasets.cifar import read_cifar10, read_cifar100
+from transfer.datasets.coco import read_coco17, read_coco17_keypoints
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.flowers import read_flowers
 from transfer.datasets.imagenet import read_in1k, read_in100
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.places365 import read_places365
+from transfer.datasets.scenes import Scenes
 from transfer.datasets.sun397 import read_sun397
 from transfer.datasets.torchvision_sets import (
     read_aircraft,
@@ -30,8 +33,13 @@ from transfer.datasets.torchvision_sets import (
     read_pets,
 )
 from transfer.datasets.voc import read_voc07, read_voc12
+from transfer.datasets.voc_objects import read_voc0712
 
 SPLITS = ("train", "val", "trainval", "test")
+COCO_FILES = (
+    "From https://cocodataset.org/#download unpack train2017.zip, val2017.zip and "
+    "annotations_trainval2017.zip into coco/ (train2017/, val2017/, annotations/)."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +52,27 @@ class DatasetInfo:
     """Below the data folder."""
     other_folder: str = ""
     """A second layout of the same set, read when the first is absent."""
+    second_folder: str = ""
+    """Of a set in two parts, both of which are needed."""
     num_classes: int
     """L."""
-    metric: Literal["top1", "mean_per_class", "mAP"]
+    metric: Literal["top1", "mean_per_class", "mAP", "AP"]
+    """AP: a detection set, whose splits are `Scenes`."""
     counts: Mapping[str, int]
     """Published images per split: train, val, trainval, test."""
-    open: Callable[[Path, str, Sizes], Images]
+    open: Callable[[Path, str, Sizes], Images | Scenes]
     how_to_get: str
 
     def is_there(self, data: Path) -> bool:
-        """Whether one of its folders exists."""
+        """Whether its folder exists, or the one of its other layout."""
         folders = (self.folder, self.other_folder)
-        return any(folder and (data / folder).is_dir() for folder in folders)
+        first = any(folder and (data / folder).is_dir() for folder in folders)
+        return first and (data / self.second_folder).is_dir()
+
+    def absent(self, data: Path) -> Path:
+        """The folder to name when the set is not there."""
+        in_two_parts = self.second_folder and (data / self.folder).is_dir()
+        return data / (self.second_folder if in_two_parts else self.folder)
 
 
 def _counts(train: int, val: int, test: int) -> Mapping[str, int]:
@@ -249,6 +266,39 @@ _INFOS = (
         how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
         "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder.",
     ),
+    DatasetInfo(
+        key="voc0712",
+        title="Pascal VOC 2007+2012 (objects)",
+        folder="VOCdevkit/VOC2007",
+        second_folder="VOCdevkit/VOC2012",
+        num_classes=20,
+        metric="AP",
+        counts=_counts(5_011 + 11_540 - 1_000, 1_000, 4_952),
+        open=read_voc0712,
+        how_to_get="Unpack VOCtrainval_06-Nov-2007.tar, VOCtest_06-Nov-2007.tar and "
+        "VOCtrainval_11-May-2012.tar from http://host.robots.ox.ac.uk/pascal/VOC/ "
+        "into the data folder.",
+    ),
+    DatasetInfo(
+        key="coco17",
+        title="COCO 2017 (instances)",
+        folder="coco",
+        num_classes=80,
+        metric="AP",
+        counts=_counts(113_287, 5_000, 5_000),
+        open=read_coco17,
+        how_to_get=COCO_FILES,
+    ),
+    DatasetInfo(
+        key="coco17_keypoints",
+        title="COCO 2017 (person keypoints)",
+        folder="coco",
+        num_classes=1,
+        metric="AP",
+        counts=_counts(113_287, 5_000, 5_000),
+        open=read_coco17_keypoints,
+        how_to_get=COCO_FILES,
+    ),
 )
 DATASETS: dict[str, DatasetInfo] = {info.key: info for info in _INFOS}
 
@@ -267,17 +317,33 @@ def expected_sizes(key: str, data: Path) -> Sizes:
 
 
 def open_split(key: str, data: Path, split: str) -> Images:
-    """One split (train, val, trainval or test) of a set below the data folder."""
+    """One split (train, val, trainval or test) of a set with labels per image."""
+    images = open_any(key, data, split)
+    if isinstance(images, Images):
+        return images
+    raise DataError(f"{dataset_info(key).title} has objects in images, not images with labels")
+
+
+def open_scenes(key: str, data: Path, split: str) -> Scenes:
+    """One split of a detection set."""
+    scenes = open_any(key, data, split)
+    if isinstance(scenes, Scenes):
+        return scenes
+    raise DataError(f"{dataset_info(key).title} has labels per image, but no objects to detect")
+
+
+def open_any(key: str, data: Path, split: str) -> Images | Scenes:
+    """One split of any set below the data folder; both kinds have names and a fingerprint."""
     info = dataset_info(key)
     if split not in SPLITS:
         raise DataError(f"{info.title} has no split {split!r}; use one of {', '.join(SPLITS)}")
     if not info.is_there(data):
-        raise DataError(f"{info.title}: {data / info.folder} is not there. {info.how_to_get}")
+        raise DataError(f"{info.title}: {info.absent(data)} is not there. {info.how_to_get}")
     try:
         return info.open(data, split, expected_sizes(key, data))
     except DataError as error:
         raise DataError(f"{info.title}, split {split}: {error}. {info.how_to_get}") from error
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError) as error:
         # what torchvision, scipy and our own readers raise on absent and damaged annotation files
         raise DataError(
             f"{info.title}, split {split}: {type(error).__name__}: {error}. {info.how_to_get}"

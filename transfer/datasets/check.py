@@ -1,4 +1,4 @@
-"""Is a data set whole? Counts against the published ones, classes, and undecodable files."""
+"""Is a data set whole? Counts against the published ones, classes, files and annotations."""
 
 import os
 from collections import Counter
@@ -9,12 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
-from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_split
+from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
 from transfer.datasets.imagenet import imagenet100_wnids
 from transfer.datasets.images import JPEG_START, DataError, ImageFiles, Images, decode_file
+from transfer.datasets.scenes import Scenes
+from transfer.datasets.upright import upright_size
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
@@ -46,9 +49,13 @@ class Report:
     classes: tuple[int, int]
     """Classes with images in trainval and in test: found, expected."""
     unreadable: tuple[str, ...]
-    """Files that are listed but missing, or cannot be decoded."""
+    """Files that are listed but missing, cannot be decoded, or have not their annotated size."""
     problems: tuple[str, ...]
-    """One line each, unreadable files included."""
+    """One line each, unreadable files and broken annotations included."""
+    faults: tuple[str, ...] = ()
+    """Broken annotations, which are left out: lines of `problems`."""
+    notes: tuple[str, ...] = ()
+    """What is worth knowing about a set that is whole."""
 
     @property
     def ok(self) -> bool:
@@ -61,6 +68,11 @@ class Report:
         pairs = [self.counts[split] for split in DISJOINT if split in self.counts]
         return sum(abs(found - expected) for found, expected in pairs)
 
+    @property
+    def num_bad(self) -> int:
+        """Images missing, too many or unreadable, and broken annotations."""
+        return self.missing_images + len(self.unreadable) + len(self.faults)
+
 
 def _small(key: str, data: Path) -> Small:
     sizes = small_sizes(data).get(key)
@@ -71,48 +83,62 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     """Look at every image of one set.
 
     decode: decode each image in full. Otherwise only the first and last bytes are read and files
-    that look cut off or are neither JPEG nor PNG are decoded.
+    that look cut off or are neither JPEG nor PNG are decoded. Where annotations give a size, the
+    one in the file is compared with it.
     """
     info = dataset_info(key)
     sizes = expected_sizes(key, data)
     small = _small(key, data)
     if not info.is_there(data):
-        problem = f"{data / info.folder} is not there"
+        problem = f"{info.absent(data)} is not there"
         counts = {split: (0, n) for split, n in sizes.counts.items()}
         return Report(key, False, small, counts, (0, sizes.classes), (), (problem,))
     splits, problems = _open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
     counts = {s: (len(splits[s]) if s in splits else 0, sizes.counts[s]) for s in sizes.counts}
     problems += _count_problems(counts)
     pools = {split: splits[split] for split in DISJOINT if split in splits}
-    num_classes, class_problems = _classes(key, pools, sizes.classes)
+    scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
+    notes = [note for pool in scenes.values() for note in pool.notes]
+    if scenes and small == "excerpt":
+        num_classes, class_problems = _declared_classes(scenes, sizes.classes)
+        notes += _classes_without_objects(scenes)
+    else:
+        num_classes, class_problems = _classes(key, pools, sizes.classes)
     broken = dict(_broken_files(pools.values(), decode=decode))
-    problems += class_problems + _broken_lines(data, broken)
+    faults = [fault for pool in scenes.values() for fault in pool.faults]
+    problems += class_problems + _broken_lines(data, broken) + faults
     classes = (num_classes, sizes.classes)
-    return Report(key, True, small, counts, classes, tuple(broken), tuple(problems))
+    files, lines = tuple(broken), tuple(problems)
+    return Report(key, True, small, counts, classes, files, lines, tuple(faults), tuple(notes))
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
     """The report of a set that is fit for a run; DataError names what is wrong with it otherwise.
 
-    Fit: all classes are there, and at most `tolerated` images missing, too many or unreadable.
+    Fit: all classes are there, and at most `tolerated` images missing, too many or unusable, and
+    annotations broken.
     """
     report = check(key, data, decode=False)
     info = dataset_info(key)
     if not report.found:
         raise DataError(f"{info.title}: {report.problems[0]}. {info.how_to_get}")
-    bad = report.missing_images + len(report.unreadable)
-    if bad <= tolerated and report.classes[0] == report.classes[1]:
+    if report.num_bad <= tolerated and report.classes[0] == report.classes[1]:
         return report
     found_classes, expected_classes = report.classes
     more = len(report.problems) - NUM_NAMED
     raise DataError(
-        f"{info.title}: {bad} images are missing, too many or unreadable, "
-        f"{tolerated} are tolerated; {found_classes} classes found, "
+        f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
+        f"unusable{_and_annotations(report)}, {tolerated} are tolerated; "
+        f"{found_classes} classes found, "
         f"{expected_classes} expected:\n  "
         + "\n  ".join(report.problems[:NUM_NAMED])
         + (f"\n  and {more} more" if more > 0 else "")
         + f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}"
     )
+
+
+def _and_annotations(report: Report) -> str:
+    return f" and {len(report.faults)} annotations broken" if report.faults else ""
 
 
 def render(reports: Iterable[Report]) -> str:
@@ -129,6 +155,8 @@ def render(reports: Iterable[Report]) -> str:
             info = dataset_info(report.key)
             table += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
             table.append(f"  how to get it: {info.how_to_get}")
+        if report.notes:
+            table += ["", f"{report.key}, to know", *(f"  {note}" for note in report.notes)]
     return "\n".join(table)
 
 
@@ -150,12 +178,14 @@ def _against(pair: tuple[int, int]) -> str:
     return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
 
 
-def _open_splits(key: str, data: Path, names: Sequence[str]) -> tuple[dict[str, Images], list[str]]:
-    splits: dict[str, Images] = {}
+def _open_splits(
+    key: str, data: Path, names: Sequence[str]
+) -> tuple[dict[str, Images | Scenes], list[str]]:
+    splits: dict[str, Images | Scenes] = {}
     problems: list[str] = []
     for name in names:
         try:
-            splits[name] = open_split(key, data, name)
+            splits[name] = open_any(key, data, name)
         except DataError as error:
             advice = dataset_info(key).how_to_get
             problems.append(str(error).replace(f" {advice}", ""))
@@ -170,7 +200,9 @@ def _count_problems(counts: Mapping[str, tuple[int, int]]) -> list[str]:
     ]
 
 
-def _classes(key: str, pools: Mapping[str, Images], expected: int) -> tuple[int, list[str]]:
+def _classes(
+    key: str, pools: Mapping[str, Images | Scenes], expected: int
+) -> tuple[int, list[str]]:
     """Number of classes that have images in every pool, and which have none."""
     problems = []
     present: list[set[str]] = []
@@ -187,6 +219,25 @@ def _classes(key: str, pools: Mapping[str, Images], expected: int) -> tuple[int,
     return num_found, problems
 
 
+def _declared_classes(scenes: Mapping[str, Scenes], expected: int) -> tuple[int, list[str]]:
+    """Number of classes that every annotation file names.
+
+    A small excerpt of many classes lacks objects of some, with which a run can do.
+    """
+    num_found = len(set.intersection(*(set(pool.class_names) for pool in scenes.values())))
+    if num_found == expected:
+        return num_found, []
+    return num_found, [f"{num_found} classes named in all files, {expected} expected"]
+
+
+def _classes_without_objects(scenes: Mapping[str, Scenes]) -> list[str]:
+    absent = {
+        split: [pool.class_names[i] for i in np.flatnonzero(pool.objects_per_class() == 0)]
+        for split, pool in scenes.items()
+    }
+    return [f"{split}: no object of {', '.join(names)}" for split, names in absent.items() if names]
+
+
 def _class_list(key: str, expected: int) -> list[str]:
     """Names that are known without the data: a class folder that is gone can then be named."""
     if key == "in100" and expected == len(imagenet100_wnids()):
@@ -194,7 +245,9 @@ def _class_list(key: str, expected: int) -> list[str]:
     return []
 
 
-def _present_classes(images: Images) -> set[str]:
+def _present_classes(images: Images | Scenes) -> set[str]:
+    if isinstance(images, Scenes):
+        return {images.class_names[i] for i in np.flatnonzero(images.objects_per_class())}
     labels = images.labels
     if labels.ndim == 2:
         columns = (labels == 1).any(dim=0).nonzero().flatten()
@@ -203,29 +256,40 @@ def _present_classes(images: Images) -> set[str]:
     return {images.class_names[int(i)] for i in columns}
 
 
-def _broken_files(pools: Iterable[Images], *, decode: bool) -> Iterator[tuple[str, str]]:
-    """Name and reason of each file that is missing or cannot be decoded."""
+def _broken_files(pools: Iterable[Images | Scenes], *, decode: bool) -> Iterator[tuple[str, str]]:
+    """Name and reason of each file that is missing, cannot be decoded or has another size."""
     with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads:
-        for source in (images.source for images in pools):
+        for images in pools:
+            source = images.source
             if not isinstance(source, ImageFiles):
                 continue
             for start in range(0, len(source), BLOCK):
-                names = [source.name(i) for i in range(start, min(start + BLOCK, len(source)))]
+                block = range(start, min(start + BLOCK, len(source)))
+                names = [source.name(i) for i in block]
                 files = [source.folder / name for name in names]
-                faults = threads.map(partial(_fault, decode=decode), files)
+                sizes = [_annotated_size(images, i) for i in block]
+                faults = threads.map(partial(_fault, decode=decode), files, sizes)
                 yield from ((n, why) for n, why in zip(names, faults, strict=True) if why)
 
 
-def _fault(file: Path, *, decode: bool) -> str:
-    """Why a file is no image, empty if it is one."""
+def _annotated_size(images: Images | Scenes, i: int) -> tuple[int, int] | None:
+    if not isinstance(images, Scenes):
+        return None
+    width, height = images.sizes[i].tolist()
+    return width, height
+
+
+def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
+    """Why a file is no image, or none of the annotated size; empty if it is."""
     try:
         if _looks_cut(file) or decode:
             decode_file(file)
+        found = None if size is None else upright_size(file)
     except FileNotFoundError:
         return "missing"
     except (DataError, OSError) as error:
         return str(error.__cause__ or error)
-    return ""
+    return "" if found == size else f"{found} px, annotated as {size}"
 
 
 def _looks_cut(file: Path) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 
 from transfer.datasets import layouts
 from transfer.datasets.catalog import DATASETS, dataset_info
+from transfer.datasets.coco_layout import CATEGORIES, write_coco
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.layouts import Draw, DrawPixels, Plan
@@ -70,6 +71,15 @@ VOC_IMAGE_SETS: dict[str, dict[str, int]] = {
     "2012": {"train": 200, "val": 160},
 }
 VOC12_VAL = 40
+VOC0712_VAL = 60
+COCO_IMAGES = {"train2017": 48, "val2017": 24}
+COCO_VAL = 12
+WRITTEN_AS = {
+    "in100": ("in1k",),
+    "voc0712": ("voc07", "voc12"),
+    "coco17_keypoints": ("coco17",),
+}
+"""Sets that lie in the folders of others."""
 
 
 def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) -> None:
@@ -78,16 +88,17 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
     Without keys: everything. A copy that `generate` wrote before is replaced; a folder of any other
     origin is an error.
     """
-    wanted = [*DATASETS, POOL_FOLDER] if keys is None else list(keys)
+    asked = [*DATASETS, POOL_FOLDER] if keys is None else list(keys)
     data.mkdir(parents=True, exist_ok=True)
-    if {"in1k", "in100"} & set(wanted):  # they share one folder
-        wanted = [key for key in wanted if key not in ("in1k", "in100")] + ["in1k"]
-    for key in wanted:
+    wanted = [written for key in asked for written in WRITTEN_AS.get(key, (key,))]
+    for key in dict.fromkeys(wanted):
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
         if key == POOL_FOLDER:
             _write_pool(data / POOL_FOLDER, rng)
         else:
             _write_set(data, key, rng)
+    if all(key in small_sizes(data) and small_sizes(data)[key].drawn for key in ("voc07", "voc12")):
+        mark_small(data, "voc0712", _voc0712_sizes())
 
 
 def generate_cifar_folder(data: Path, key: str, *, seed: int = 0) -> None:
@@ -129,6 +140,9 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
         kinds = _kinds(IMAGENET_PLAN.classes, 12)
         layouts.write_imagenet(root, IMAGENET_PLAN, partial(_draw_jpeg, kinds, FILE_PX, rng))
         return {"in1k": IMAGENET_PLAN.sizes, "in100": IN100_PLAN.sizes}
+    if key == "coco17":
+        write_coco(root, COCO_IMAGES, _kinds(len(CATEGORIES), 14), rng)
+        return {"coco17": _coco_sizes(len(CATEGORIES)), "coco17_keypoints": _coco_sizes(1)}
     year = {"voc07": "2007", "voc12": "2012"}[key]
     counts = VOC_IMAGE_SETS[year]
     write_voc(root, year, counts, _kinds(len(VOC_CLASSES), 13), rng)
@@ -137,12 +151,25 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
 
 def _voc_sizes(counts: dict[str, int]) -> Sizes:
     """VOC 2012 tests on its val images and draws val from its train images."""
+    classes = len(VOC_CLASSES)
     if "test" in counts:
-        trainval, val, test = counts["train"] + counts["val"], counts["val"], counts["test"]
-    else:
-        trainval, val, test = counts["train"], VOC12_VAL, counts["val"]
-    by_split = {"train": trainval - val, "val": val, "trainval": trainval, "test": test}
-    return Sizes(classes=len(VOC_CLASSES), counts=by_split, drawn=True)
+        return _held_out(counts["train"] + counts["val"], counts["val"], counts["test"], classes)
+    return _held_out(counts["train"], VOC12_VAL, counts["val"], classes)
+
+
+def _voc0712_sizes() -> Sizes:
+    """Training images of both years, test images of 2007."""
+    trainval = [counts["train"] + counts["val"] for counts in VOC_IMAGE_SETS.values()]
+    return _held_out(sum(trainval), VOC0712_VAL, VOC_IMAGE_SETS["2007"]["test"], len(VOC_CLASSES))
+
+
+def _coco_sizes(classes: int) -> Sizes:
+    return _held_out(COCO_IMAGES["train2017"], COCO_VAL, COCO_IMAGES["val2017"], classes)
+
+
+def _held_out(trainval: int, val: int, test: int, classes: int) -> Sizes:
+    counts = {"train": trainval - val, "val": val, "trainval": trainval, "test": test}
+    return Sizes(classes=classes, counts=counts, drawn=True)
 
 
 def _write_pool(folder: Path, rng: np.random.Generator) -> None:

@@ -2,7 +2,8 @@
 
 import hashlib
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,8 +150,15 @@ def image_files(
 
 def decode_file(file: Path) -> Image.Image:
     """RGB image of a file in any format that Pillow reads; DataError names a file it cannot."""
+    with naming(file):
+        return decode(file.read_bytes())
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """DataError names the file where it cannot be read or decoded."""
     try:
-        return _decode(file.read_bytes())
+        yield
     except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
         raise DataError(
             f"{file}: cannot be decoded ({error}); replace the file, "
@@ -158,8 +166,11 @@ def decode_file(file: Path) -> Image.Image:
         ) from error
 
 
-def _decode(content: bytes) -> Image.Image:
-    """Pillow decides what is readable; simplejpeg only gives the same pixels in half the time."""
+def decode(content: bytes) -> Image.Image:
+    """RGB image of a file's content.
+
+    Pillow decides what is readable; simplejpeg only gives the same pixels in half the time.
+    """
     if content.startswith(JPEG_START):
         try:
             if simplejpeg.decode_jpeg_header(content)[2] in SAME_AS_PILLOW:

@@ -7,12 +7,16 @@ missing moves no other image further than one place.
 
 import hashlib
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transfer.datasets.expected import SMALL_DATA, Sizes
 from transfer.datasets.images import DataError, Images
+from transfer.datasets.scenes import Scenes
 
+Split = TypeVar("Split", Images, Scenes)
 SEED = "held-out 0"
 
 
@@ -46,7 +50,7 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
     return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
 
 
-def plain_split(trainval: Images, split: str, *, num_val: int) -> Images:
+def plain_split(trainval: Split, split: str, *, num_val: int) -> Split:
     """train or val of a pool, or all of it; val is drawn from all images alike."""
     if split == "trainval":
         return trainval
@@ -60,7 +64,16 @@ def plain_split(trainval: Images, split: str, *, num_val: int) -> Images:
     return _part(trainval, split, ranks < num_val)
 
 
-def _part(trainval: Images, split: str, in_val: NDArray[np.bool_]) -> Images:
+def drawn_split(trainval: Scenes, split: str, sizes: Sizes) -> Scenes:
+    """train or val of the published training images, or all; an excerpt need not announce val."""
+    if split == "trainval":
+        return trainval
+    if "val" not in sizes.counts:
+        raise DataError(f"{SMALL_DATA} does not say how many images to hold out; enter val there")
+    return plain_split(trainval, split, num_val=sizes.counts["val"])
+
+
+def _part(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
     return trainval.subset(np.flatnonzero(in_val if split == "val" else ~in_val))
 
 

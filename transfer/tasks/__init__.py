@@ -4,15 +4,18 @@ linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table I
 linear_probe.py     ImageNet-100 and CIFAR with a fixed learning rate (JCL, LORAC, UniCLR, LooC)
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
+detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
 
 A key is the id of the papers' tables; where papers read a task differently, "@reading" follows.
 """
 
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from transfer.backbone import Backbone
-from transfer.features import Predictions
+from transfer.detection import recipe
 from transfer.folders import Folders
+from transfer.tasks.detection import Detection
 from transfer.tasks.knn import KNN
 from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.linear_transfer import LinearTransfer
@@ -42,13 +45,13 @@ class Task(Protocol):
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Touch every file that the run needs."""
 
-    def run(self, prepared: Any, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: Any, folders: Folders, seed: int) -> Any:
         """Predictions on the test split; may be interrupted and called again."""
 
-    def metrics(self, predictions: Predictions) -> dict[str, float]:
+    def metrics(self, predictions: Any) -> dict[str, float]:
         """Percent, under the names of the paper tables."""
 
-    def details(self, predictions: Predictions) -> dict[str, object]:
+    def details(self, predictions: Any) -> dict[str, object]:
         """What the metrics alone do not tell."""
 
 
@@ -101,14 +104,44 @@ TASKS: dict[str, Task] = {
     "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
     "cifar100_knn": KNN(dataset="cifar100", crop_px=32, margin_px=0),
     "in100_knn": KNN(dataset="in100"),
+    "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipe.COCO_FPN),
+    "coco_insseg": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipe.COCO_FPN_MASKS),
+    "coco_keypoint": Detection(
+        dataset="coco17_keypoints", protocol="jcl-2020/1", recipe=recipe.COCO_FPN_KEYPOINTS
+    ),
+    "voc0712_det_c4": Detection(dataset="voc0712", protocol="co2-2021/1", recipe=recipe.VOC_C4),
 }
 
-EXTRA: dict[str, Task] = {
-    f"{key}_knn": KNN(dataset=key)
-    for key in (*TRANSFER_STEPS, "places365", "in1k")
-    if f"{key}_knn" not in TASKS
+FOUR_CONVS = "jcl-2020-4conv1fc/1"
+C4_READINGS = {
+    "moco": recipe.VOC_C4_MOCO,
+    "none": recipe.VOC_C4_NONE,
+    "lr_mult": replace(recipe.VOC_C4, rpn_gradient="lr_mult"),
+    "loss_weight": replace(recipe.VOC_C4, rpn_gradient="loss_weight"),
 }
-"""Nearest neighbors on the other catalogued sets: run when named, not by default."""
+"""Without CO2's norm layers, and other readings of its divided gradients."""
+
+EXTRA: dict[str, Task] = {
+    **{
+        f"{key}_knn": KNN(dataset=key)
+        for key in (*TRANSFER_STEPS, "places365", "in1k")
+        if f"{key}_knn" not in TASKS
+    },
+    "coco_det@4conv1fc": Detection(
+        dataset="coco17", protocol=FOUR_CONVS, recipe=recipe.COCO_4CONV1FC
+    ),
+    "coco_insseg@4conv1fc": Detection(
+        dataset="coco17", protocol=FOUR_CONVS, recipe=recipe.COCO_4CONV1FC_MASKS
+    ),
+    **{
+        f"voc0712_det_c4@{name}": Detection(
+            dataset="voc0712", protocol=f"co2-2021-{name}/1", recipe=reading
+        )
+        for name, reading in C4_READINGS.items()
+    },
+}
+"""Nearest neighbors on the other catalogued sets, and detectors as others set them: run when named,
+not by default."""
 
 
 def reading_of(key: str) -> tuple[str, str]:

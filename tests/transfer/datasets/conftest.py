@@ -24,8 +24,9 @@ def copy_of(small_data: Path, tmp_path: Path) -> Callable[[str], Path]:
     """Copies one set into a data folder of its own, which the test may damage."""
 
     def copy(key: str) -> Path:
-        folder = dataset_info(key).folder
-        shutil.copytree(small_data / folder, tmp_path / folder)
+        info = dataset_info(key)
+        for folder in filter(None, (info.folder, info.second_folder)):
+            shutil.copytree(small_data / folder, tmp_path / folder)
         shutil.copy(small_data / SMALL_DATA, tmp_path / SMALL_DATA)
         return tmp_path
 

@@ -11,7 +11,14 @@ import torch
 from PIL import Image
 from torchvision import datasets as torchvision_datasets
 
-from transfer.datasets.catalog import DATASETS, SPLITS, expected_sizes, open_split
+from transfer.datasets.catalog import (
+    DATASETS,
+    SPLITS,
+    expected_sizes,
+    open_any,
+    open_scenes,
+    open_split,
+)
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.images import DataError, ImageFiles
 from transfer.datasets.voc import CLASSES
@@ -34,9 +41,13 @@ PUBLISHED = {
     "in100": (100, "top1", 126_689 - 5_000, 5_000, 50 * 100),
     "voc07": (20, "mAP", 2_501, 5_011 - 2_501, 4_952),
     "voc12": (20, "mAP", 5_717 - 572, 572, 5_823),
+    # of VOC's and COCO's own pages; detection
+    "voc0712": (20, "AP", 16_551 - 1_000, 1_000, 4_952),
+    "coco17": (80, "AP", 118_287 - 5_000, 5_000, 5_000),
+    "coco17_keypoints": (1, "AP", 118_287 - 5_000, 5_000, 5_000),
 }
 KEYS = tuple(PUBLISHED)
-ONE_LABEL = tuple(key for key in KEYS if not key.startswith("voc"))
+ONE_LABEL = tuple(key for key in KEYS if not key.startswith(("voc", "coco")))
 ONE_LABEL_FILES = tuple(key for key in ONE_LABEL if not key.startswith("cifar"))
 
 
@@ -57,7 +68,7 @@ def test_train_and_val_are_disjoint_and_together_trainval(key: str, small_data: 
     names = {
         split: [images.name(i) for i in range(len(images))]
         for split in SPLITS
-        for images in [open_split(key, small_data, split)]
+        for images in [open_any(key, small_data, split)]
     }
     assert sorted(names["train"] + names["val"]) == sorted(names["trainval"])
     assert len(set(names["trainval"] + names["test"])) == len(names["trainval"] + names["test"])
@@ -66,8 +77,8 @@ def test_train_and_val_are_disjoint_and_together_trainval(key: str, small_data: 
 @pytest.mark.parametrize("key", KEYS)
 def test_generated_splits_have_the_announced_sizes(key: str, small_data: Path) -> None:
     sizes = expected_sizes(key, small_data)
-    assert {split: len(open_split(key, small_data, split)) for split in SPLITS} == sizes.counts
-    assert len(open_split(key, small_data, "test").class_names) == sizes.classes
+    assert {split: len(open_any(key, small_data, split)) for split in SPLITS} == sizes.counts
+    assert len(open_any(key, small_data, "test").class_names) == sizes.classes
 
 
 @pytest.mark.parametrize("key", [key for key in ONE_LABEL if key != "cars"])
@@ -166,7 +177,7 @@ def test_torchvision_reads_the_same_flowers_and_places(
 @pytest.mark.parametrize("key", KEYS)
 def test_an_absent_set_says_how_to_get_it(key: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
-        open_split(key, tmp_path, "train")
+        open_any(key, tmp_path, "train")
     assert DATASETS[key].folder in str(error.value)
     assert DATASETS[key].how_to_get in str(error.value)
     assert len(DATASETS[key].how_to_get) > 60
@@ -177,6 +188,20 @@ def test_unknown_set_and_split_name_the_known_ones(small_data: Path) -> None:
         open_split("mnist", small_data, "train")
     with pytest.raises(DataError, match="train, val, trainval, test"):
         open_split("pets", small_data, "valid")
+
+
+def test_objects_and_labels_are_not_mixed_up(small_data: Path) -> None:
+    with pytest.raises(DataError, match=r"COCO 2017.*has objects in images"):
+        open_split("coco17", small_data, "test")
+    with pytest.raises(DataError, match="Pets has labels per image"):
+        open_scenes("pets", small_data, "test")
+
+
+def test_of_two_needed_folders_the_absent_one_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc07")
+    assert not DATASETS["voc0712"].is_there(data)
+    with pytest.raises(DataError, match=r"VOCdevkit/VOC2012 is not there"):
+        open_scenes("voc0712", data, "test")
 
 
 def test_an_absent_annotation_file_is_named(copy_of: Callable[[str], Path]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.catalog import DATASETS, open_scenes, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
 from transfer.datasets.generate import POOL_IMAGES, generate, generate_cifar_folder
@@ -53,6 +53,29 @@ def test_a_copy_is_replaced_but_foreign_data_is_not(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="was not generated"):
         generate(tmp_path, keys=["dtd"])
     assert foreign.read_bytes() == b"precious"
+
+
+def test_sets_that_share_a_folder_are_written_together(tmp_path: Path) -> None:
+    generate(tmp_path, keys=["coco17_keypoints"])
+    assert set(small_sizes(tmp_path)) == {"coco17", "coco17_keypoints"}
+    generate(tmp_path, keys=["voc07"])
+    assert "voc0712" not in small_sizes(tmp_path)
+    generate(tmp_path, keys=["voc0712"])
+    assert {"voc07", "voc12", "voc0712"} <= set(small_sizes(tmp_path))
+    assert check("voc0712", tmp_path, decode=False).ok
+
+
+def test_a_person_shows_its_visible_keypoints(small_data: Path) -> None:
+    persons = open_scenes("coco17_keypoints", small_data, "trainval")
+    colors: dict[int, list[np.ndarray]] = {}
+    for i in range(len(persons)):
+        pixels = np.asarray(persons.source.decode(i), dtype=np.float64)
+        for points in persons.scene(i).keypoints[:, 1:3].astype(int):  # type: ignore[index]  # eyes
+            for x, y, mark in points:
+                colors.setdefault(mark, []).append(pixels[y, x])
+    distance = {m: np.abs(np.array(colors[m]) - (255, 28, 227)).mean() for m in (1, 2)}
+    assert distance[2] < 40
+    assert distance[1] > 60
 
 
 def test_a_hand_made_excerpt_is_not_replaced(tmp_path: Path) -> None:

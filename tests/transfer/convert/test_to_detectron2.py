@@ -1,0 +1,59 @@
+"""detectron2's names of a backbone: all of them, each once, and nothing that has no place."""
+
+import pytest
+import torch
+
+from transfer.convert.resnet import FEATURE_DIM, tensor_shapes
+from transfer.convert.to_detectron2 import detectron2_name, to_detectron2
+
+
+@pytest.mark.parametrize("arch", FEATURE_DIM)
+def test_every_tensor_gets_a_name_of_its_own(arch: str) -> None:
+    names = list(tensor_shapes(arch, "imagenet"))
+    assert len({detectron2_name(name, "fpn") for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "fpn", "c4"),
+    [
+        ("conv1.weight", "backbone.bottom_up.stem.conv1.weight", "backbone.stem.conv1.weight"),
+        (
+            "bn1.running_var",
+            "backbone.bottom_up.stem.conv1.norm.running_var",
+            "backbone.stem.conv1.norm.running_var",
+        ),
+        (
+            "layer1.0.downsample.1.bias",
+            "backbone.bottom_up.res2.0.shortcut.norm.bias",
+            "backbone.res2.0.shortcut.norm.bias",
+        ),
+        (
+            "layer4.2.bn3.weight",
+            "backbone.bottom_up.res5.2.conv3.norm.weight",
+            "roi_heads.res5.2.conv3.norm.weight",
+        ),
+    ],
+)
+def test_names_are_those_of_detectron2s_released_models(name: str, fpn: str, c4: str) -> None:
+    assert (detectron2_name(name, "fpn"), detectron2_name(name, "c4")) == (fpn, c4)
+
+
+def test_tensors_are_handed_on_as_they_are() -> None:
+    tensor = torch.ones(2)
+    assert to_detectron2({"bn1.weight": tensor}, "c4")["backbone.stem.conv1.norm.weight"] is tensor
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fc.weight",
+        "module.conv1.weight",
+        "layer5.0.conv1.weight",
+        "layer4.0.0.conv1.weight",
+        "layer1.0.downsample.2.weight",
+        "conv1",
+    ],
+)
+def test_a_tensor_without_a_place_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="has no place"):
+        to_detectron2({name: torch.ones(1)}, "fpn")

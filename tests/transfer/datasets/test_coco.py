@@ -1,0 +1,407 @@
+"""COCO as pycocotools and detectron2 understand it, and every broken annotation named."""
+
+import contextlib
+import io
+import json
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools.coco import COCO
+
+from transfer.datasets.catalog import open_any, open_scenes
+from transfer.datasets.check import check, render, require
+from transfer.datasets.expected import Sizes, mark_small, small_sizes
+from transfer.datasets.images import DataError
+from transfer.datasets.scenes import Scene, usable_for_training
+
+Change = Callable[[dict[str, Any]], None]
+INSTANCES = Path("coco", "annotations", "instances_val2017.json")
+PERSONS = Path("coco", "annotations", "person_keypoints_val2017.json")
+REAL = ("coco17", "coco17_keypoints")
+
+
+def api(file: Path) -> COCO:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return COCO(file)
+
+
+def changed(data: Path, file: Path, change: Change) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((data / file).read_text())
+    change(content)
+    (data / file).write_text(json.dumps(content))
+    return content
+
+
+def test_scenes_hold_what_pycocotools_reads(small_data: Path) -> None:
+    scenes, coco = open_scenes("coco17", small_data, "test"), api(small_data / INSTANCES)
+    assert [scene.image_id for scene in scenes] == sorted(coco.imgs)
+    for scene in scenes:
+        entries = coco.imgToAnns[scene.image_id]
+        left_top = np.array([entry["bbox"] for entry in entries]).reshape(-1, 4)
+        assert np.allclose(scene.boxes[:, 2:] - scene.boxes[:, :2], left_top[:, 2:])
+        assert np.array_equal(scene.boxes[:, :2], left_top[:, :2])
+        categories = [scenes.category_ids[c] for c in scene.classes]
+        assert categories == [entry["category_id"] for entry in entries]
+        assert scene.aside.tolist() == [bool(entry["iscrowd"]) for entry in entries]
+        assert scene.polygons is not None
+        for outlines, entry in zip(scene.polygons, entries, strict=True):
+            published = [] if entry["iscrowd"] else entry["segmentation"]
+            assert [outline.tolist() for outline in outlines] == published
+
+
+def test_classes_are_the_categories_in_the_order_of_their_numbers(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("coco17")
+    changed(data, INSTANCES, lambda content: content["categories"].reverse())
+    scenes = open_scenes("coco17", data, "test")
+    assert scenes.category_ids == (1, 3, 17, 18, 62)
+    assert scenes.class_names == ("person", "car", "cat", "dog", "chair")
+
+
+def test_keypoints_are_as_published(small_data: Path) -> None:
+    scenes, coco = open_scenes("coco17_keypoints", small_data, "test"), api(small_data / PERSONS)
+    marks = set()
+    for scene in scenes:
+        assert scene.keypoints is not None
+        published = [entry["keypoints"] for entry in coco.imgToAnns[scene.image_id]]
+        assert scene.keypoints.reshape(-1, 51).tolist() == published
+        marks |= set(scene.keypoints[:, :, 2].ravel().tolist())
+    assert marks == {0, 1, 2}
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools
+def test_generated_crowds_cover_their_boxes(small_data: Path) -> None:
+    coco = api(small_data / INSTANCES)
+    crowds = coco.loadAnns(coco.getAnnIds(iscrowd=True))
+    assert crowds
+    for crowd in crowds:
+        mask = coco.annToMask(crowd)
+        rows, columns = np.nonzero(mask)
+        left, top = columns.min(), rows.min()
+        assert crowd["bbox"] == [left, top, columns.max() + 1 - left, rows.max() + 1 - top]
+        assert crowd["area"] == mask.sum()
+
+
+@pytest.mark.parametrize("split", ["trainval", "test"])
+def test_images_without_objects_to_learn_are_left_out(split: str, small_data: Path) -> None:
+    scenes = open_scenes("coco17", small_data, split)
+    usable = set(usable_for_training(scenes, "masks").tolist())
+    dropped = [scene for i, scene in enumerate(scenes) if i not in usable]
+    assert {len(scene.boxes) for scene in dropped} == {0, 1}  # nothing, and only a crowd
+    assert all(scene.aside.all() for scene in dropped)
+    persons = open_scenes("coco17_keypoints", small_data, split)
+    learned = usable_for_training(persons, "keypoints")
+    without = set(usable_for_training(persons, "boxes").tolist()) - set(learned.tolist())
+    assert without
+    assert not any(_labeled(persons.scene(i)) for i in without)
+    assert all(_labeled(persons.scene(int(i))) for i in learned)
+
+
+def _labeled(scene: Scene) -> bool:
+    return scene.keypoints is not None and bool((scene.keypoints[..., 2] > 0).any())
+
+
+def _annotation(**values: object) -> Change:
+    return lambda content: content["annotations"][1].update(values)
+
+
+def _without(name: str) -> Change:
+    return lambda content: content["annotations"][1].pop(name)
+
+
+BROKEN_OBJECTS: dict[str, tuple[str, Path, Change]] = {
+    "image 999 is not listed": ("coco17", INSTANCES, _annotation(image_id=999)),
+    "image [1] is not listed": ("coco17", INSTANCES, _annotation(image_id=[1])),
+    "number is no whole": ("coco17", INSTANCES, _annotation(id=[1])),
+    "number is no whole number": ("coco17", INSTANCES, _without("id")),
+    "category [1] is not among": ("coco17", INSTANCES, _annotation(category_id=[1])),
+    "iscrowd is None": ("coco17", INSTANCES, _without("iscrowd")),
+    "area is None": ("coco17", INSTANCES, _without("area")),
+    "area is 12,": ("coco17", INSTANCES, _annotation(area="12")),
+    "area is nan": ("coco17_keypoints", PERSONS, _annotation(area=float("nan"))),
+    "num_keypoints is None": ("coco17_keypoints", PERSONS, _without("num_keypoints")),
+    "run lengths of its mask are None": (
+        "coco17",
+        INSTANCES,
+        _annotation(iscrowd=1, segmentation={"size": [96, 128], "counts": None}),
+    ),
+    "category 90 is not among": ("coco17", INSTANCES, _annotation(category_id=90)),
+    "has a negative size": ("coco17", INSTANCES, _annotation(bbox=[10, 10, -3, 4])),
+    "not four finite": ("coco17", INSTANCES, _annotation(bbox=[10, 10, float("nan"), 4])),
+    "is not four": ("coco17", INSTANCES, _annotation(bbox=[10, 10, 5])),
+    "lies outside": ("coco17", INSTANCES, _annotation(bbox=[128, 10, 20, 20])),
+    "no outline": ("coco17", INSTANCES, _annotation(segmentation=[[1, 2, 3, 4], [1] * 7])),
+    "no finite number": ("coco17", INSTANCES, _annotation(segmentation=[[1, 2, 3, 4, 5, "x"]])),
+    "only crowds": ("coco17", INSTANCES, _annotation(segmentation={"size": [96, 128]})),
+    "its mask is [128, 96]": (
+        "coco17",
+        INSTANCES,
+        _annotation(iscrowd=1, segmentation={"size": [128, 96], "counts": [128 * 96]}),
+    ),
+    "end after 7 of 12288 px": (
+        "coco17",
+        INSTANCES,
+        _annotation(iscrowd=1, segmentation={"size": [96, 128], "counts": [3, 4]}),
+    ),
+    "50 numbers, not 51": ("coco17_keypoints", PERSONS, _annotation(keypoints=[0] * 50)),
+    "the marks [0, 3]": ("coco17_keypoints", PERSONS, _annotation(keypoints=[0, 0, 3] + [0] * 48)),
+}
+
+
+@pytest.mark.parametrize("message", list(BROKEN_OBJECTS))
+def test_a_broken_annotation_is_named_and_left_out(
+    message: str, copy_of: Callable[[str], Path]
+) -> None:
+    key, file, change = BROKEN_OBJECTS[message]
+    data = copy_of(key)
+    objects = sum(len(scene.boxes) for scene in open_scenes(key, data, "test"))
+    entry = changed(data, file, change)["annotations"][1]
+    report = check(key, data, decode=False)
+    (line,) = report.problems
+    assert line == report.faults[0]
+    assert line.startswith(f"{file}: image {entry['image_id']}, annotation {entry.get('id')}: ")
+    assert message.removeprefix("image 999 ").removeprefix("image [1] ") in line
+    assert sum(len(scene.boxes) for scene in open_scenes(key, data, "test")) == objects - 1
+    with pytest.raises(DataError, match="1 annotations broken") as error:
+        require(key, data, tolerated=0)
+    assert line in str(error.value)
+    assert require(key, data, tolerated=1).num_bad == 1
+
+
+def test_repeated_numbers_of_images_and_annotations_are_named(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("coco17")
+    for name in ("images", "annotations"):
+        changed(data, INSTANCES, lambda content, name=name: content[name].append(content[name][0]))  # type: ignore[misc]
+    report = check("coco17", data, decode=False)
+    assert len(report.faults) == len(report.problems) == 2
+    assert "is listed more than once" in report.faults[0]
+    assert "is used more than once" in report.faults[1]
+    assert len(open_scenes("coco17", data, "test")) == 24
+
+
+def test_a_box_without_area_is_told_but_no_damage(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("coco17")
+    entry = changed(data, INSTANCES, _annotation(bbox=[10, 10, 0, 4]))["annotations"][1]
+    report = check("coco17", data, decode=False)
+    assert report.ok
+    assert f"annotation {entry['id']}: box [10, 10, 0, 4] has no area" in report.notes[0]
+    assert report.notes[0] in render([report])
+
+
+@pytest.mark.parametrize(("box", "told"), [([-0.5, -1, 129, 98], 0), ([100, 10, 30.5, 20], 1)])
+def test_a_box_may_pass_the_border_and_more_than_rounding_is_told(
+    box: list[float], told: int, copy_of: Callable[[str], Path]
+) -> None:
+    data = copy_of("coco17")
+    changed(data, INSTANCES, _annotation(bbox=box))
+    report = require("coco17", data, tolerated=0)
+    assert sum(f"box {box} passes the border" in note for note in report.notes) == told
+    assert any(box[0] in scene.boxes for scene in open_scenes("coco17", data, "test"))
+
+
+@pytest.mark.parametrize("decode", [False, True])
+def test_an_image_of_another_size_is_named_before_a_run_and_left_out(
+    decode: bool, copy_of: Callable[[str], Path]
+) -> None:
+    data = copy_of("coco17")
+    name = next(scene.name for scene in open_scenes("coco17", data, "test") if not len(scene.boxes))
+    changed(data, INSTANCES, lambda content: _widen(content["images"], Path(name).name))
+    report = check("coco17", data, decode=decode)
+    assert report.problems == (f"{name}: (128, 96) px, annotated as (140, 96)",)
+    with pytest.raises(DataError, match="1 images are missing, too many or unusable"):
+        require("coco17", data, tolerated=0)
+    assert require("coco17", data, tolerated=1).unreadable == (name,)
+
+
+def test_an_image_that_exif_turns_upright_has_its_annotated_size(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("coco17")
+    file = data / open_scenes("coco17", data, "test").name(0)
+    with Image.open(file) as upright:
+        exif = Image.Exif()
+        exif[274] = 6
+        upright.transpose(Image.Transpose.ROTATE_90).save(file, exif=exif)
+    assert check("coco17", data, decode=True).ok
+
+
+def test_an_image_without_area_is_named_itself(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("coco17")
+    changed(data, INSTANCES, lambda content: content["images"][0].update(width=0))
+    report = check("coco17", data, decode=False)
+    (line,) = report.faults
+    assert line.startswith(f"{INSTANCES}: image ")
+    assert line.endswith("is said to have 0 x 96 px")
+    assert len(open_scenes("coco17", data, "test")) == 23
+
+
+def _widen(images: list[dict[str, Any]], file_name: str) -> None:
+    for image in images:
+        if image["file_name"] == file_name:
+            image["width"] = 140
+
+
+def test_a_listed_image_that_is_not_there_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("coco17")
+    name = open_scenes("coco17", data, "trainval").name(5)
+    (data / name).unlink()
+    for key in REAL:
+        assert check(key, data, decode=True).problems == (f"{name}: missing",)
+        assert require(key, data, tolerated=1).unreadable == (name,)
+    assert len(open_scenes("coco17", data, "trainval").without({name})) == 47
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "is not COCO's"),
+        ('{"images": [], "annotations": []}', "categories"),
+        ('{"images": [1], "annotations": [], "categories": []}', "no list of .'images'"),
+        ('{"images": [], "annotations": [], "categories": []}', "holds no images"),
+        ('{"images": [{}], "annotations": [{}], "categories": [{"id": 1}]}', "without a name"),
+        (
+            '{"images": [{}], "annotations": [{}], "categories": [{"id": 1, "name": "a"}]}',
+            "an image without a number",
+        ),
+    ],
+)
+def test_a_file_that_is_not_cocos_is_named_with_advice(
+    content: str, message: str, copy_of: Callable[[str], Path]
+) -> None:
+    data = copy_of("coco17")
+    (data / INSTANCES).write_text(content)
+    with pytest.raises(DataError, match=rf"instances_val2017\.json.*{message}.*unpack"):
+        open_scenes("coco17", data, "test")
+    assert any(
+        message.split(" ")[0] in line for line in check("coco17", data, decode=False).problems
+    )
+    with pytest.raises(DataError, match="24 images are missing"):
+        require("coco17", data, tolerated=0)
+
+
+def test_an_excerpt_may_lack_objects_of_a_class(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("coco17")
+    counts = {"trainval": 48, "test": 24}
+    changed(data, INSTANCES, lambda content: _remove(content, category=62))
+    report = check("coco17", data, decode=False)
+    assert report.classes == (4, 5)
+    assert "test: class chair has no image" in report.problems
+    mark_small(data, "coco17", Sizes(classes=5, counts=counts))
+    report = check("coco17", data, decode=False)
+    assert report.ok
+    assert report.notes == ("test: no object of chair",)
+    with pytest.raises(DataError, match="does not say how many images to hold out"):
+        open_scenes("coco17", data, "val")
+
+
+def _remove(content: dict[str, Any], *, category: int) -> None:
+    kept = [entry for entry in content["annotations"] if entry["category_id"] != category]
+    content["annotations"] = kept
+
+
+def test_the_fingerprint_follows_annotations_and_images(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("coco17")
+    seen = [open_any("coco17", data, "test").fingerprint]
+    changed(data, INSTANCES, _annotation(bbox=[10, 10, 20, 20]))
+    seen.append(open_any("coco17", data, "test").fingerprint)
+    with (data / open_any("coco17", data, "test").name(3)).open("ab") as image:
+        image.write(b"\0")
+    seen.append(open_any("coco17", data, "test").fingerprint)
+    assert len(set(seen)) == 3
+    assert open_any("coco17", data, "test").fingerprint == seen[-1]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("key", REAL)
+def test_real_annotations_hold_no_false_problem(key: str) -> None:
+    report = check(key, _real(key), decode=True)
+    assert report.ok, report.problems[:5]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("key", "finds", "usable"),
+    [
+        ("coco17", "boxes", 117_266),
+        ("coco17_keypoints", "boxes", 64_115),
+        ("coco17_keypoints", "keypoints", 56_599),
+    ],
+)
+def test_so_many_of_all_training_images_can_be_learned_from(
+    key: str, finds: Literal["boxes", "keypoints"], usable: int
+) -> None:
+    trainval = open_scenes(key, _real(key), "trainval")
+    if len(trainval) < 118_287:
+        pytest.skip("an excerpt")
+    assert len(usable_for_training(trainval, finds)) == usable
+
+
+def _real(key: str) -> Path:
+    data = Path(os.environ["DATASETS"])
+    if not (data / "coco").is_dir() or getattr(small_sizes(data).get(key), "drawn", False):
+        pytest.skip(f"{data} holds no published COCO")
+    return data
+
+
+@pytest.mark.detectron2
+@pytest.mark.parametrize("key", REAL)
+@pytest.mark.parametrize("split", ["trainval", "test"])
+def test_detectron2_reads_and_chooses_the_same(key: str, split: str, small_data: Path) -> None:
+    compare_with_detectron2(key, split, small_data)
+
+
+@pytest.mark.detectron2
+@pytest.mark.data
+@pytest.mark.parametrize("key", REAL)
+@pytest.mark.parametrize("split", ["trainval", "test"])
+def test_detectron2_reads_real_annotations_alike(key: str, split: str) -> None:
+    compare_with_detectron2(key, split, _real(key))
+
+
+def compare_with_detectron2(key: str, split: str, data: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecations of torch.jit at its import
+        from detectron2.data.build import (
+            filter_images_with_few_keypoints,
+            filter_images_with_only_crowd_annotations,
+        )
+        from detectron2.data.datasets.coco import load_coco_json
+    scenes = open_scenes(key, data, split)
+    assert scenes.annotations is not None
+    records = load_coco_json(str(scenes.annotations), "", f"coco-{key}-{split}-{data.name}")
+    for scene, record in zip(scenes, records, strict=True):
+        _assert_equal(scene, record)
+    usable = usable_for_training(scenes, "keypoints" if "keypoints" in key else "boxes")
+    kept = filter_images_with_only_crowd_annotations(records)
+    if "keypoints" in key:
+        kept = filter_images_with_few_keypoints(kept, 1)
+    assert [scenes.scene(int(i)).image_id for i in usable] == [
+        record["image_id"] for record in kept
+    ]
+
+
+def _assert_equal(scene: Scene, record: dict[str, Any]) -> None:
+    assert (scene.width, scene.height) == (record["width"], record["height"])
+    assert (scene.image_id, Path(scene.name).name) == (record["image_id"], record["file_name"])
+    objects = record["annotations"]
+    corners = np.array([thing["bbox"] for thing in objects], dtype=np.float64).reshape(-1, 4)
+    corners[:, 2:] += corners[:, :2]
+    assert np.array_equal(scene.boxes, corners)
+    assert scene.classes.tolist() == [thing["category_id"] for thing in objects]
+    assert scene.aside.tolist() == [bool(thing["iscrowd"]) for thing in objects]
+    for i, thing in enumerate(objects):
+        if scene.polygons is not None and not thing["iscrowd"]:
+            assert [outline.tolist() for outline in scene.polygons[i]] == thing["segmentation"]
+        if scene.keypoints is not None:
+            moved = scene.keypoints[i] + (0.5, 0.5, 0)  # detectron2 counts from the pixel's corner
+            assert moved.ravel().tolist() == thing["keypoints"]

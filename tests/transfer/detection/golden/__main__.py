@@ -1,0 +1,41 @@
+"""Writes detectron2's answers to fixed weights and images.
+
+`python -m tests.transfer.detection.golden` needs detectron2. The torchvision engine is checked
+against these files on every machine.
+"""
+
+import json
+from typing import Any
+
+from tests.transfer.detection.golden import GOLDEN, path_of, summary
+from tests.transfer.detection.parity import NUM_CLASSES, answer, fill, in_double
+from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
+from tests.transfer.detection.small_scenes import small_samples
+from transfer.detection import detectron2_engine
+
+
+def rounded(value: Any) -> Any:
+    """Nine digits of each number: float32, which boxes and scores are, is kept as it is."""
+    match value:
+        case float():
+            return float(f"{value:.9g}")
+        case list():
+            return [rounded(each) for each in value]
+        case dict():
+            return {key: rounded(each) for key, each in value.items()}
+    return value
+
+
+if __name__ == "__main__":
+    for name, case in GOLDEN.items():
+        detector = detectron2_engine.build_detector(
+            case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
+        )
+        tensors = detector.network.state_dict()
+        fill({torchvision_name(theirs, case.recipe): values for theirs, values in tensors.items()})
+        in_double(detector.network)
+        found = answer(detector, small_samples(2, NUM_CLASSES))
+        gradients = to_torchvision(found.gradients, case.recipe, NUM_CLASSES)
+        path = path_of(name)
+        path.write_text(json.dumps(rounded(summary(found, gradients))) + "\n")
+        print(path, path.stat().st_size, "bytes")

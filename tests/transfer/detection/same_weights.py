@@ -1,0 +1,84 @@
+"""A detectron2 detector's tensors under the torchvision engine's names, by explicit rules."""
+
+import re
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from transfer.convert.to_detectron2 import IN_A_BLOCK, IN_THE_STEM
+from transfer.detection.recipe import Recipe
+
+BLOCK_PARTS = {theirs: ours for ours, theirs in IN_A_BLOCK.items()}
+STEM_PARTS = {theirs: ours for ours, theirs in IN_THE_STEM.items()}
+SIMPLE = {
+    "proposal_generator.norm": "rpn.input_norm",
+    "roi_heads.res5.norm": "box_head.norm",
+    "roi_heads.box_predictor.cls_score": "box_predictor.classes",
+    "roi_heads.box_predictor.bbox_pred": "box_predictor.deltas",
+    "roi_heads.mask_head.deconv": "mask_head.1.conv5_mask",
+    "roi_heads.mask_head.predictor": "mask_head.1.mask_fcn_logits",
+    "roi_heads.keypoint_head.score_lowres": "keypoint_head.1.kps_score_lowres",
+}
+RPN_PARTS = {
+    "conv": "convolution.0",
+    "conv.norm": "convolution.1",
+    "objectness_logits": "objectness",
+    "anchor_deltas": "deltas",
+}
+
+
+def to_torchvision(
+    state_dict: Mapping[str, Tensor], recipe: Recipe, num_classes: int
+) -> dict[str, Tensor]:
+    """The same tensors (or their gradients), renamed; ValueError for a name or number not known.
+
+    Classes need no new order: background is the last in both engines.
+    """
+    renamed = {torchvision_name(name, recipe): tensor for name, tensor in state_dict.items()}
+    scores = renamed.get("box_predictor.classes.bias")
+    if scores is not None and len(scores) != num_classes + 1:
+        raise ValueError(f"{len(scores)} scores per box, expected {num_classes + 1}")
+    if len(renamed) != len(state_dict):
+        raise ValueError("two tensors have the same place")
+    return renamed
+
+
+def torchvision_name(name: str, recipe: Recipe) -> str:
+    """Of one tensor of detectron2, with or without the prefix "rcnn."."""
+    part, _, kind = name.removeprefix("rcnn.").rpartition(".")
+    place = _place(part, recipe)
+    if place is None:
+        raise ValueError(f"no rule for {name!r} of detectron2")
+    return f"{place}.{kind}"
+
+
+def _place(part: str, recipe: Recipe) -> str | None:
+    if part in SIMPLE:
+        return SIMPLE[part]
+    if found := re.fullmatch(r"proposal_generator\.(?:rpn\.)?rpn_head\.(.+)", part):
+        return f"rpn.{RPN_PARTS[found[1]]}" if found[1] in RPN_PARTS else None
+    if found := re.fullmatch(r"backbone\.fpn_(lateral|output)([2-5])(\.norm)?", part):
+        blocks = "inner_blocks" if found[1] == "lateral" else "layer_blocks"
+        return f"pyramid.{blocks}.{int(found[2]) - 2}.{1 if found[3] else 0}"
+    if found := re.fullmatch(r"roi_heads\.box_head\.conv(\d)(\.norm)?", part):
+        return f"box_head.{int(found[1]) - 1}.{1 if found[2] else 0}"
+    if found := re.fullmatch(r"roi_heads\.box_head\.fc(\d)", part):
+        # convolutions, flattening, then each layer with its ReLU
+        return f"box_head.{recipe.box_head_convs + 1 + 2 * (int(found[1]) - 1)}"
+    if found := re.fullmatch(
+        r"roi_heads\.(mask|keypoint)_head\.(?:mask_|conv_)fcn(\d)(\.norm)?", part
+    ):
+        return f"{found[1]}_head.0.{int(found[2]) - 1}.{1 if found[3] else 0}"
+    return _backbone_place(part)
+
+
+def _backbone_place(part: str) -> str | None:
+    resnet = re.sub(r"^(backbone\.bottom_up|backbone|roi_heads(?=\.res5))\.", "", part)
+    if resnet == part:
+        return None
+    if resnet in STEM_PARTS:
+        return f"backbone.{STEM_PARTS[resnet]}"
+    found = re.fullmatch(r"res([2-5])\.(\d+)\.(.+)", resnet)
+    if found is None or found[3] not in BLOCK_PARTS:
+        return None
+    return f"backbone.layer{int(found[1]) - 1}.{found[2]}.{BLOCK_PARTS[found[3]]}"

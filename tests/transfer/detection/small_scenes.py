@@ -1,0 +1,56 @@
+"""Three images of noise with objects of every kind, no side larger than 128 px."""
+
+import math
+
+import numpy as np
+import torch
+
+from transfer.detection.sample import Polygons, Sample
+
+BOXES = (
+    ((8.0, 12.0, 56.0, 70.0), (40.0, 30.0, 118.0, 88.0), (70.5, 4.25, 84.0, 21.5)),
+    ((3.0, 5.0, 90.0, 104.0), (50.0, 60.0, 75.0, 100.0)),
+    ((20.0, 10.0, 60.0, 40.0),),
+)
+SIZES = ((96, 128), (112, 96), (64, 88))
+"""Height and width; not all are multiples of 32."""
+
+
+def small_samples(num_images: int = 2, num_classes: int = 1) -> list[Sample]:
+    """Boxes, masks and keypoints, the same at every call."""
+    generator = torch.Generator().manual_seed(7)
+    samples = []
+    for (height, width), boxes in list(zip(SIZES, BOXES, strict=True))[:num_images]:
+        image = torch.randint(0, 256, (3, height, width), dtype=torch.uint8, generator=generator)
+        samples.append(
+            Sample(
+                image=image,
+                boxes=torch.tensor(boxes),
+                classes=torch.arange(len(boxes)) % num_classes,
+                polygons=tuple(_outlines(box) for box in boxes),
+                keypoints=torch.stack([_keypoints(box, generator) for box in boxes]),
+            )
+        )
+    return samples
+
+
+def _outlines(box: tuple[float, ...]) -> Polygons:
+    """An ellipse, and a triangle in a corner of the box."""
+    left, top, right, bottom = box
+    angles = np.arange(12) * (2 * math.pi / 12)
+    x = (left + right) / 2 + (right - left) / 2 * np.cos(angles)
+    y = (top + bottom) / 2 + (bottom - top) / 2 * np.sin(angles)
+    middle = (left + right) / 2
+    triangle = np.array([left, top, middle, top, left, (top + bottom) / 2])
+    return np.stack([x, y], axis=1).reshape(-1), triangle
+
+
+def _keypoints(box: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+    """(17, 3) in the box and a little outside; the sixth is not labeled, others are hidden."""
+    left, top, right, bottom = box
+    places = torch.rand(17, 2, generator=generator) * 1.1 - 0.05
+    places = places * torch.tensor([right - left, bottom - top]) + torch.tensor([left, top])
+    visible = 1 + torch.arange(17) % 2
+    visible[5] = 0
+    places[5] = 0
+    return torch.cat([places, visible[:, None].float()], dim=1)

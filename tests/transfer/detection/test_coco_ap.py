@@ -1,0 +1,325 @@
+"""COCO's average precision against the objects themselves, hand-counted curves, and detectron2."""
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pycocotools import mask as coco_mask
+
+from transfer.datasets.coco import read_coco17, read_coco17_keypoints
+from transfer.datasets.expected import Sizes
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.coco_ap import Kind, coco_ap
+from transfer.detection.results import Detections, in_original
+from transfer.detection.sample import Found
+
+KINDS: tuple[Kind, ...] = ("bbox", "segm", "keypoints")
+WIDTH, HEIGHT = 220, 180
+CATEGORIES = {"cat": 3, "dog": 17, "emu": 90}
+
+
+def annotation(
+    image: int, category: str, box: tuple[float, float, float, float], *, crowd: bool = False
+) -> dict[str, Any]:
+    """An ellipse in its box (left, top, width, height), with keypoints on its border.
+
+    As in COCO, a crowd is a raster, here all of the image, and has no keypoints.
+    """
+    left, top, width, height = box
+    turns = np.linspace(0, 2 * math.pi, 17, endpoint=False)
+    x = left + width / 2 * (1 + np.cos(turns))
+    y = top + height / 2 * (1 + np.sin(turns))
+    outline = np.stack([x, y], axis=1)
+    segmentation: Any = [outline.flatten().tolist()]
+    if crowd:
+        segmentation = {"size": [HEIGHT, WIDTH], "counts": [0, HEIGHT * WIDTH]}
+    return {
+        "image_id": image,
+        "category_id": CATEGORIES[category],
+        "bbox": list(box),
+        "area": math.pi / 4 * width * height,
+        "iscrowd": int(crowd),
+        "segmentation": segmentation,
+        "keypoints": (np.column_stack([outline, np.full(17, 2)]) * (not crowd)).ravel().tolist(),
+        "num_keypoints": 0 if crowd else 17,
+    }
+
+
+def scenes_of(
+    folder: Path, annotations: Sequence[dict[str, Any]], images: Sequence[int] = (1,)
+) -> Scenes:
+    """The file holds all images of the annotations, the scenes these."""
+    ids = sorted({entry["image_id"] for entry in annotations} | set(images))
+    content = {
+        "images": [{"id": i, "width": WIDTH, "height": HEIGHT, "file_name": ""} for i in ids],
+        "annotations": [entry | {"id": n + 1} for n, entry in enumerate(annotations)],
+        "categories": [{"id": number, "name": name} for name, number in CATEGORIES.items()],
+    }
+    file = folder / "instances.json"
+    file.write_text(json.dumps(content))
+    each = [
+        Scene(
+            name=f"{i}.jpg",
+            image_id=i,
+            width=WIDTH,
+            height=HEIGHT,
+            boxes=np.zeros((0, 4)),
+            classes=np.zeros(0, np.int64),
+            aside=np.zeros(0, np.bool_),
+        )
+        for i in images
+    ]
+    numbers = list(CATEGORIES.values())
+    return Scenes(folder, each, list(CATEGORIES), category_ids=numbers, annotations=file)
+
+
+def as_found(annotations: Sequence[dict[str, Any]], scores: Sequence[float]) -> Detections:
+    """These objects, detected."""
+    boxes = torch.tensor([entry["bbox"] for entry in annotations]).reshape(-1, 4)
+    boxes[:, 2:] += boxes[:, :2]
+    outlines = [coco_mask.frPyObjects(a["segmentation"], HEIGHT, WIDTH) for a in annotations]
+    keypoints = torch.tensor([entry["keypoints"] for entry in annotations]).reshape(-1, 17, 3)
+    keypoints[:, :, :2] += 0.5
+    numbers = list(CATEGORIES.values())
+    return Detections(
+        height=HEIGHT,
+        width=WIDTH,
+        boxes=boxes,
+        scores=torch.tensor(scores),
+        classes=torch.tensor([numbers.index(a["category_id"]) for a in annotations]).long(),
+        masks=[coco_mask.merge(parts)["counts"].decode() for parts in outlines],
+        keypoints=keypoints,
+    )
+
+
+def test_the_objects_themselves_are_found_at_100(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = [annotation(1, "cat", (5, 5, 60, 70)), annotation(1, "dog", (90, 50, 110, 120))]
+    found = [as_found(objects, [0.6, 0.9])]
+    ap = coco_ap(found, scenes_of(tmp_path, objects), KINDS)
+    names = {"AP", "AP50", "AP75", "APm", "APl", "AP/cat", "AP/dog"}
+    for kind in KINDS:
+        assert ap[kind] == pytest.approx(dict.fromkeys(names, 100.0)), kind
+    assert capsys.readouterr().out == ""
+
+
+def test_a_better_scored_miss_halves_precision_at_every_recall(tmp_path: Path) -> None:
+    objects = [annotation(1, "cat", (5, 5, 60, 70))]
+    shown = [annotation(1, "cat", (130, 90, 60, 70)), *objects]
+    ap = coco_ap([as_found(shown, [0.9, 0.8])], scenes_of(tmp_path, objects), KINDS)
+    for kind in KINDS:
+        assert ap[kind]["AP"] == pytest.approx(50), kind
+
+
+def test_a_box_counts_at_the_thresholds_its_iou_reaches(tmp_path: Path) -> None:
+    objects = [annotation(1, "cat", (0, 0, 100, 100))]
+    shown = [annotation(1, "cat", (0, 0, 100, 62))]
+    ap = coco_ap([as_found(shown, [0.9])], scenes_of(tmp_path, objects), ["bbox"])["bbox"]
+    # 0.50, 0.55 and 0.60 of ten
+    assert [ap["AP"], ap["AP50"], ap["AP75"]] == pytest.approx([30, 100, 0])
+
+
+def test_what_lies_in_a_crowd_is_no_miss(tmp_path: Path) -> None:
+    cat = annotation(1, "cat", (5, 5, 60, 70))
+    crowd = annotation(1, "cat", (100, 0, 120, 180), crowd=True)
+    shown = [annotation(1, "cat", (130, 90, 60, 70)), cat]
+    ap = coco_ap([as_found(shown, [0.9, 0.8])], scenes_of(tmp_path, [cat, crowd]), KINDS)
+    for kind in KINDS:
+        assert ap[kind]["AP"] == pytest.approx(100), kind
+
+
+def test_a_thin_mask_is_small_however_large_its_box(tmp_path: Path) -> None:
+    small = annotation(1, "cat", (5, 5, 20, 20))
+    thin = annotation(1, "cat", (0, 100, 200, 3))
+    scenes = scenes_of(tmp_path, [small])
+    found = as_found([thin, small], [0.9, 0.8])
+    found.boxes[0] = torch.tensor([0.0, 0, WIDTH, HEIGHT])
+    ap = coco_ap([found], scenes, ["bbox", "segm"])
+    # only where the miss is small does it cost APs
+    assert ap["bbox"]["APs"] == pytest.approx(100)
+    assert ap["segm"]["APs"] == pytest.approx(50)
+
+
+def test_objects_on_other_images_of_the_file_are_not_missed(tmp_path: Path) -> None:
+    here, elsewhere = (annotation(i, "cat", (5, 5, 60, 70)) for i in (1, 2))
+    scenes = scenes_of(tmp_path, [here, elsewhere], images=[1])
+    assert coco_ap([as_found([here], [0.9])], scenes, ["bbox"])["bbox"]["AP"] == pytest.approx(100)
+    scenes = scenes_of(tmp_path, [here, elsewhere], images=[1, 2])
+    both = [as_found([here], [0.9]), as_found([], [])]
+    # recalls 0, 0.01, ..., 0.5 of 101
+    ap = coco_ap(both, scenes, ["bbox"])["bbox"]["AP"]
+    assert ap == pytest.approx(100 * 51 / 101)
+
+
+def read_changed(data: Path, key: str, change: Callable[[dict[str, Any]], None]) -> Scenes:
+    """Of an image with a cat and a dog, whose file was then changed."""
+    objects = [annotation(1, "cat", (5, 5, 60, 70)), annotation(1, "dog", (90, 50, 110, 120))]
+    folder = data / "coco" / "annotations"
+    folder.mkdir(parents=True)
+    file = scenes_of(folder, objects).annotations
+    assert file is not None
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    kind, read = READERS[key]
+    file.rename(folder / f"{kind}_val2017.json")
+    return read(data, "test", Sizes(classes=3, counts={}))
+
+
+READERS = {
+    "boxes": ("instances", read_coco17),
+    "keypoints": ("person_keypoints", read_coco17_keypoints),
+}
+CAT = annotation(1, "cat", (5, 5, 60, 70))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"segmentation": []},
+        {"segmentation": [[1, 2, 3, 4]]},
+        {"bbox": None},
+        {"area": "12"},
+        {"image_id": [1]},
+        {"category_id": [1]},
+        {"id": 1},
+        {"iscrowd": None},
+        {"num_keypoints": None},
+    ],
+    ids=str,
+)
+def test_a_broken_object_is_neither_hit_nor_missed(changes: dict[str, Any], tmp_path: Path) -> None:
+    key = "keypoints" if "num_keypoints" in changes else "boxes"
+    kinds: list[Kind] = ["bbox", "keypoints" if key == "keypoints" else "segm"]
+    scenes = read_changed(tmp_path, key, lambda file: file["annotations"][1].update(changes))
+    assert len(scenes.faults) == 1
+    for values in coco_ap([as_found([CAT], [0.9])], scenes, kinds).values():
+        assert values["AP"] == pytest.approx(100)
+        assert "AP/dog" not in values
+
+
+def test_an_image_listed_twice_is_evaluated_once(tmp_path: Path) -> None:
+    scenes = read_changed(
+        tmp_path, "boxes", lambda file: file["images"].append(file["images"][0] | {"width": 1})
+    )
+    ap = coco_ap([as_found([CAT], [0.9])], scenes, ["bbox"])["bbox"]
+    assert (ap["AP/cat"], ap["AP/dog"]) == pytest.approx((100, 0))
+
+
+def test_a_short_outline_beside_a_sound_one_and_the_number_0_harm_no_object(
+    tmp_path: Path,
+) -> None:
+    outlines = [[1, 2, 3, 4], *CAT["segmentation"]]
+    scenes = read_changed(
+        tmp_path,
+        "boxes",
+        lambda file: file["annotations"][0].update(segmentation=outlines, id=0),
+    )
+    assert not scenes.faults
+    for values in coco_ap([as_found([CAT], [0.9])], scenes, ["bbox", "segm"]).values():
+        assert values["AP/cat"] == pytest.approx(100)
+
+
+def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:
+    objects = [annotation(1, "cat", (5, 5, 60, 70))]
+    nothing = [as_found([], [])]
+    ap = coco_ap(nothing, scenes_of(tmp_path, objects), KINDS)
+    assert ap["segm"] == dict.fromkeys(("AP", "AP50", "AP75", "APm", "AP/cat"), 0.0)
+    with pytest.raises(ValueError, match="no object on the 1 images can be found as bbox"):
+        coco_ap(nothing, scenes_of(tmp_path, []), ["bbox"])
+
+
+def test_a_kind_that_was_not_detected_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
+    objects = [annotation(1, "cat", (5, 5, 60, 70))]
+    scenes = scenes_of(tmp_path, objects)
+    found = Detections(**(vars(as_found(objects, [0.9])) | {"masks": None}))
+    with pytest.raises(ValueError, match="segm was asked for, but no masks"):
+        coco_ap([found], scenes, ["segm"])
+    scenes_of(tmp_path, [annotation(2, "cat", (5, 5, 60, 70))], images=[2])
+    with pytest.raises(ValueError, match="0 of the 1 images are in it"):
+        coco_ap([found], scenes, ["bbox"])
+
+
+def random_found(annotations: Sequence[dict[str, Any]], rng: np.random.Generator) -> Found:
+    """Three detections near each object on an image of half the size, some of another class."""
+    boxes = np.repeat([entry["bbox"] for entry in annotations], 3, axis=0)
+    boxes[:, 2:] += boxes[:, :2]
+    k = len(boxes)
+    right = np.repeat([list(CATEGORIES.values()).index(a["category_id"]) for a in annotations], 3)
+    points = np.repeat([entry["keypoints"] for entry in annotations], 3, axis=0)
+    points = points.reshape(k, 17, 3) + rng.normal(0, 2, size=(k, 17, 3))
+    masks = rng.random((k, 28, 28)) * 0.3 + 0.3 + 0.3 * (rng.random((k, 28, 1)) > 0.2)
+    return Found(
+        boxes=torch.from_numpy(boxes + rng.normal(0, 3, size=(k, 4))).float() / 2,
+        scores=torch.from_numpy(rng.random(k)).float(),
+        classes=torch.from_numpy(np.where(rng.random(k) < 0.8, right, rng.integers(0, 3, k))),
+        masks=torch.from_numpy(masks).float(),
+        keypoints=torch.from_numpy(points).float() / 2,
+    )
+
+
+def random_annotations(rng: np.random.Generator, num_images: int) -> list[list[dict[str, Any]]]:
+    """By image; sizes from small to large, and a crowd now and then."""
+    return [
+        [
+            annotation(
+                image + 1,
+                list(CATEGORIES)[int(rng.integers(0, 3))],
+                (*rng.uniform(0, 100, 2).tolist(), *rng.uniform(12, 78, 2).tolist()),
+                crowd=bool(rng.random() < 0.1),
+            )
+            for _ in range(5)
+        ]
+        for image in range(num_images)
+    ]
+
+
+@pytest.mark.detectron2
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_all_precisions_are_those_of_detectron2(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports what torch has deprecated
+        from detectron2.data import MetadataCatalog
+        from detectron2.evaluation import COCOEvaluator
+        from detectron2.modeling.postprocessing import detector_postprocess
+        from detectron2.structures import Boxes, Instances
+    rng = np.random.default_rng(0)
+    by_image = random_annotations(rng, 12)
+    images = list(range(1, 13))
+    scenes = scenes_of(tmp_path, list(chain(*by_image)), images)
+    MetadataCatalog.get(str(tmp_path)).set(
+        json_file=str(scenes.annotations),
+        thing_classes=list(CATEGORIES),
+        thing_dataset_id_to_contiguous_id={n: i for i, n in enumerate(CATEGORIES.values())},
+    )
+    evaluator = COCOEvaluator(str(tmp_path), KINDS, distributed=False)
+    evaluator.reset()
+    ours = []
+    small = torch.empty(3, HEIGHT // 2, WIDTH // 2)
+    for i, annotations in enumerate(by_image):
+        found = random_found(annotations, rng)
+        ours.append(in_original(found, scenes.scene(i), small))
+        assert found.masks is not None
+        theirs = Instances(
+            (HEIGHT // 2, WIDTH // 2),
+            pred_boxes=Boxes(found.boxes.clone()),
+            scores=found.scores,
+            pred_classes=found.classes,
+            pred_masks=found.masks[:, None],
+            pred_keypoints=found.keypoints,
+        )
+        instances = detector_postprocess(theirs, HEIGHT, WIDTH)
+        evaluator.process([{"image_id": i + 1}], [{"instances": instances}])
+    expected = evaluator.evaluate()
+    for kind, ap in coco_ap(ours, scenes, KINDS).items():
+        known = {n.replace("-", "/"): v for n, v in expected[kind].items() if not math.isnan(v)}
+        assert ap == pytest.approx(known, abs=1e-9), kind
+        assert 2 < ap["AP"] < 98

@@ -1,0 +1,65 @@
+"""What does not fit together is refused, and the message says what would."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from transfer.detection import recipe as recipes
+from transfer.detection.fit import check_all_placed, check_can_be_built
+from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
+
+PLACES = {
+    "conv1.weight": torch.zeros(4, 3, 7, 7),
+    "bn1.weight": torch.zeros(4),
+    "bn1.num_batches_tracked": torch.tensor(0),
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arch", "message"),
+    [
+        (COCO_FPN, "vgg16", "known are resnet18"),
+        (replace(VOC_C4, finds="masks"), "resnet50", "take neck fpn"),
+        (replace(COCO_FPN, extra_norms="moco"), "resnet50", "belong to a c4 detector"),
+        (replace(COCO_FPN, anchor_sizes_px=(32, 64)), "resnet50", "one per level"),
+    ],
+)
+def test_impossible_detectors_are_refused(recipe: Recipe, arch: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_can_be_built(recipe, arch)
+
+
+@pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
+def test_every_published_recipe_can_be_built(arch: str) -> None:
+    published = [value for value in vars(recipes).values() if isinstance(value, Recipe)]
+    assert len(published) == 8
+    for recipe in published:
+        check_can_be_built(recipe, arch)
+        check_can_be_built(recipe.tiny(), arch)
+
+
+def test_a_counter_may_be_missing() -> None:
+    tensors = {name: tensor for name, tensor in PLACES.items() if "num" not in name}
+    check_all_placed(tensors, PLACES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fc.bias": torch.zeros(4)}, r"1 have no place in the detector, first \['fc.bias'\]"),
+        ({"bn1.weight": torch.zeros(5)}, r"1 have no place in the detector, first \['bn1"),
+    ],
+)
+def test_a_tensor_without_a_place_of_its_shape_is_refused(
+    changes: dict[str, Tensor], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_all_placed(PLACES | changes, PLACES)
+
+
+def test_a_place_without_a_tensor_is_refused() -> None:
+    tensors = {name: tensor for name, tensor in PLACES.items() if name != "conv1.weight"}
+    with pytest.raises(ValueError, match=r"1 of 3 places have no tensor, first \['conv1"):
+        check_all_placed(tensors, PLACES)

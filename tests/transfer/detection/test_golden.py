@@ -1,0 +1,33 @@
+"""The torchvision engine gives detectron2's stored answers, on machines without detectron2 too.
+
+Convolutions in float64: in float32 their last bits differ among processors, and behind layers of
+batch norm the gradients' third digit does.
+"""
+
+import json
+
+import pytest
+
+from tests.transfer.detection.golden import GOLDEN, path_of, summary
+from tests.transfer.detection.parity import NUM_CLASSES, Case, answer, fill, in_double
+from tests.transfer.detection.small_scenes import small_samples
+from transfer.detection.torchvision_engine import build_detector
+
+
+@pytest.mark.parametrize(("name", "case"), GOLDEN.items(), ids=GOLDEN)
+def test_the_answer_is_that_of_detectron2(name: str, case: Case) -> None:
+    detector = build_detector(case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN")
+    fill(detector.network.state_dict())
+    in_double(detector.network)
+    found = answer(detector, small_samples(2, NUM_CLASSES))
+    ours, theirs = summary(found, found.gradients), json.loads(path_of(name).read_text())
+    assert ours["losses"] == pytest.approx(theirs["losses"], rel=1e-6)
+    assert ours["gradient_norms"] == pytest.approx(theirs["gradient_norms"], rel=1e-6)
+    for mine, other in zip(ours["found"], theirs["found"], strict=True):
+        assert (mine["count"], mine["classes"]) == (other["count"], other["classes"])
+        for box, other_box in zip(mine["boxes"], other["boxes"], strict=True):
+            assert box == pytest.approx(other_box, rel=1e-6, abs=1e-5)
+        assert mine["scores"] == pytest.approx(other["scores"], abs=1e-6)
+        assert mine["masks"] == pytest.approx(other["masks"], abs=1e-6)
+        for places, other_places in zip(mine["keypoints"], other["keypoints"], strict=True):
+            assert places == pytest.approx(other_places, rel=1e-6, abs=1e-5)

@@ -1,0 +1,279 @@
+"""Both engines are one detector: the same losses, gradients, detections, steps and AP.
+
+`python -m tests.transfer.detection.test_parity` prints the differences as a table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.transfer.detection.parity import (
+    CASES,
+    CO2,
+    NUM_CLASSES,
+    Case,
+    answer,
+    fill,
+    in_double,
+    lean,
+    worst_found,
+    worst_loss,
+    worst_tensor,
+)
+from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
+from tests.transfer.detection.small_scenes import small_samples
+from transfer.backbone import random_backbone
+from transfer.detection import detectron2_engine, torchvision_engine
+from transfer.detection.recipe import COCO_FPN, Recipe
+from transfer.detection.sample import Detector, Sample
+from transfer.detection.solver import learning_rate, set_rate, sgd
+
+pytestmark = pytest.mark.detectron2
+
+
+def built(case: Case) -> tuple[Detector, Detector]:
+    """detectron2's detector and torchvision's."""
+    theirs, ours = (
+        build(case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN")
+        for build in (detectron2_engine.build_detector, torchvision_engine.build_detector)
+    )
+    return theirs, ours
+
+
+def both(case: Case) -> tuple[Detector, Detector]:
+    """Both with the same weights."""
+    theirs, ours = built(case)
+    tensors = theirs.network.state_dict()
+    fill({torchvision_name(name, case.recipe): tensor for name, tensor in tensors.items()})
+    ours.network.load_state_dict(to_torchvision(tensors, case.recipe, NUM_CLASSES))
+    return theirs, ours
+
+
+def both_at_their_start(case: Case) -> tuple[Detector, Detector]:
+    """From a random backbone, and new layers as detectron2 starts them."""
+    torch.manual_seed(0)
+    theirs, ours = built(case)
+    backbone = random_backbone(arch=case.arch, stem="imagenet", seed=0)
+    theirs.load_backbone(backbone.state_dict)
+    tensors = theirs.network.state_dict()
+    ours.network.load_state_dict(to_torchvision(tensors, case.recipe, NUM_CLASSES))
+    return theirs, ours
+
+
+def samples_of(case: Case) -> list[Sample]:
+    return small_samples(3 if case.recipe.neck == "fpn" else 2, NUM_CLASSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """Between the engines' answers."""
+
+    loss: float
+    gradient: float
+    found: dict[str, float]
+    num_gradients: int
+    num_found: int
+
+
+def differences(case: Case) -> Differences:
+    theirs, ours = both(case)
+    samples = samples_of(case)
+    one, other = answer(theirs, samples), answer(ours, samples)
+    gradients = to_torchvision(one.gradients, case.recipe, NUM_CLASSES)
+    return Differences(
+        loss=worst_loss(one.losses, other.losses),
+        gradient=worst_tensor(gradients, other.gradients),
+        found=worst_found(one.found, other.found),
+        num_gradients=len(gradients),
+        num_found=sum(len(found.boxes) for found in one.found),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_batch_gives_the_same_answer(case: Case) -> None:
+    found = differences(case)
+    assert found.loss < 1e-6
+    assert found.gradient < 1e-4
+    assert found.num_found > 10
+    assert found.found["boxes"] < 1e-5
+    assert max(found.found["scores"], found.found.get("masks", 0)) < 1e-6
+    assert found.found.get("keypoints", 0) < 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Five steps on one batch, and where they led."""
+
+    losses: list[dict[str, Tensor]]
+    """Before each step."""
+    rates: list[float]
+    """Of each step; where the RPN has another one, that of the rest."""
+    weights: dict[str, Tensor]
+    """After the last, under the torchvision engine's names, with running statistics."""
+
+
+def theirs_trained(case: Case, detector: Detector) -> Training:
+    """By detectron2's optimizer and schedule."""
+    from detectron2.solver import build_lr_scheduler
+
+    settings = detectron2_engine.config(
+        case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
+    )
+    optimizer = their_optimizer(settings, detector, case.recipe)
+    scheduler = build_lr_scheduler(settings, optimizer)
+    losses, rates = [], []
+    for _ in range(5):
+        rates.append(max(group["lr"] for group in optimizer.param_groups))
+        losses.append(step(detector, samples_of(case), optimizer))
+        scheduler.step()
+    weights = to_torchvision(detector.network.state_dict(), case.recipe, NUM_CLASSES)
+    return Training(losses=losses, rates=rates, weights=learned(weights))
+
+
+def their_optimizer(settings: Any, detector: Detector, recipe: Recipe) -> torch.optim.Optimizer:
+    """As its configuration says; that has no rate for the RPN alone, but its groups have."""
+    from detectron2.solver import build_optimizer, get_default_optimizer_params
+
+    if recipe.rpn_gradient != "lr_mult":
+        optimizer: torch.optim.Optimizer = build_optimizer(settings, detector.network)
+        return optimizer
+    groups = get_default_optimizer_params(
+        detector.network,
+        base_lr=settings.SOLVER.BASE_LR,
+        weight_decay=settings.SOLVER.WEIGHT_DECAY,
+        weight_decay_norm=settings.SOLVER.WEIGHT_DECAY_NORM,
+        lr_factor_func=lambda name: 0.1 if "proposal_generator" in name else 1.0,
+    )
+    return torch.optim.SGD(groups, momentum=settings.SOLVER.MOMENTUM)
+
+
+def ours_trained(case: Case, detector: Detector) -> Training:
+    """By our optimizer and schedule."""
+    optimizer = sgd(detector, case.recipe)
+    losses, rates = [], []
+    for iteration in range(5):
+        rates.append(learning_rate(case.recipe, iteration))
+        set_rate(optimizer, rates[-1])
+        losses.append(step(detector, samples_of(case), optimizer))
+    return Training(losses=losses, rates=rates, weights=learned(detector.network.state_dict()))
+
+
+def learned(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Without the counters."""
+    return {name: value for name, value in state_dict.items() if value.is_floating_point()}
+
+
+def step(
+    detector: Detector, samples: list[Sample], optimizer: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    """The losses before it."""
+    detector.network.train()
+    losses: dict[str, Tensor] = detector.network(samples)
+    optimizer.zero_grad()
+    torch.stack(list(losses.values())).sum().backward()
+    optimizer.step()
+    return {name: loss.detach() for name, loss in losses.items()}
+
+
+def for_five_steps(case: Case) -> Case:
+    """The end of the warm-up and a drop of the learning rate are among them."""
+    return replace(
+        case, arch="resnet18", recipe=replace(case.recipe, milestones=(4, 8), warmup_iterations=2)
+    )
+
+
+STEPS = {
+    name: for_five_steps(CASES[name])
+    for name in ("fpn boxes", "fpn masks", "fpn keypoints", "c4", "c4 moco", "c4 co2")
+} | {"c4 lr_mult": for_five_steps(Case(recipe=replace(CO2, rpn_gradient="lr_mult")))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
+def test_five_steps_of_both_solvers_lead_to_the_same_weights(case: Case) -> None:
+    case = replace(case, recipe=lean(case.recipe))
+    detectors = both_at_their_start(case)
+    for detector in detectors:
+        in_double(detector.network)
+    theirs, ours = theirs_trained(case, detectors[0]), ours_trained(case, detectors[1])
+    for one, other in zip(theirs.losses, ours.losses, strict=True):
+        assert worst_loss(one, other) < 1e-6
+    assert ours.rates == pytest.approx(theirs.rates, rel=1e-6)
+    assert worst_tensor(theirs.weights, ours.weights) < 1e-6
+    assert total(theirs.losses[-1]) != pytest.approx(total(theirs.losses[0]), rel=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
+def test_five_steps_in_float32_have_the_same_losses(case: Case) -> None:
+    # at the published rate, on so few and small images, the last bit grows tenfold and more with
+    # each step, and one proposal suppressed on one side only is seen in the third decimal
+    slow = replace(case, recipe=replace(case.recipe, learning_rate=0.005))
+    their_detector, our_detector = both_at_their_start(slow)
+    theirs, ours = theirs_trained(slow, their_detector), ours_trained(slow, our_detector)
+    assert list(map(total, ours.losses)) == pytest.approx(list(map(total, theirs.losses)), rel=1e-4)
+
+
+def total(losses: Mapping[str, Tensor]) -> float:
+    return sum(loss.item() for loss in losses.values())
+
+
+@pytest.mark.slow
+def test_a_published_recipe_draws_and_answers_the_same() -> None:
+    case = Case(recipe=COCO_FPN)
+    answers = []
+    for detector in both(case):
+        torch.manual_seed(5)
+        answers.append(answer(detector, [large_sample()]))
+    theirs, ours = answers
+    gradients = to_torchvision(theirs.gradients, case.recipe, NUM_CLASSES)
+    found = worst_found(theirs.found, ours.found)
+    assert worst_loss(theirs.losses, ours.losses) < 1e-6
+    assert worst_tensor(gradients, ours.gradients) < 1e-4
+    assert len(theirs.found[0].boxes) == COCO_FPN.detections
+    assert max(found["boxes"] / 10, found["scores"]) < 1e-6
+
+
+def large_sample() -> Sample:
+    """256 x 320 px with three objects."""
+    small = small_samples(1, NUM_CLASSES)[0]
+    image = torch.randint(
+        256, (3, 256, 320), dtype=torch.uint8, generator=torch.Generator().manual_seed(3)
+    )
+    return replace(small, image=image, boxes=small.boxes * 2.5)
+
+
+@pytest.mark.parametrize("name", ["fpn boxes", "c4 co2"])
+def test_one_seed_draws_the_same_anchors_and_regions(name: str) -> None:
+    case = CASES[name]
+    drawing = replace(
+        case.recipe,
+        rpn_samples=32,
+        rpn_positive_share=0.5,
+        roi_samples=8,
+        roi_positive_share=0.25,
+    )
+    theirs, ours = both(Case(recipe=drawing))
+    losses = []
+    for detector in (theirs, ours):
+        detector.network.train()
+        torch.manual_seed(5)
+        losses.append(detector.network(samples_of(case)))
+    assert worst_loss(*losses) < 1e-6
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(f"{'case':22} {'loss':>8} {'gradient':>8} of  detections")
+    for name, case in CASES.items():
+        each = differences(case)
+        found = ", ".join(f"{kind} {value:.1e}" for kind, value in each.found.items())
+        print(
+            f"{name:22} {each.loss:8.1e} {each.gradient:8.1e} {each.num_gradients:3}"
+            f"  {each.num_found}: {found}"
+        )

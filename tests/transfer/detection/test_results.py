@@ -1,0 +1,164 @@
+"""Detections in the original image against hand-made pixels, a slow loop and detectron2."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.results import (
+    Detections,
+    check_same_images,
+    in_original,
+    pasted,
+    run_lengths,
+)
+from transfer.detection.sample import Found
+
+
+def scene(width: int, height: int) -> Scene:
+    return Scene(
+        name="image.jpg",
+        image_id=1,
+        width=width,
+        height=height,
+        boxes=np.zeros((0, 4)),
+        classes=np.zeros(0, dtype=np.int64),
+        aside=np.zeros(0, dtype=np.bool_),
+    )
+
+
+def random_found(k: int, *, seed: int, side: float) -> Found:
+    """Boxes that partly leave a square image of this side; the last lies outside."""
+    generator = torch.Generator().manual_seed(seed)
+    corner = torch.rand(k, 2, generator=generator) * side - side / 8
+    size = torch.rand(k, 2, generator=generator) ** 2 * side
+    boxes = torch.cat([corner, corner + size], dim=1)
+    boxes[-1] = torch.tensor([side + 5, 3, side + 9, 8])
+    return Found(
+        boxes=boxes,
+        scores=torch.rand(k, generator=generator).sort(descending=True).values,
+        classes=torch.randint(5, (k,), generator=generator),
+        masks=torch.rand(k, 28, 28, generator=generator),
+        keypoints=torch.rand(k, 17, 3, generator=generator) * side,
+    )
+
+
+def decoded(counts: str, height: int, width: int) -> Tensor:
+    from pycocotools import mask as coco_mask
+
+    with warnings.catch_warnings():
+        # its arrays do not know numpy 2's copy argument
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        pixels = coco_mask.decode({"size": [height, width], "counts": counts.encode()})
+    return torch.from_numpy(pixels).bool()
+
+
+def test_boxes_are_scaled_and_clipped_and_empty_ones_go_with_their_score() -> None:
+    found = Found(
+        boxes=torch.tensor([[2.0, 4, 10, 8], [-4, -4, 400, 400], [200, 4, 210, 8]]),
+        scores=torch.tensor([0.9, 0.8, 0.7]),
+        classes=torch.tensor([2, 0, 1]),
+    )
+    original = in_original(found, scene(50, 200), torch.empty(3, 100, 100))
+    assert original.boxes.tolist() == [[1, 8, 5, 16], [0, 0, 50, 200]]
+    assert original.scores.tolist() == found.scores[:2].tolist()
+    assert original.classes.tolist() == [2, 0]
+
+
+def test_keypoints_are_scaled_but_not_their_scores() -> None:
+    found = random_found(4, seed=0, side=100)
+    assert found.keypoints is not None
+    original = in_original(found, scene(50, 200), torch.empty(3, 100, 100))
+    assert original.keypoints is not None
+    factors = torch.tensor([0.5, 2, 1])
+    torch.testing.assert_close(original.keypoints, found.keypoints[:3] * factors)
+
+
+def test_a_full_mask_covers_the_pixels_whose_centers_are_in_its_box() -> None:
+    mask = pasted(torch.ones(28, 28), torch.tensor([3.0, 2, 7, 9.4]), height=12, width=10)
+    expected = torch.zeros(12, 10, dtype=torch.bool)
+    expected[2:9, 3:7] = True
+    assert torch.equal(mask, expected)
+
+
+def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None:
+    mask = torch.rand(4, 4, generator=torch.Generator().manual_seed(1))
+    left, top, right, bottom = box = (-3.0, 2.5, 17.0, 21.0)
+    padded = torch.nn.functional.pad(mask, (1, 1, 1, 1))
+    expected = torch.zeros(20, 15, dtype=torch.bool)
+    for row in range(20):
+        for column in range(15):
+            x = (column + 0.5 - left) / (right - left) * 4 + 0.5
+            y = (row + 0.5 - top) / (bottom - top) * 4 + 0.5
+            if 0 <= x < 5 and 0 <= y < 5:
+                i, j, v, u = int(y), int(x), y % 1, x % 1
+                upper = (1 - u) * padded[i, j] + u * padded[i, j + 1]
+                lower = (1 - u) * padded[i + 1, j] + u * padded[i + 1, j + 1]
+                expected[row, column] = (1 - v) * upper + v * lower >= 0.5
+    assert torch.equal(pasted(mask, torch.tensor(box), height=20, width=15), expected)
+
+
+def test_run_lengths_decode_to_the_mask() -> None:
+    mask = torch.rand(31, 23, generator=torch.Generator().manual_seed(2)) > 0.4
+    assert torch.equal(decoded(run_lengths(mask), 31, 23), mask)
+
+
+def test_detections_survive_a_file_that_may_hold_no_code(tmp_path: Path) -> None:
+    with torch.inference_mode():
+        found = random_found(6, seed=3, side=64)
+        original = in_original(found, scene(90, 70), torch.empty(3, 64, 64))
+    torch.save([vars(original)], tmp_path / "found.pt")
+    (fields,) = torch.load(tmp_path / "found.pt", weights_only=True)
+    loaded = Detections(**fields)
+    assert loaded.masks == original.masks
+    assert torch.equal(loaded.boxes, original.boxes)
+
+
+def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
+    found = in_original(random_found(3, seed=4, side=64), scene(90, 70), torch.empty(3, 64, 64))
+    with pytest.raises(ValueError, match=r"90 x 70 px, but the image has 70 x 90"):
+        check_same_images([found], Scenes(tmp_path, [scene(70, 90)], ["thing"]))
+    with pytest.raises(ValueError, match="on 2 images for a split of 1"):
+        check_same_images([found, found], Scenes(tmp_path, [scene(90, 70)], ["thing"]))
+
+
+@pytest.mark.detectron2
+@pytest.mark.parametrize("seed", range(5))
+def test_boxes_masks_and_keypoints_are_those_of_detectron2_bit_by_bit(seed: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports what torch has deprecated
+        from detectron2.modeling.postprocessing import detector_postprocess
+        from detectron2.structures import Boxes, Instances
+    found = random_found(40, seed=seed, side=160)
+    assert found.masks is not None
+    assert found.keypoints is not None
+    theirs = Instances(
+        (160, 163),
+        pred_boxes=Boxes(found.boxes.clone()),
+        scores=found.scores,
+        pred_classes=found.classes,
+        pred_masks=found.masks[:, None],
+        pred_keypoints=found.keypoints.clone(),
+    )
+    theirs = detector_postprocess(theirs, 111, 217)
+    ours = in_original(found, scene(217, 111), torch.empty(3, 160, 163))
+    assert ours.masks is not None
+    assert ours.keypoints is not None
+    assert torch.equal(ours.boxes, theirs.pred_boxes.tensor)
+    assert torch.equal(ours.scores, theirs.scores)
+    assert torch.equal(ours.classes, theirs.pred_classes)
+    assert torch.equal(ours.keypoints, theirs.pred_keypoints)
+    masks = torch.stack([decoded(counts, 111, 217) for counts in ours.masks])
+    assert torch.equal(masks, theirs.pred_masks)
+
+
+def test_boxes_alone_have_neither_masks_nor_keypoints() -> None:
+    found = replace(random_found(5, seed=5, side=64), masks=None, keypoints=None)
+    original = in_original(found, scene(64, 64), torch.empty(3, 64, 64))
+    assert original.masks is None
+    assert original.keypoints is None

@@ -1,0 +1,232 @@
+"""Images and objects arrive as detectron2's mapper would hand them on."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
+from transfer.datasets.images import DataError
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.detectron2_engine import known_noise_ignored
+from transfer.detection.recipe import Finds
+from transfer.detection.samples import (
+    placed_sample,
+    resized_size,
+    test_image,
+    training_sample,
+    upright_image,
+)
+
+LEFT, RIGHT = 5, 6
+"""COCO's left and right shoulder."""
+
+
+def one_scene(folder: Path, **changes: Any) -> Scenes:
+    """A black image of 40 x 20 px with a white column on its left, and one object."""
+    pixels = np.zeros((20, 40, 3), dtype=np.uint8)
+    pixels[:, 0] = 255
+    Image.fromarray(pixels).save(folder / "0.png")
+    keypoints = np.zeros((1, 17, 3))
+    keypoints[0, LEFT] = [9, 4, 2]
+    scene = Scene(
+        name="0.png",
+        image_id=0,
+        width=40,
+        height=20,
+        boxes=np.array([[4.0, 2.0, 10.0, 12.0]]),
+        classes=np.array([0]),
+        aside=np.array([False]),
+        polygons=((np.array([4.0, 2.0, 10.0, 2.0, 10.0, 12.0]),),),
+        keypoints=keypoints,
+    )
+    return Scenes(folder, [replace(scene, **changes)], ("a",), category_ids=(1,))
+
+
+@pytest.mark.parametrize(
+    ("size", "short_px", "resized"),
+    [((640, 480), 800, (1067, 800)), ((1000, 400), 800, (1333, 533)), ((50, 75), 100, (100, 150))],
+)
+def test_the_short_side_rules_until_the_long_side_is_full(
+    size: tuple[int, int], short_px: int, resized: tuple[int, int]
+) -> None:
+    assert resized_size(size, short_px, 1333) == resized
+
+
+def test_a_flip_mirrors_pixels_boxes_and_outlines(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, finds="masks")
+    sample = placed_sample(one_scene(tmp_path), 0, recipe, short_px=20, flipped=True)
+    assert sample.image[:, :, -1].eq(255).all()
+    assert sample.image[:, :, :-1].eq(0).all()
+    assert sample.boxes.tolist() == [[30, 2, 36, 12]]
+    assert sample.polygons is not None
+    assert sample.polygons[0][0].tolist() == [36, 2, 30, 2, 30, 12]
+
+
+def test_objects_grow_with_the_image(tmp_path: Path) -> None:
+    sample = placed_sample(one_scene(tmp_path), 0, RECIPE, short_px=40, flipped=False)
+    assert sample.image.shape == (3, 40, 80)
+    assert sample.boxes.tolist() == [[8, 4, 20, 24]]
+
+
+def test_a_keypoint_is_a_pixels_center_and_changes_sides_in_a_mirror(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, finds="keypoints")
+    plain, mirrored = (
+        placed_sample(one_scene(tmp_path), 0, recipe, short_px=40, flipped=flipped).keypoints
+        for flipped in (False, True)
+    )
+    assert plain is not None
+    assert mirrored is not None
+    assert plain[0, LEFT].tolist() == [19, 9, 2]
+    assert mirrored[0, RIGHT].tolist() == [80 - 19, 9, 2]
+    assert mirrored[0, LEFT].tolist() == [0, 0, 0]
+
+
+def test_a_keypoint_outside_of_the_image_is_not_labeled(tmp_path: Path) -> None:
+    keypoints = np.zeros((1, 17, 3))
+    keypoints[0, LEFT] = [40, 4, 2]
+    scenes = one_scene(tmp_path, keypoints=keypoints)
+    recipe = replace(RECIPE, finds="keypoints")
+    sample = placed_sample(scenes, 0, recipe, short_px=20, flipped=False)
+    assert sample.keypoints is not None
+    assert sample.keypoints.eq(0).all()
+
+
+def test_crowds_are_not_learned_but_difficult_objects_are(tmp_path: Path) -> None:
+    crowds = training_sample(tiny_scenes(tmp_path / "coco"), 0, RECIPE, 0)
+    difficult = training_sample(tiny_scenes(tmp_path / "voc", coco=False), 0, RECIPE, 0)
+    assert (len(crowds.boxes), len(difficult.boxes)) == (2, 3)
+
+
+def test_a_box_outside_of_the_image_is_dropped(tmp_path: Path) -> None:
+    scenes = one_scene(tmp_path, boxes=np.array([[41.0, 2.0, 50.0, 12.0]]))
+    sample = placed_sample(scenes, 0, RECIPE, short_px=20, flipped=False)
+    assert sample.boxes.shape == (0, 4)
+    assert sample.classes.shape == (0,)
+
+
+def test_size_and_flip_are_the_seeds(tmp_path: Path) -> None:
+    scenes = tiny_scenes(tmp_path)
+    samples = [training_sample(scenes, 0, RECIPE, (seed, 7)) for seed in range(20)]
+    again = training_sample(scenes, 0, RECIPE, (3, 7))
+    assert torch.equal(samples[3].image, again.image)
+    assert {min(sample.image.shape[1:]) for sample in samples} == set(RECIPE.train_short_px)
+    large = [s.boxes for s in samples if min(s.image.shape[1:]) == 48]
+    assert len({tuple(boxes.flatten().tolist()) for boxes in large}) == 2
+
+
+def test_an_image_lies_as_its_exif_orientation_says(tmp_path: Path) -> None:
+    scenes = one_scene(tmp_path)
+    upright = Image.open(tmp_path / "0.png")
+    exif = Image.Exif()
+    exif[274] = 6  # a camera held upright: a quarter turn clockwise puts it right
+    upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "0.png", exif=exif)
+    image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
+    assert image[:, :, 0].eq(255).all()
+
+
+def test_a_file_is_read_once_for_pixels_and_orientation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = one_scene(tmp_path)
+    left = [(tmp_path / "0.png").read_bytes()]
+    monkeypatch.setattr(Path, "read_bytes", lambda _: left.pop())
+    (tmp_path / "0.png").unlink()
+    assert upright_image(scenes, 0).size == (40, 20)
+
+
+def test_an_image_of_another_size_than_noted_is_named(tmp_path: Path) -> None:
+    scenes = one_scene(tmp_path, width=41)
+    with pytest.raises(DataError, match=r"0\.png.* 40 x 20 px.* 41 x 20"):
+        training_sample(scenes, 0, RECIPE, 0)
+
+
+@pytest.mark.detectron2
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy.ndarrays")
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("finds", ["boxes", "masks", "keypoints"])
+def test_samples_equal_those_of_detectron2s_mapper(
+    tmp_path: Path, finds: Finds, flipped: bool
+) -> None:
+    scenes = tiny_scenes(tmp_path)
+    recipe = replace(RECIPE, finds=finds, long_px=70)
+    mapper = detectron2_mapper(finds, flipped, 53, recipe.long_px)
+    for index in range(len(scenes)):
+        sample = placed_sample(scenes, index, recipe, short_px=53, flipped=flipped)
+        with known_noise_ignored():
+            mapped = mapper(as_record(scenes, index))
+        objects = mapped["instances"]
+        assert torch.equal(sample.image, mapped["image"])
+        assert (sample.boxes - objects.gt_boxes.tensor).abs().max() < 1e-6
+        assert torch.equal(sample.classes, objects.gt_classes)
+        if sample.polygons is not None:
+            theirs = objects.gt_masks.polygons
+            for ours, other in zip(sample.polygons, theirs, strict=True):
+                np.testing.assert_allclose(np.stack(ours), np.stack(other), atol=1e-6)
+        if sample.keypoints is not None:
+            assert (sample.keypoints - objects.gt_keypoints.tensor).abs().max() < 1e-6
+
+
+@pytest.mark.detectron2
+def test_test_images_equal_those_of_detectron2s_mapper(tmp_path: Path) -> None:
+    scenes = tiny_scenes(tmp_path)
+    with known_noise_ignored():
+        from detectron2.data import DatasetMapper
+        from detectron2.data import transforms as T
+
+        resize = T.ResizeShortestEdge(80, 128, "choice")
+        mapper = DatasetMapper(False, augmentations=[resize], image_format="RGB")
+    for index in range(len(scenes)):
+        mapped = mapper(as_record(scenes, index))["image"]
+        assert torch.equal(test_image(scenes, index, RECIPE), mapped)
+
+
+def detectron2_mapper(finds: Finds, flipped: bool, short_px: int, long_px: int) -> Any:
+    """Whose draws are settled."""
+    with known_noise_ignored():
+        from detectron2.data import DatasetMapper
+        from detectron2.data import transforms as T
+
+        resize = T.ResizeShortestEdge(short_px, long_px, "choice")
+        return DatasetMapper(
+            True,
+            augmentations=[resize, T.RandomFlip(1.0 if flipped else 0.0)],
+            image_format="RGB",
+            use_instance_mask=finds == "masks",
+            use_keypoint=finds == "keypoints",
+            keypoint_hflip_indices=[0] + [i + 1 if i % 2 else i - 1 for i in range(1, 17)],
+        )
+
+
+def as_record(scenes: Scenes, index: int) -> dict[str, Any]:
+    """A scene in detectron2's form."""
+    scene = scenes.scene(index)
+    assert scene.polygons is not None
+    assert scene.keypoints is not None
+    return {
+        "file_name": str(scenes.source.folder / scene.name),
+        "width": scene.width,
+        "height": scene.height,
+        "annotations": [
+            {
+                "bbox": box.tolist(),
+                "bbox_mode": 0,  # left, top, right, bottom
+                "category_id": int(number),
+                "iscrowd": int(aside),
+                "segmentation": [outline.tolist() for outline in outlines],
+                "keypoints": (points + np.array([0.5, 0.5, 0])).flatten().tolist(),
+            }
+            for box, number, aside, outlines, points in zip(
+                scene.boxes,
+                scene.classes,
+                scene.aside,
+                scene.polygons,
+                scene.keypoints,
+                strict=True,
+            )
+        ],
+    }

@@ -1,0 +1,116 @@
+"""Small scenes in files, and a detector of a few lines, for what does not depend on an engine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, dropout
+
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.recipe import COCO_FPN, Recipe
+from transfer.detection.sample import Found, Sample
+
+SIZES = ((60, 40), (40, 60), (64, 48), (50, 50), (36, 48), (70, 30), (30, 44))
+"""Widths and heights; three are wide."""
+RECIPE = replace(
+    COCO_FPN.tiny(), train_short_px=(40, 48), iterations=9, milestones=(7,), learning_rate=0.05
+)
+
+
+def tiny_scenes(folder: Path, *, coco: bool = True) -> Scenes:
+    """Seven images of noise with two objects and a third that is aside.
+
+    The first object's class shows in the image's brightness.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(0)
+    scenes = []
+    for number, (width, height) in enumerate(SIZES):
+        name = f"{number}.jpg"
+        pixels = random.integers(0, 256, (height // 2, width // 2, 3), dtype=np.uint8)
+        Image.fromarray(pixels // (1 + number % 3)).resize((width, height)).save(folder / name)
+        # some reach beyond the image
+        corners = np.sort(random.uniform(-0.1, 1.1, (3, 2, 2)), axis=1) * [width, height]
+        scenes.append(_scene(name, number, width, height, corners.reshape(3, 4).round(2), random))
+    return Scenes(folder, scenes, ("a", "b", "c"), category_ids=(1, 5, 7) if coco else ())
+
+
+def _scene(
+    name: str,
+    number: int,
+    width: int,
+    height: int,
+    boxes: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    random: np.random.Generator,
+) -> Scene:
+    places = random.integers(-3, (width + 3, height + 3), (3, 17, 2))
+    labels = random.integers(0, 3, (3, 17, 1))
+    return Scene(
+        name=name,
+        image_id=number,
+        width=width,
+        height=height,
+        boxes=boxes,
+        classes=np.array([number % 3, 1, 2]),
+        aside=np.array([False, False, True]),
+        polygons=tuple((box[[0, 1, 2, 1, 2, 3]], box[[0, 1, 0, 3, 2, 3]]) for box in boxes),
+        keypoints=np.concatenate([places * (labels > 0), labels], axis=2).astype(np.float64),
+    )
+
+
+class TinyNetwork(nn.Module):
+    """Sees the top left corner of each image."""
+
+    def __init__(self, norm: type[nn.Module], drop: float) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=2)
+        self.norm = norm(4)
+        self.rpn = nn.Conv2d(4, 1, 1)
+        self.head = nn.Linear(4, 3)
+        self.drop = drop
+
+    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Means over the images."""
+        pixels = torch.stack([sample.image[:, :24, :24] for sample in samples]).float() / 255
+        maps = self.norm(self.conv(pixels)).relu()
+        objects = self.rpn(maps).mean(dim=(1, 2, 3))
+        several = pixels.new_tensor([float(len(sample.boxes) > 1) for sample in samples])
+        scores = self.head(dropout(maps.mean(dim=(2, 3)), self.drop, self.training))
+        wanted = torch.stack([sample.classes[0] for sample in samples])
+        return {
+            "loss_rpn_cls": binary_cross_entropy_with_logits(objects, several),
+            "loss_cls": cross_entropy(scores, wanted),
+        }
+
+
+class TinyDetector:
+    """As `Detector` says, as far as a training needs it."""
+
+    def __init__(self, *, norm: type[nn.Module] = nn.BatchNorm2d, drop: float = 0.5) -> None:
+        torch.manual_seed(3)
+        self.network: nn.Module = TinyNetwork(norm, drop)
+
+    def find(self, images: Sequence[Tensor]) -> list[Found]:
+        """Nothing is looked for."""
+        raise NotImplementedError
+
+    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Nor proven."""
+        raise NotImplementedError
+
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
+        """Nor loaded."""
+        raise NotImplementedError
+
+    def is_rpn(self, parameter: str) -> bool:
+        """One convolution."""
+        return parameter.startswith("rpn.")
+
+
+def tiny_recipe(**changes: object) -> Recipe:
+    """Nine iterations of four images."""
+    return replace(RECIPE, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,87 @@
+"""The detection tasks: what they refuse, what they tell, and a whole run that learns."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transfer.backbone import Backbone, BackboneError, random_backbone
+from transfer.cell import Cell, Place, departures, evaluate, finished
+from transfer.detection.options import DetectorOptions
+from transfer.record import protocol_hash
+from transfer.tasks import EXTRA, TASKS
+from transfer.tasks.detection import Detection
+
+DETECTION = {k: t for k, t in {**TASKS, **EXTRA}.items() if isinstance(t, Detection)}
+CPU = DetectorOptions(engine="torchvision", gpus=1)
+
+
+def cell(key: str, backbone: Backbone, place: Place, options: DetectorOptions = CPU) -> Cell:
+    return Cell(key=key, backbone=backbone, seed=0, place=replace(place, detector=options))
+
+
+@pytest.mark.parametrize("key", DETECTION)
+def test_the_engine_is_no_part_of_the_protocol(key: str) -> None:
+    task = DETECTION[key]
+    other = replace(task, engine_choice="torchvision")
+    assert protocol_hash(key, task) == protocol_hash(key, other)
+
+
+@pytest.mark.parametrize("arch", ["resnet18-heads4"])
+def test_several_heads_are_unfit(arch: str) -> None:
+    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
+    assert "give the file of one head" in DETECTION["coco_det"].unfit(backbone)
+
+
+def test_a_cifar_stem_is_unfit(place: Place) -> None:
+    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    asked = cell("coco_det", backbone, place)
+    with pytest.raises(BackboneError, match="no detector can be built on it: the cifar stem"):
+        asked.task.prepare(backbone, asked.folders)
+
+
+def test_detectron2_asked_for_and_absent_says_how_to_install_it(
+    small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transfer.detection.engines.available", lambda: False)
+    asked = cell("coco_det", small_backbone, place, DetectorOptions(engine="detectron2"))
+    with pytest.raises(ValueError, match=r"detectron2 cannot be imported here.*github"):
+        _ = asked.task.engine
+
+
+def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, place: Place) -> None:
+    paper = replace(place, schedule="paper")
+    options = DetectorOptions(gpus=1, batch_size=8)
+    told = departures(cell("voc0712_det_c4", small_backbone, paper, options))
+    assert told == [
+        "recipe: iterations 48000 instead of 24000, milestones (36000, 44000) instead of "
+        "(18000, 22000), learning_rate 0.01 instead of 0.02, warmup_iterations 200 instead of 100, "
+        "batch_size 8 instead of 16"
+    ]
+
+
+@pytest.mark.slow
+def test_learning_rates_are_tried_on_held_out_training_images(
+    small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    options = replace(CPU, learning_rates=(0.02, 0.001))
+    place = replace(place, data=small_detection_data)
+    record = evaluate(cell("coco_det", small_backbone, place, options))
+    assert set(record.details["held_out_AP"]) == {"0.02", "0.001"}
+    assert record.details["learning_rate"] in (0.02, 0.001)
+    assert any("learning_rates" in line for line in record.departures)
+
+
+@pytest.mark.slow
+def test_a_record_tells_norms_sizes_and_classes(
+    small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    asked = cell("coco_insseg", small_backbone, replace(place, data=small_detection_data))
+    record = evaluate(asked)
+    assert set(record.metrics) == {"AP", "AP50", "AP75"}
+    assert set(record.details["precisions"]) == {"segm", "bbox"}
+    assert record.details["norm"] == "BN"
+    assert record.engine == "torchvision"
+    assert finished(asked) == record
+    assert json.loads(asked.path.read_text())["details"]["tensors_placed"] == 120

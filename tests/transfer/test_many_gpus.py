@@ -1,0 +1,72 @@
+"""A detector in two processes: one record, written once."""
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transfer import stop
+from transfer.backbone import Backbone
+from transfer.cell import Cell, Place, finished
+from transfer.datasets.images import DataError
+from transfer.detection.options import DetectorOptions
+from transfer.finetune import NotFiniteError
+from transfer.many_gpus import evaluate_where_asked
+
+TWO = DetectorOptions(engine="torchvision", gpus=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4"])
+def test_two_processes_share_batch_norms_and_test_images(
+    key: str, small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    place = replace(place, data=small_detection_data, detector=TWO)
+    cell = Cell(key=key, backbone=small_backbone, seed=0, place=place)
+    record = evaluate_where_asked(cell)
+    assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
+    assert record.details["num_test"] == record.data[cell.task.datasets()[0]]["counts"]["test"]
+    assert finished(cell) == record
+
+
+@pytest.mark.slow
+def test_what_a_process_raises_is_raised_here(
+    small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    options = replace(TWO, learning_rates=(1e6,))
+    place = replace(place, data=small_detection_data, detector=options)
+    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
+    with pytest.raises(NotFiniteError, match="iteration"):
+        evaluate_where_asked(cell)
+
+
+def test_missing_data_are_told_before_a_process_starts(
+    small_backbone: Backbone, place: Place, tmp_path: Path
+) -> None:
+    place = replace(place, data=tmp_path / "nothing", detector=TWO)
+    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
+    with pytest.raises(DataError, match="is not there"):
+        evaluate_where_asked(cell)
+
+
+@pytest.mark.slow
+def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
+    checkpoint: Path, small_detection_data: Path, place: Place
+) -> None:
+    words = [sys.executable, "-m", "transfer", "coco_det", "--ckpt", str(checkpoint)]
+    words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
+    words += ["--results", str(place.results), "--runs", str(place.runs), "--gpus", "2"]
+    words += ["--iterations", "60"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as first:
+        assert first.stderr is not None
+        next(line for line in first.stderr if "  weights " in line)
+        time.sleep(5)
+        first.send_signal(signal.SIGTERM)
+        first.stderr.read()
+    assert first.returncode == stop.REQUEUE
+    second = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=True)
+    assert "going on after iteration" in second.stderr

@@ -1,0 +1,52 @@
+"""A backbone under detectron2's names: every tensor by an explicit rule, none by likeness.
+
+detectron2 0.6 calls torchvision's layer1 res2, keeps a norm inside its convolution, and has the
+stride of a bottleneck in its 3x3 convolution only where told so: shapes do not show that, so
+`transfer.detection.proof` compares features.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from torch import Tensor
+
+IN_A_BLOCK = {
+    "conv1": "conv1",
+    "conv2": "conv2",
+    "conv3": "conv3",
+    "bn1": "conv1.norm",
+    "bn2": "conv2.norm",
+    "bn3": "conv3.norm",
+    "downsample.0": "shortcut",
+    "downsample.1": "shortcut.norm",
+}
+IN_THE_STEM = {"conv1": "stem.conv1", "bn1": "stem.conv1.norm"}
+
+
+def detectron2_name(name: str, neck: Literal["fpn", "c4"]) -> str:
+    """Where a tensor of torchvision's ResNet stands in detectron2's detector.
+
+    layer4 of a c4 detector is the head of the boxes. ValueError if no rule names the tensor.
+    """
+    part, _, kind = name.rpartition(".")
+    prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
+    if part in IN_THE_STEM:
+        return f"{prefix}{IN_THE_STEM[part]}.{kind}"
+    place = re.fullmatch(r"layer([1-4])\.(\d+)\.(.+)", part)
+    if place is None or place[3] not in IN_A_BLOCK:
+        raise ValueError(
+            f"tensor {name!r} has no place in detectron2's ResNet; expected torchvision's names, "
+            f"such as layer1.0.bn1.weight, without prefix and classifier"
+        )
+    stage = int(place[1]) + 1
+    if neck == "c4" and stage == 5:
+        prefix = "roi_heads."
+    return f"{prefix}res{stage}.{place[2]}.{IN_A_BLOCK[place[3]]}.{kind}"
+
+
+def to_detectron2(
+    state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
+) -> dict[str, Tensor]:
+    """The same tensors under detectron2's names, in the same order."""
+    return {detectron2_name(name, neck): tensor for name, tensor in state_dict.items()}

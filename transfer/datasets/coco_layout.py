@@ -1,0 +1,235 @@
+"""A small COCO 2017 in the published layout: images, instances and person keypoints.
+
+Objects are figures on a plain ground, filled with the kind of their class; persons carry a dot at
+each visible keypoint, always at the same place of the figure. Some images hold nothing, only a
+crowd, only persons without a labeled keypoint, or a figure cut in two. Numbers of images and
+categories have gaps, as in the published files.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from transfer.datasets.layouts import write_file
+from transfer.datasets.patterns import Pixels, jpeg, paint
+
+CATEGORIES = {1: "person", 3: "car", 17: "cat", 18: "dog", 62: "chair"}
+PERSON = 1
+HEIGHT_PX, WIDTH_PX = 96, 128
+# fmt: off
+KEYPOINTS = {
+    "nose": (0.5, 0.12),
+    "left_eye": (0.6, 0.08), "right_eye": (0.4, 0.08),
+    "left_ear": (0.7, 0.14), "right_ear": (0.3, 0.14),
+    "left_shoulder": (0.75, 0.3), "right_shoulder": (0.25, 0.3),
+    "left_elbow": (0.85, 0.45), "right_elbow": (0.15, 0.45),
+    "left_wrist": (0.9, 0.6), "right_wrist": (0.1, 0.6),
+    "left_hip": (0.65, 0.6), "right_hip": (0.35, 0.6),
+    "left_knee": (0.68, 0.78), "right_knee": (0.32, 0.78),
+    "left_ankle": (0.7, 0.94), "right_ankle": (0.3, 0.94),
+}
+# fmt: on
+"""Share of the figure's width and height, in COCO's order."""
+MARK_SHARES = (0.1, 0.1, 0.8)
+"""Of keypoints that are not labeled, hidden, visible."""
+DOT_PX = 1.5
+EMPTY, ONLY_CROWD, NO_KEYPOINTS, WITH_CROWD, CUT = 11, 7, 3, 5, 9
+"""Of twelve images in turn, the unusual ones."""
+
+Outline = NDArray[np.float64]
+"""(k, 2): x, y."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Contents of the two annotation files of a split while images are drawn."""
+
+    images: list[dict[str, Any]] = field(default_factory=list)
+    instances: list[dict[str, Any]] = field(default_factory=list)
+    persons: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, entry: dict[str, Any], keypoints: Sequence[int] | None) -> None:
+        """One object of the latest image."""
+        number = 900_000_000 + 37 * len(self.instances)
+        entry = {"id": number, "image_id": self.images[-1]["id"], **entry}
+        self.instances.append(entry)
+        if keypoints is not None:
+            labeled = sum(mark > 0 for mark in keypoints[2::3])
+            self.persons.append({**entry, "keypoints": keypoints, "num_keypoints": labeled})
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The image that is being drawn."""
+
+    canvas: Pixels
+    turn: int
+    """0 to 11."""
+    kinds: dict[int, int]
+    """Of each category."""
+    files: Files
+    rng: np.random.Generator
+
+
+def write_coco(
+    root: Path, counts: dict[str, int], kinds: list[int], rng: np.random.Generator
+) -> None:
+    """coco/; counts: images of train2017 and val2017; kinds: one per category."""
+    for split, count in counts.items():
+        files = Files()
+        for i in range(count):
+            number = (1_000 if split == "val2017" else 200_000) + 7 * i
+            name = f"{number:012d}.jpg"
+            size = {"height": HEIGHT_PX, "width": WIDTH_PX}
+            files.images.append({"id": number, "file_name": name, **size})
+            sketch = Sketch(
+                _ground(rng), i % 12, dict(zip(CATEGORIES, kinds, strict=True)), files, rng
+            )
+            _draw(sketch, list(CATEGORIES)[i % len(CATEGORIES)])
+            write_file(root / "coco" / split / name, jpeg(sketch.canvas))
+        rng.shuffle(files.images)  # the published files are in no order either
+        _write_annotations(root / "coco" / "annotations", split, files)
+
+
+def _write_annotations(folder: Path, split: str, files: Files) -> None:
+    categories = [{"id": number, "name": name} for number, name in CATEGORIES.items()]
+    person = {"id": PERSON, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": []}
+    for kind, objects, classes in (
+        ("instances", files.instances, categories),
+        ("person_keypoints", files.persons, [person]),
+    ):
+        content = {"images": files.images, "annotations": objects, "categories": classes}
+        write_file(folder / f"{kind}_{split}.json", json.dumps(content).encode())
+
+
+def _ground(rng: np.random.Generator) -> Pixels:
+    color = rng.uniform(60, 190, size=3)
+    return np.clip(color + rng.normal(0, 6, size=(HEIGHT_PX, WIDTH_PX, 1)), 0, 255).astype(np.uint8)
+
+
+def _draw(sketch: Sketch, category: int) -> None:
+    """One object of the category, unless it is the turn of another image, and often a second."""
+    turn, rng = sketch.turn, sketch.rng
+    if turn == EMPTY:
+        return
+    half = WIDTH_PX // 2
+    if turn in (ONLY_CROWD, WITH_CROWD):
+        _crowd(sketch, half)
+    if turn != ONLY_CROWD:
+        _figure(sketch, 0, PERSON if turn == NO_KEYPOINTS else category)
+    if turn not in (ONLY_CROWD, WITH_CROWD, NO_KEYPOINTS):
+        other = PERSON if rng.random() < 0.4 else int(rng.choice(list(CATEGORIES)))
+        _figure(sketch, half, other)
+
+
+def _figure(sketch: Sketch, left: int, category: int) -> None:
+    """An ellipse or a rectangle somewhere in one half of the image; persons are tall ellipses."""
+    rng = sketch.rng
+    sides = ((32, 48), (64, 90)) if category == PERSON else ((32, 60), (32, 80))
+    width, height = (int(rng.integers(*limits)) for limits in sides)
+    corner = (
+        left + int(rng.integers(1, WIDTH_PX // 2 - width)),
+        int(rng.integers(1, HEIGHT_PX - height)),
+    )
+    if category == PERSON or rng.random() < 0.5:
+        outlines = [_ellipse(width, height)]
+    elif sketch.turn == CUT:  # as by something in front of it
+        parts = ((0, 0.4 * width), (0.6 * width, 0.4 * width))
+        outlines = [_rectangle(start, part, height) for start, part in parts]
+    else:
+        outlines = [_rectangle(0, width, height)]
+    outlines = [np.round(outline + np.array(corner), 2) for outline in outlines]
+    texture = paint(sketch.kinds[category], (height, width), rng)
+    _fill(sketch.canvas, texture, corner, outlines)
+    keypoints = _keypoints(sketch, corner, (height, width)) if category == PERSON else None
+    corners = np.concatenate(outlines)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    entry = {
+        "category_id": category,
+        "bbox": [round(float(v), 2) for v in (*low, *(high - low))],
+        "area": round(sum(map(_area, outlines)), 2),
+        "iscrowd": 0,
+        "segmentation": [outline.ravel().tolist() for outline in outlines],
+    }
+    sketch.files.add(entry, keypoints)
+
+
+def _ellipse(width: float, height: float) -> Outline:
+    angles = np.arange(24) * 2 * np.pi / 24
+    return np.stack([width / 2 * (1 + np.cos(angles)), height / 2 * (1 + np.sin(angles))], axis=1)
+
+
+def _rectangle(left: float, width: float, height: float) -> Outline:
+    right = left + width
+    return np.array([(left, 0.0), (right, 0.0), (right, height), (left, height)])
+
+
+def _area(outline: Outline) -> float:
+    x, y = outline.T
+    return float(abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2)
+
+
+def _fill(
+    canvas: Pixels, texture: Pixels, corner: tuple[int, int], outlines: Sequence[Outline]
+) -> None:
+    """Paste the texture where the outlines enclose it."""
+    mask = Image.new("1", (canvas.shape[1], canvas.shape[0]))
+    for outline in outlines:
+        # an outline runs between pixels, Pillow draws through their centers
+        ImageDraw.Draw(mask).polygon((outline - 0.5).ravel().tolist(), fill=1)
+    x, y = corner
+    region = (slice(y, y + texture.shape[0]), slice(x, x + texture.shape[1]))
+    inside = np.asarray(mask)[region]
+    canvas[region][inside] = texture[inside]
+
+
+def _keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, int]) -> list[int]:
+    """x, y and mark of each keypoint; visible ones are drawn, pairs in one color."""
+    values: list[int] = []
+    picture = Image.fromarray(sketch.canvas)
+    pen = ImageDraw.Draw(picture)
+    for i, (across, down) in enumerate(KEYPOINTS.values()):
+        x = round(corner[0] + across * (size[1] - 1))
+        y = round(corner[1] + down * (size[0] - 1))
+        mark = int(sketch.rng.choice(3, p=MARK_SHARES)) if sketch.turn != NO_KEYPOINTS else 0
+        values += [x, y, mark] if mark else [0, 0, 0]
+        if mark == 2:
+            pair = (i + 1) // 2  # 0 is the nose
+            color = (255, 28 * pair, 255 - 28 * pair)
+            pen.ellipse((x - DOT_PX, y - DOT_PX, x + DOT_PX, y + DOT_PX), fill=color)
+    sketch.canvas[:] = np.asarray(picture)
+    return values
+
+
+def _crowd(sketch: Sketch, left: int) -> None:
+    """Small persons side by side, annotated together by run lengths down the columns."""
+    mask = np.zeros(sketch.canvas.shape[:2], dtype=np.bool_)
+    for x in range(left + 2, WIDTH_PX - 14, 14):
+        y = int(sketch.rng.integers(4, 12))
+        texture = paint(sketch.kinds[PERSON], (30, 13), sketch.rng)
+        _fill(sketch.canvas, texture, (x, y), [_ellipse(13, 30) + np.array((x, y))])
+        mask[y : y + 30, x : x + 13] = True
+    rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    low, high = (columns[0], rows[0]), (columns[-1] + 1, rows[-1] + 1)
+    entry = {
+        "category_id": PERSON,
+        "bbox": [float(v) for v in (*low, high[0] - low[0], high[1] - low[1])],
+        "area": int(mask.sum()),
+        "iscrowd": 1,
+        "segmentation": {"size": list(mask.shape), "counts": _run_lengths(mask)},
+    }
+    sketch.files.add(entry, [0] * 3 * len(KEYPOINTS))
+
+
+def _run_lengths(mask: NDArray[np.bool_]) -> list[int]:
+    """Lengths of the runs outside and inside in turn, down the columns; the first is outside."""
+    column = np.concatenate([[False], mask.ravel(order="F")])
+    changes = np.flatnonzero(np.diff(column))
+    ends = np.concatenate([changes, [mask.size]])
+    return [int(n) for n in np.diff(ends, prepend=0)]

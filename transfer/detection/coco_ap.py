@@ -1,0 +1,152 @@
+"""COCO's average precision of boxes, masks and keypoints, by pycocotools: Lin et al., ECCV 2014."""
+
+import io
+import json
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Any, Literal
+
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from transfer.datasets.coco import is_outline
+from transfer.datasets.scenes import Scenes
+from transfer.detection.results import Detections, check_same_images
+
+Kind = Literal["bbox", "segm", "keypoints"]
+
+SUMMARY: dict[Kind, tuple[str, ...]] = {
+    "bbox": ("AP", "AP50", "AP75", "APs", "APm", "APl"),
+    "segm": ("AP", "AP50", "AP75", "APs", "APm", "APl"),
+    "keypoints": ("AP", "AP50", "AP75", "APm", "APl"),
+}
+"""What pycocotools summarizes first: all IoU thresholds, two of them, and three sizes."""
+
+
+def coco_ap(
+    detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
+) -> dict[Kind, dict[str, float]]:
+    """Per kind AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
+
+    detections: one entry per image of the scenes, in their order. The ground truth is the
+    annotation file's on these images. Sizes and classes of which it has no object have no entry;
+    no detections give 0. Crowds are neither hits nor misses.
+    """
+    check_same_images(detections, scenes)
+    with redirect_stdout(io.StringIO()):
+        truth = _truth(scenes)
+        return {kind: _average_precision(truth, detections, scenes, kind) for kind in kinds}
+
+
+def _truth(scenes: Scenes) -> COCO:
+    """The annotations of these images only, without the broken ones."""
+    if scenes.annotations is None:
+        raise ValueError("these scenes name no annotation file; COCO's AP needs one")
+    content = json.loads(scenes.annotations.read_text())
+    ids = {scenes.scene(i).image_id for i in range(len(scenes))}
+    # the first of each number, as where the scenes are read
+    images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
+    if len(images) != len(ids):
+        raise ValueError(
+            f"{scenes.annotations}: {len(images)} of the {len(ids)} images are in it; "
+            "expected all: is it the file that the scenes were read from?"
+        )
+    truth = COCO()
+    truth.dataset = {
+        "images": list(images.values()),
+        "annotations": [
+            _object(place, entry)
+            for place, entry in enumerate(content["annotations"])
+            if place not in scenes.faulty and entry["image_id"] in ids
+        ],
+        "categories": content["categories"],
+    }
+    truth.createIndex()
+    return truth
+
+
+def _object(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+    """As pycocotools understands it."""
+    # an object of the number 0 would count as none
+    known = entry | {"id": place + 1}
+    mask = entry.get("segmentation")
+    if isinstance(mask, list):
+        # it takes four numbers for a box, and fails on the outlines beside it
+        known["segmentation"] = list(filter(is_outline, mask))
+    return known
+
+
+def _average_precision(
+    truth: COCO, detections: Sequence[Detections], scenes: Scenes, kind: Kind
+) -> dict[str, float]:
+    entries = [
+        entry
+        for i, found in enumerate(detections)
+        for entry in _entries(found, scenes.scene(i).image_id, scenes.category_ids, kind)
+    ]
+    evaluation = COCOeval(truth, _detected(truth, entries), kind)
+    evaluation.params.catIds = list(scenes.category_ids)
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    if evaluation.stats[0] < 0:
+        raise ValueError(
+            f"{scenes.annotations}: no object on the {len(scenes)} images can be found "
+            f"as {kind}; expected at least one"
+        )
+    pairs = zip(SUMMARY[kind], evaluation.stats, strict=False)
+    ap = {name: 100 * float(value) for name, value in pairs if value >= 0}
+    return ap | _per_class(evaluation, scenes)
+
+
+def _entries(
+    found: Detections, image_id: int | str, category_ids: Sequence[int], kind: Kind
+) -> list[dict[str, Any]]:
+    """COCO's results; what decides an object's size differs by kind.
+
+    With masks it is their own area, so no box may be named; with keypoints it is the box's.
+    """
+    columns: dict[str, list[Any]] = {
+        "score": found.scores.tolist(),
+        "category_id": [category_ids[c] for c in found.classes.tolist()],
+    }
+    if kind == "segm":
+        if found.masks is None:
+            raise ValueError(f"image {image_id}: segm was asked for, but no masks were detected")
+        size = [found.height, found.width]
+        columns["segmentation"] = [{"size": size, "counts": counts} for counts in found.masks]
+    else:
+        corners = found.boxes.clone()
+        corners[:, 2:] -= corners[:, :2]
+        columns["bbox"] = corners.tolist()
+    if kind == "keypoints":
+        if found.keypoints is None:
+            raise ValueError(f"image {image_id}: keypoints were asked for, but none were detected")
+        points = found.keypoints.clone()
+        # the files hold indices of pixels, not positions
+        points[:, :, :2] -= 0.5
+        columns["keypoints"] = points.flatten(1).tolist()
+    rows = zip(*columns.values(), strict=True)
+    return [{"image_id": image_id} | dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _detected(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
+    if entries:
+        return truth.loadRes(entries)
+    # loadRes looks at the first entry
+    nothing = COCO()
+    nothing.dataset = truth.dataset | {"annotations": []}
+    nothing.createIndex()
+    return nothing
+
+
+def _per_class(evaluation: COCOeval, scenes: Scenes) -> dict[str, float]:
+    """AP/<class> over all IoU thresholds and sizes."""
+    names = dict(zip(scenes.category_ids, scenes.class_names, strict=True))
+    ap = {}
+    for k, category in enumerate(evaluation.params.catIds):
+        precision = evaluation.eval["precision"][:, :, k, 0, -1]
+        # -1 throughout where the class has no object
+        if (precision > -1).any():
+            ap[f"AP/{names[int(category)]}"] = 100 * float(precision[precision > -1].mean())
+    return ap

@@ -1,0 +1,47 @@
+"""A trained detector on the images of a split, shared among the processes of the run."""
+
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+
+from transfer import stop
+from transfer.console import progress
+from transfer.datasets.scenes import Scenes
+from transfer.detection.recipe import Recipe
+from transfer.detection.results import Detections, in_original
+from transfer.detection.sample import Detector
+from transfer.detection.samples import test_image
+from transfer.processes import Process
+
+
+def detect(
+    detector: Detector, scenes: Scenes, recipe: Recipe, process: Process
+) -> list[Detections]:
+    """What is found on each image, in their order, on every process.
+
+    One image at a time: alone in its batch it is padded as little as in detectron2's test.
+    """
+    detector.network.eval()
+    mine = range(process.rank, len(scenes), process.num_processes)
+    found = []
+    counting = progress("detect", recipe.finds, len(mine)) if process.speaks else nullcontext()
+    with torch.inference_mode(), counting as counter:
+        for index in mine:
+            stop.leave_if_asked()
+            image = test_image(scenes, index, recipe)
+            result = detector.find([image.to(process.device)])[0]
+            found.append(in_original(result, scenes.scene(index), image))
+            if counter is not None:
+                counter.add(1)
+    return gathered(found, process)
+
+
+def gathered(mine: list[Detections], process: Process) -> list[Detections]:
+    """Every process's share, dealt in turn, put back into one order."""
+    if process.num_processes == 1:
+        return mine
+    shares: list[list[Detections]] = [[] for _ in range(process.num_processes)]
+    dist.all_gather_object(shares, mine)
+    total = sum(map(len, shares))
+    return [shares[i % len(shares)][i // len(shares)] for i in range(total)]

@@ -1,0 +1,325 @@
+"""The detectron2 engine: a recipe as detectron2's own detector, what the other engine is held to.
+
+detectron2 0.6, https://github.com/facebookresearch/detectron2. Its configuration is assigned here,
+value by value; no file of its model zoo is read. What it has no option for is added to the network
+it builds: norm layers of the RPN's and of the keypoint head, the norm behind layer4 (MoCo), the
+norm in front of the RPN (CO2), and a layer4 of basic blocks as head of the boxes.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transfer.convert.resnet import FEATURE_DIM
+from transfer.convert.to_detectron2 import to_detectron2
+from transfer.detection.fit import check_all_placed, check_can_be_built
+from transfer.detection.norms import Norm, scale_gradient
+from transfer.detection.recipe import Recipe
+from transfer.detection.sample import Detector, Found, Sample
+
+HOW_TO_INSTALL = (
+    "pip install --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git' "
+    "(with a compiler, and torch already there; more in detectron2's INSTALL.md)"
+)
+
+STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"}
+
+
+@contextmanager
+def known_noise_ignored() -> Iterator[None]:
+    """What detectron2 0.6 makes newer libraries say, at import and in a forward pass."""
+    with warnings.catch_warnings():
+        for message in (
+            r"`torch\.jit\.\w+` is deprecated",
+            r".*torch\.meshgrid: in an upcoming release",
+            r".*__array__ implementation doesn't accept a copy keyword",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        tracing = logging.getLogger("torch.fx._symbolic_trace")
+        level = tracing.level
+        tracing.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            tracing.setLevel(level)
+
+
+@cache
+def available() -> bool:
+    """Whether detectron2 imports with all that training and test need."""
+    try:
+        with known_noise_ignored():
+            import detectron2.engine  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
+    """A new detector on the CPU, random throughout; `load_backbone` comes next."""
+    with known_noise_ignored():
+        from detectron2.modeling.meta_arch import GeneralizedRCNN
+
+        rcnn = GeneralizedRCNN(config(recipe, arch=arch, num_classes=num_classes, norm=norm))
+        _complete(rcnn, recipe, arch, norm)
+    return Detectron2Detector(rcnn, recipe)
+
+
+def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
+    """The recipe as detectron2's CfgNode, as far as that has words for it."""
+    check_can_be_built(recipe, arch)
+    from detectron2.config import get_cfg
+
+    c = get_cfg()
+    c.INPUT.FORMAT = "RGB"
+    c.INPUT.MIN_SIZE_TRAIN, c.INPUT.MIN_SIZE_TEST = recipe.train_short_px, recipe.test_short_px
+    c.INPUT.MAX_SIZE_TRAIN = c.INPUT.MAX_SIZE_TEST = recipe.long_px
+    c.DATALOADER.ASPECT_RATIO_GROUPING = recipe.group_by_aspect
+    c.MODEL.DEVICE = "cpu"
+    c.MODEL.PIXEL_MEAN = [255 * value for value in recipe.pixel_mean]
+    c.MODEL.PIXEL_STD = [255 * value for value in recipe.pixel_std]
+    _set_network(c, recipe, int(arch.removeprefix("resnet")), norm)
+    _set_proposals(c.MODEL, recipe)
+    _set_heads(c.MODEL, recipe, num_classes, norm)
+    _set_training(c.SOLVER, recipe)
+    c.TEST.DETECTIONS_PER_IMAGE = recipe.detections
+    c.TEST.PRECISE_BN.ENABLED = recipe.precise_norm_batches > 0
+    c.TEST.PRECISE_BN.NUM_ITER = recipe.precise_norm_batches
+    return c
+
+
+def _set_network(c: Any, recipe: Recipe, depth: int, norm: Norm) -> None:
+    model = c.MODEL
+    model.BACKBONE.FREEZE_AT = 0
+    model.RESNETS.DEPTH = depth
+    model.RESNETS.RES2_OUT_CHANNELS = 64 if depth < 50 else 256
+    model.RESNETS.STRIDE_IN_1X1 = False
+    model.RESNETS.NORM = norm
+    if recipe.neck == "c4":
+        model.BACKBONE.NAME = "build_resnet_backbone"
+        model.RESNETS.OUT_FEATURES = ["res4"]
+        model.RPN.IN_FEATURES = model.ROI_HEADS.IN_FEATURES = ["res4"]
+        return
+    model.BACKBONE.NAME = "build_resnet_fpn_backbone"
+    model.RESNETS.OUT_FEATURES = model.FPN.IN_FEATURES = list(STAGES.values())
+    model.FPN.OUT_CHANNELS = recipe.fpn_channels
+    model.FPN.NORM = norm if "fpn" in recipe.normed else ""
+    model.RPN.IN_FEATURES = ["p2", "p3", "p4", "p5", "p6"]
+    model.ROI_HEADS.IN_FEATURES = ["p2", "p3", "p4", "p5"]
+
+
+def _set_proposals(model: Any, recipe: Recipe) -> None:
+    sizes = recipe.anchor_sizes_px
+    pyramid = recipe.neck == "fpn"
+    model.ANCHOR_GENERATOR.SIZES = [[s] for s in sizes] if pyramid else [list(sizes)]
+    model.ANCHOR_GENERATOR.ASPECT_RATIOS = [list(recipe.anchor_ratios)]
+    rpn = model.RPN
+    rpn.IOU_THRESHOLDS = list(recipe.rpn_iou)
+    rpn.BATCH_SIZE_PER_IMAGE = recipe.rpn_samples
+    rpn.POSITIVE_FRACTION = recipe.rpn_positive_share
+    rpn.PRE_NMS_TOPK_TRAIN, rpn.PRE_NMS_TOPK_TEST = recipe.rpn_candidates
+    rpn.POST_NMS_TOPK_TRAIN, rpn.POST_NMS_TOPK_TEST = recipe.rpn_proposals
+    rpn.NMS_THRESH = recipe.rpn_nms_iou
+    rpn.LOSS_WEIGHT = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
+
+
+def _set_heads(model: Any, recipe: Recipe, num_classes: int, norm: Norm) -> None:
+    heads, box = model.ROI_HEADS, model.ROI_BOX_HEAD
+    heads.NAME = "StandardROIHeads" if recipe.neck == "fpn" else "Res5ROIHeads"
+    heads.NUM_CLASSES = num_classes
+    heads.IOU_THRESHOLDS = [recipe.roi_iou]
+    heads.BATCH_SIZE_PER_IMAGE = recipe.roi_samples
+    heads.POSITIVE_FRACTION = recipe.roi_positive_share
+    heads.SCORE_THRESH_TEST, heads.NMS_THRESH_TEST = recipe.min_score, recipe.nms_iou
+    box.BBOX_REG_WEIGHTS = recipe.box_weights
+    box.SMOOTH_L1_BETA = recipe.box_smooth_l1_beta
+    box.POOLER_RESOLUTION = recipe.box_pool
+    if recipe.neck == "c4":
+        return
+    box.NAME = "FastRCNNConvFCHead"
+    box.NUM_CONV, box.NUM_FC = recipe.box_head_convs, recipe.box_head_fcs
+    box.CONV_DIM, box.FC_DIM = recipe.box_head_conv_channels, recipe.box_head_fc_channels
+    box.NORM = norm if "box_head" in recipe.normed else ""
+    model.MASK_ON = recipe.finds == "masks"
+    mask = model.ROI_MASK_HEAD
+    mask.POOLER_RESOLUTION = 14
+    mask.NUM_CONV, mask.CONV_DIM = 4, recipe.mask_head_channels
+    mask.NORM = norm if "mask_head" in recipe.normed else ""
+    model.KEYPOINT_ON = recipe.finds == "keypoints"
+    keypoint = model.ROI_KEYPOINT_HEAD
+    keypoint.POOLER_RESOLUTION = 14
+    keypoint.CONV_DIMS = (recipe.keypoint_head_channels,) * 8
+    keypoint.NUM_KEYPOINTS = 17
+
+
+def _set_training(solver: Any, recipe: Recipe) -> None:
+    """Our own loop trains; with these numbers detectron2's would do the same."""
+    solver.IMS_PER_BATCH = recipe.batch_size
+    solver.BASE_LR, solver.MOMENTUM = recipe.learning_rate, recipe.sgd_momentum
+    solver.WEIGHT_DECAY, solver.WEIGHT_DECAY_NORM = recipe.weight_decay, 0.0
+    solver.MAX_ITER, solver.STEPS = recipe.iterations, recipe.milestones
+    solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
+
+
+def _complete(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
+    """Add what the configuration has no words for."""
+    from detectron2.layers import get_norm
+
+    if "rpn_head" in recipe.normed:
+        _norm_behind(rcnn.proposal_generator.rpn_head.conv, norm)
+    if "keypoint_head" in recipe.normed and recipe.finds == "keypoints":
+        for number in range(1, 9):
+            _norm_behind(getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}"), norm)
+    if recipe.neck == "c4" and arch in ("resnet18", "resnet34"):
+        rcnn.roi_heads.res5 = _basic_res5(2 if arch == "resnet18" else 3, norm)
+    if recipe.extra_norms != "none":
+        rcnn.roi_heads.res5.add_module("norm", get_norm(norm, FEATURE_DIM[arch]))
+    scales = recipe.rpn_gradient == "scale_input"
+    if recipe.extra_norms == "co2" or scales:
+        rcnn.proposal_generator = ApartRPN(
+            rcnn.proposal_generator,
+            get_norm(norm, FEATURE_DIM[arch] // 2) if recipe.extra_norms == "co2" else None,
+            gradient_factor=recipe.rpn_gradient_factor if scales else 1.0,
+        )
+
+
+def _norm_behind(convolution: Any, norm: Norm) -> None:
+    """Between a convolution of detectron2 and its activation; the norm's bias replaces its own."""
+    from detectron2.layers import get_norm
+
+    convolution.norm = get_norm(norm, convolution.out_channels)
+    convolution.bias = None
+
+
+def _basic_res5(num_blocks: int, norm: Norm) -> nn.Sequential:
+    """(r, 256, 14, 14) -> (r, 512, 7, 7); detectron2's own head knows bottlenecks only."""
+    from detectron2.modeling.backbone.resnet import BasicBlock, ResNet
+
+    blocks = ResNet.make_stage(
+        BasicBlock,
+        num_blocks,
+        stride_per_block=[2] + [1] * (num_blocks - 1),
+        in_channels=256,
+        out_channels=512,
+        norm=norm,
+    )
+    return nn.Sequential(*blocks)
+
+
+class ApartRPN(nn.Module):
+    """An RPN that sees the shared maps through a norm of its own and moves them less."""
+
+    def __init__(self, rpn: Any, norm: nn.Module | None, *, gradient_factor: float) -> None:
+        super().__init__()
+        self.norm = norm if norm is not None else nn.Identity()
+        self.rpn = rpn
+        self.gradient_factor = gradient_factor
+
+    def forward(self, images: Any, features: Mapping[str, Tensor], targets: Any = None) -> Any:
+        """As detectron2's RPN."""
+        # scaled in front of the norm: the norm's own parameters keep their whole gradient
+        own = {
+            name: self.norm(scale_gradient(features[name], self.gradient_factor))
+            for name in self.rpn.in_features
+        }
+        return self.rpn(images, own, targets)
+
+
+class SampleNetwork(nn.Module):
+    """detectron2's R-CNN, called with samples."""
+
+    def __init__(self, rcnn: nn.Module) -> None:
+        super().__init__()
+        self.rcnn = rcnn
+
+    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """The losses, in training mode."""
+        from detectron2.utils.events import EventStorage
+
+        # its heads write statistics into a storage, which nobody reads
+        with known_noise_ignored(), EventStorage():
+            losses: dict[str, Tensor] = self.rcnn([_as_input(sample) for sample in samples])
+        return losses
+
+
+def _as_input(sample: Sample) -> dict[str, Any]:
+    from detectron2.structures import Boxes, Instances, Keypoints, PolygonMasks
+
+    _, height, width = sample.image.shape
+    objects = Instances((height, width))
+    objects.gt_boxes = Boxes(sample.boxes)
+    objects.gt_classes = sample.classes
+    if sample.polygons is not None:
+        objects.gt_masks = PolygonMasks([list(outlines) for outlines in sample.polygons])
+    if sample.keypoints is not None:
+        objects.gt_keypoints = Keypoints(sample.keypoints)
+    return {"image": sample.image, "instances": objects}
+
+
+class Detectron2Detector:
+    """As `Detector` says."""
+
+    def __init__(self, rcnn: Any, recipe: Recipe) -> None:
+        self.network: nn.Module = SampleNetwork(rcnn)
+        self._rcnn = rcnn
+        self._recipe = recipe
+
+    @torch.inference_mode()
+    def find(self, images: Sequence[Tensor]) -> list[Found]:
+        """Detections on images (3, H, W) uint8; in eval mode."""
+        with known_noise_ignored():
+            inputs = [{"image": image} for image in images]
+            found = self._rcnn.inference(inputs, do_postprocess=False)
+        return [
+            Found(
+                boxes=each.pred_boxes.tensor,
+                scores=each.scores,
+                classes=each.pred_classes,
+                masks=each.pred_masks[:, 0] if each.has("pred_masks") else None,
+                keypoints=each.pred_keypoints if each.has("pred_keypoints") else None,
+            )
+            for each in found
+        ]
+
+    @torch.inference_mode()
+    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Maps after layer1 to layer4, through detectron2's preprocessing; eval mode."""
+        rcnn = self._rcnn
+        x = rcnn.preprocess_image([{"image": image} for image in images]).tensor
+        pyramid = self._recipe.neck == "fpn"
+        resnet = rcnn.backbone.bottom_up if pyramid else rcnn.backbone
+        x = resnet.stem(x)
+        maps = {}
+        for layer, name in STAGES.items():
+            stage = getattr(resnet if pyramid or name != "res5" else rcnn.roi_heads, name)
+            for part, block in stage.named_children():
+                x = x if part == "norm" else block(x)
+            maps[layer] = x
+        return maps
+
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
+        """Put a backbone (torchvision's names) in its place; how many tensors were placed."""
+        tensors = to_detectron2(state_dict, self._recipe.neck)
+        own = self._rcnn.state_dict()
+        roots = {
+            "fpn": ("backbone.bottom_up.",),
+            "c4": ("backbone.", "roi_heads.res5."),
+        }[self._recipe.neck]
+        places = {
+            name: tensor
+            for name, tensor in own.items()
+            if name.startswith(roots) and not name.startswith("roi_heads.res5.norm.")
+        }
+        check_all_placed(tensors, places)
+        self._rcnn.load_state_dict({**own, **tensors})
+        return len(tensors)
+
+    def is_rpn(self, parameter: str) -> bool:
+        """Whether a parameter of the network belongs to the RPN or the norm in front of it."""
+        return parameter.startswith("rcnn.proposal_generator.")

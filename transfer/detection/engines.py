@@ -1,0 +1,34 @@
+"""Which engine carries a recipe out."""
+
+from typing import Literal
+
+from transfer.detection.detectron2_engine import HOW_TO_INSTALL, available
+from transfer.detection.detectron2_engine import build_detector as build_on_detectron2
+from transfer.detection.norms import Norm
+from transfer.detection.options import EngineChoice
+from transfer.detection.recipe import Recipe
+from transfer.detection.sample import Detector
+from transfer.detection.torchvision_engine import build_detector as build_on_torchvision
+
+__all__ = ["HOW_TO_INSTALL", "EngineName", "available", "build_detector", "engine_for"]
+
+EngineName = Literal["detectron2", "torchvision"]
+
+
+def engine_for(choice: EngineChoice) -> EngineName:
+    """The engine that will run; ValueError if detectron2 is asked for and not installed."""
+    if choice == "detectron2" and not available():
+        raise ValueError(
+            f"--engine detectron2, but detectron2 cannot be imported here. {HOW_TO_INSTALL}"
+        )
+    if choice == "auto":
+        return "detectron2" if available() else "torchvision"
+    return choice
+
+
+def build_detector(
+    engine: EngineName, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm
+) -> Detector:
+    """A detector whose new layers are drawn from torch's generator; its backbone is not loaded."""
+    build = build_on_detectron2 if engine == "detectron2" else build_on_torchvision
+    return build(recipe, arch=arch, num_classes=num_classes, norm=norm)

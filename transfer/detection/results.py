@@ -1,0 +1,116 @@
+"""Detections in the original image: what the evaluators are given.
+
+The rules are detectron2's: boxes are scaled and clipped, and masks pasted by bilinear sampling.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from pycocotools import mask as coco_mask
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.sample import Found
+
+MASK_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Detections:
+    """k detections in one image, best first, in px of the original image; all on the CPU."""
+
+    height: int
+    """Of the original image."""
+    width: int
+    boxes: Tensor
+    """(k, 4) float32: left, top, right, bottom."""
+    scores: Tensor
+    """(k,) from 0 to 1."""
+    classes: Tensor
+    """(k,) int64, from 0."""
+    masks: list[str] | None = None
+    """k, each COCO's compressed run lengths of (height, width): a hundredth of the pixels' size."""
+    keypoints: Tensor | None = None
+    """(k, 17, 3): x, y, score; the middle of the first pixel is at 0.5, unlike in COCO's files."""
+
+
+def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
+    """Detections on the resized image (3, H, W) of a scene, carried over to the original.
+
+    Boxes that are empty after clipping are dropped, with all that belongs to them.
+    """
+    height, width = scene.height, scene.width
+    scale_x, scale_y = width / image.shape[2], height / image.shape[1]
+    boxes = found.boxes.detach().cpu()
+    boxes = boxes * boxes.new_tensor([scale_x, scale_y, scale_x, scale_y])
+    boxes = boxes.clamp(min=0).minimum(boxes.new_tensor([width, height, width, height]))
+    kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
+    boxes = boxes[kept]
+    masks = keypoints = None
+    if found.masks is not None:
+        # also of detections on a GPU: a mask is the same bits wherever the detector ran
+        small = found.masks.detach().cpu()[kept]
+        masks = [
+            run_lengths(pasted(mask, box, height=height, width=width))
+            for mask, box in zip(small, boxes, strict=True)
+        ]
+    if found.keypoints is not None:
+        keypoints = found.keypoints.detach().cpu()[kept]
+        keypoints = keypoints * keypoints.new_tensor([scale_x, scale_y, 1.0])
+    return Detections(
+        height=height,
+        width=width,
+        boxes=boxes,
+        scores=found.scores.detach().cpu()[kept],
+        classes=found.classes.cpu()[kept],
+        masks=masks,
+        keypoints=keypoints,
+    )
+
+
+def pasted(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
+    """Pixels (height, width) bool whose center has a probability of at least one half.
+
+    mask (M, M) probabilities at the centers of the cells that divide the box (4,), falling to zero
+    outside; between them they are interpolated.
+    """
+    left, top, right, bottom = box
+    first_x, first_y = (max(0, int(edge.floor()) - 1) for edge in (left, top))
+    end_x = min(width, int(right.ceil()) + 1)
+    end_y = min(height, int(bottom.ceil()) + 1)
+    x = torch.arange(first_x, end_x, dtype=torch.float32) + 0.5
+    y = torch.arange(first_y, end_y, dtype=torch.float32) + 0.5
+    # grid_sample's coordinates: -1 and 1 are the edges of the box
+    x = (x - left) / (right - left) * 2 - 1
+    y = (y - top) / (bottom - top) * 2 - 1
+    grid = torch.stack([x.expand(len(y), -1), y[:, None].expand(-1, len(x))], dim=2)
+    near = grid_sample(mask.float()[None, None], grid[None], align_corners=False)[0, 0]
+    whole = torch.zeros(height, width, dtype=torch.bool)
+    whole[first_y:end_y, first_x:end_x] = near >= MASK_THRESHOLD
+    return whole
+
+
+def run_lengths(mask: Tensor) -> str:
+    """COCO's compressed run lengths of a bool mask (H, W)."""
+    encoded = coco_mask.encode(np.asfortranarray(mask.numpy(), dtype=np.uint8))
+    counts: bytes = encoded["counts"]
+    return counts.decode()
+
+
+def check_same_images(detections: Sequence[Detections], scenes: Scenes) -> None:
+    """ValueError unless there are detections for each image, and of its size."""
+    if len(detections) != len(scenes) or not len(scenes):
+        raise ValueError(
+            f"detections on {len(detections)} images for a split of {len(scenes)}; "
+            "expected one entry for each of at least one image"
+        )
+    for i, found in enumerate(detections):
+        scene = scenes.scene(i)
+        if (found.width, found.height) != (scene.width, scene.height):
+            raise ValueError(
+                f"{scene.name}: detections on {found.width} x {found.height} px, but the image "
+                f"has {scene.width} x {scene.height}; give them in the order of the split"
+            )

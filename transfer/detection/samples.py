@@ -1,0 +1,171 @@
+"""From a scene to what a detector is shown: resize, flip, and carry the objects along.
+
+The numbers are those of detectron2's DatasetMapper: pixels are equal, and so are boxes, outlines
+and keypoints.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from transfer.datasets.images import DataError
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.upright import decode_upright
+from transfer.detection.recipe import Recipe
+from transfer.detection.sample import Polygons, Sample
+
+MIN_SIDE_PX = 1e-5
+"""Boxes with a side up to this are dropped."""
+OTHER_SIDE = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
+"""COCO's keypoint in a mirror: left and right change places, the nose stays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """From px of the original image to px of the resized and maybe flipped one."""
+
+    scale: tuple[float, float]
+    """Of x and y."""
+    width: int
+    height: int
+    """Of the resized image."""
+    flipped: bool
+
+    def points(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(..., 2) points."""
+        moved: NDArray[np.float64] = xy * np.array(self.scale)
+        if self.flipped:
+            moved[..., 0] = self.width - moved[..., 0]
+        return moved
+
+
+def training_sample(
+    scenes: Scenes, index: int, recipe: Recipe, seed: int | Sequence[int]
+) -> Sample:
+    """An image at a random size, flipped or not, as the seed (one number or several) has it."""
+    random = np.random.default_rng(seed)
+    short_px = recipe.train_short_px[int(random.integers(len(recipe.train_short_px)))]
+    flipped = bool(random.random() < recipe.flip_share)
+    return placed_sample(scenes, index, recipe, short_px=short_px, flipped=flipped)
+
+
+def test_image(scenes: Scenes, index: int, recipe: Recipe) -> Tensor:
+    """(3, H, W) uint8: an image at the size of the test."""
+    image = upright_image(scenes, index)
+    size = resized_size(image.size, recipe.test_short_px, recipe.long_px)
+    return _pixels(image.resize(size, Image.Resampling.BILINEAR))
+
+
+test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects what is named so
+
+
+def placed_sample(
+    scenes: Scenes, index: int, recipe: Recipe, *, short_px: int, flipped: bool
+) -> Sample:
+    """An image whose shorter side has `short_px`, with its objects.
+
+    Left out are COCO's crowds and boxes that are empty within the image; VOC's difficult objects
+    are learned like all others.
+    """
+    scene = scenes.scene(index)
+    image = upright_image(scenes, index)
+    width, height = resized_size(image.size, short_px, recipe.long_px)
+    scale = (width / scene.width, height / scene.height)
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    if flipped:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    placement = Placement(scale=scale, width=width, height=height, flipped=flipped)
+    boxes = torch.from_numpy(_moved_boxes(scene.boxes, placement)).float()
+    sides = boxes[:, 2:] - boxes[:, :2]
+    kept = (sides > MIN_SIDE_PX).all(dim=1).numpy()
+    if scenes.category_ids:  # COCO: what is aside is a crowd
+        kept &= ~scene.aside
+    with_masks = recipe.finds == "masks" and scene.polygons is not None
+    if with_masks:
+        kept &= _outlined(scene)
+    return Sample(
+        image=_pixels(image),
+        boxes=boxes[kept],
+        classes=torch.from_numpy(scene.classes[kept]),
+        polygons=_moved_polygons(scene, kept, placement) if with_masks else None,
+        keypoints=_moved_keypoints(scene, kept, placement) if recipe.finds == "keypoints" else None,
+    )
+
+
+def upright_image(scenes: Scenes, index: int) -> Image.Image:
+    """RGB image as its EXIF orientation wants it seen; DataError if it has not its noted size."""
+    path = scenes.source.folder / scenes.name(index)
+    image = decode_upright(path)
+    scene = scenes.scene(index)
+    if image.size != (scene.width, scene.height):
+        raise DataError(
+            f"{path}: the image has {image.size[0]} x {image.size[1]} px, its annotation says "
+            f"{scene.width} x {scene.height}; unpack image and annotations of one release again"
+        )
+    return image
+
+
+def resized_size(size: tuple[int, int], short_px: int, long_px: int) -> tuple[int, int]:
+    """Width and height with the shorter side at short_px, or the longer at long_px if it is less.
+
+    The order of the operations is detectron2's: it decides how halves are rounded.
+    """
+    width, height = size
+    scale = float(short_px) / min(width, height)
+    new_width, new_height = scale * width, scale * height
+    if height < width:
+        new_height = float(short_px)
+    else:
+        new_width = float(short_px)
+    longest = max(new_width, new_height)
+    if longest > long_px:
+        shrink = float(long_px) / longest
+        new_width, new_height = new_width * shrink, new_height * shrink
+    return int(new_width + 0.5), int(new_height + 0.5)
+
+
+def _pixels(image: Image.Image) -> Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+
+def _moved_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np.float64]:
+    corners = placement.points(boxes.reshape(-1, 2, 2))
+    moved = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    limits = np.array([placement.width, placement.height] * 2, dtype=np.float64)
+    clipped: NDArray[np.float64] = np.minimum(moved.clip(min=0), limits)
+    return clipped
+
+
+def _outlined(scene: Scene) -> NDArray[np.bool_]:
+    return np.array([len(outlines) > 0 for outlines in scene.polygons or ()], dtype=np.bool_)
+
+
+def _moved_polygons(
+    scene: Scene, kept: NDArray[np.bool_], placement: Placement
+) -> tuple[Polygons, ...]:
+    return tuple(
+        tuple(placement.points(outline.reshape(-1, 2)).reshape(-1) for outline in outlines)
+        for outlines, keep in zip(scene.polygons or (), kept, strict=True)
+        if keep
+    )
+
+
+def _moved_keypoints(scene: Scene, kept: NDArray[np.bool_], placement: Placement) -> Tensor | None:
+    """(m, 17, 3); what lies outside of the image counts as not labeled."""
+    if scene.keypoints is None:
+        return None
+    found = scene.keypoints[kept]
+    # published are indices of pixels, whose centers lie half a pixel further
+    moved = placement.points(found[..., :2] + 0.5)
+    labels = found[..., 2:]
+    inside = (moved >= 0) & (moved <= np.array([placement.width, placement.height]))
+    labels = np.where(inside.all(axis=2, keepdims=True), labels, 0.0)
+    keypoints = np.concatenate([moved, labels], axis=2)
+    if placement.flipped:
+        keypoints = keypoints[:, OTHER_SIDE]
+    return torch.from_numpy(np.where(keypoints[..., 2:] == 0, 0.0, keypoints)).float()

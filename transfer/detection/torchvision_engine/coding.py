@@ -1,0 +1,31 @@
+"""Boxes as deltas from other boxes: R-CNN (Girshick et al., CVPR 2014, arXiv:1311.2524)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+LARGEST_GROWTH = math.log(1000 / 16)
+"""Of dw and dh, so that a wild prediction does not overflow."""
+
+Weights = tuple[float, float, float, float]
+
+
+def encode(boxes: Tensor, goals: Tensor, weights: Weights) -> Tensor:
+    """Deltas (r, 4) that carry boxes (r, 4) to goals (r, 4), times the weights."""
+    sizes, goal_sizes = boxes[:, 2:] - boxes[:, :2], goals[:, 2:] - goals[:, :2]
+    centers, goal_centers = boxes[:, :2] + 0.5 * sizes, goals[:, :2] + 0.5 * goal_sizes
+    factors = boxes.new_tensor(weights)
+    shifts = factors[:2] * (goal_centers - centers) / sizes
+    growths = factors[2:] * torch.log(goal_sizes / sizes)
+    return torch.cat([shifts, growths], dim=1)
+
+
+def decode(boxes: Tensor, deltas: Tensor, weights: Weights) -> Tensor:
+    """Boxes (..., 4) moved by deltas (..., 4); float32 whatever the deltas are."""
+    deltas = deltas.float() / boxes.new_tensor(weights)
+    sizes = boxes[..., 2:] - boxes[..., :2]
+    centers = boxes[..., :2] + 0.5 * sizes
+    centers = deltas[..., :2] * sizes + centers
+    sizes = deltas[..., 2:].clamp(max=LARGEST_GROWTH).exp() * sizes
+    return torch.cat([centers - 0.5 * sizes, centers + 0.5 * sizes], dim=-1)

@@ -1,0 +1,91 @@
+"""The networks behind the pooled maps: of boxes, masks and keypoints.
+
+Each starts as detectron2's does; torchvision's blocks do so for convolutions only.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead
+from torchvision.models.detection.keypoint_rcnn import KeypointRCNNPredictor
+from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+
+from transfer.detection.recipe import Part, Recipe
+from transfer.detection.torchvision_engine.keypoints import NUM_KEYPOINTS
+
+NormLayer = Callable[[int], nn.Module]
+
+
+class BoxPredictor(nn.Module):
+    """Class and place of each region; background is the last class and has no place."""
+
+    def __init__(self, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.classes = nn.Linear(num_features, num_classes + 1)
+        self.deltas = nn.Linear(num_features, num_classes * 4)
+        nn.init.normal_(self.classes.weight, std=0.01)
+        nn.init.normal_(self.deltas.weight, std=0.001)
+        nn.init.zeros_(self.classes.bias)
+        nn.init.zeros_(self.deltas.bias)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (r, L + 1) and deltas (r, L, 4) of features (r, C)."""
+        return self.classes(features), self.deltas(features).unflatten(1, (-1, 4))
+
+
+class C4Features(nn.Module):
+    """Mean of what layer4 makes of each region, behind the extra norm if there is one."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(r, C) of maps (r, C, H, W)."""
+        mean: Tensor = self.norm(maps).mean(dim=(2, 3))
+        return mean
+
+
+def box_head(recipe: Recipe, norm: NormLayer) -> tuple[nn.Module, int]:
+    """Pooled maps (r, C, box_pool, box_pool) to features, and how many these are; of a pyramid."""
+    head = FastRCNNConvFCHead(
+        (recipe.fpn_channels, recipe.box_pool, recipe.box_pool),
+        [recipe.box_head_conv_channels] * recipe.box_head_convs,
+        [recipe.box_head_fc_channels] * recipe.box_head_fcs,
+        norm_layer=_norm_of("box_head", recipe, norm),
+    )
+    for layer in head:
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_uniform_(layer.weight, a=1)
+            nn.init.zeros_(layer.bias)
+    if recipe.box_head_fcs:
+        return head, recipe.box_head_fc_channels
+    channels = recipe.box_head_conv_channels if recipe.box_head_convs else recipe.fpn_channels
+    return head, channels * recipe.box_pool**2
+
+
+def mask_head(recipe: Recipe, num_classes: int, norm: NormLayer) -> nn.Module:
+    """Pooled maps (r, C, 14, 14) to logits (r, L, 28, 28)."""
+    channels = recipe.mask_head_channels
+    convolutions = MaskRCNNHeads(
+        recipe.fpn_channels, [channels] * 4, 1, norm_layer=_norm_of("mask_head", recipe, norm)
+    )
+    predictor = MaskRCNNPredictor(channels, channels, num_classes)
+    nn.init.normal_(predictor.mask_fcn_logits.weight, std=0.001)
+    nn.init.zeros_(predictor.mask_fcn_logits.bias)
+    nn.init.zeros_(predictor.conv5_mask.bias)
+    return nn.Sequential(convolutions, predictor)
+
+
+def keypoint_head(recipe: Recipe, norm: NormLayer) -> nn.Module:
+    """Pooled maps (r, C, 14, 14) to logits (r, 17, 56, 56)."""
+    channels = recipe.keypoint_head_channels
+    # the block of masks: torchvision's own for keypoints has no norm
+    convolutions = MaskRCNNHeads(
+        recipe.fpn_channels, [channels] * 8, 1, norm_layer=_norm_of("keypoint_head", recipe, norm)
+    )
+    return nn.Sequential(convolutions, KeypointRCNNPredictor(channels, NUM_KEYPOINTS))
+
+
+def _norm_of(part: Part, recipe: Recipe, norm: NormLayer) -> NormLayer | None:
+    return norm if part in recipe.normed else None

@@ -1,0 +1,67 @@
+"""Masks: what to learn within a box, and what was found there.
+
+Mask R-CNN (He et al., ICCV 2017, arXiv:1703.06870), targets drawn as detectron2 draws them.
+"""
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pycocotools.mask
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from transfer.detection.sample import Polygons, Sample
+from transfer.detection.torchvision_engine.regions import Regions
+
+
+def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
+    """Of logits (r, L, S, S), the mean over the pixels of each region's own class."""
+    logits = logits.float()
+    if len(logits) == 0:
+        return logits.sum() * 0
+    polygons: list[Polygons] = []
+    for sample, each in zip(samples, regions, strict=True):
+        if sample.polygons is None:
+            raise ValueError("a sample without polygons was given to a detector that learns masks")
+        polygons += [sample.polygons[i] for i in each.objects.tolist()]
+    targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
+    classes = torch.cat([each.classes for each in regions])
+    return F.binary_cross_entropy_with_logits(_own(logits, classes), targets)
+
+
+def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
+    """(r, size, size) of 0 and 1: the polygons of each box (r, 4), cropped to it and resized."""
+    corners: NDArray[np.float32] = boxes.detach().cpu().numpy()
+    sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
+    factors = np.float32(size) / sides
+    codes = [
+        _code([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
+        for corner, factor, outlines in zip(corners, factors, polygons, strict=True)
+    ]
+    if not codes:
+        return boxes.new_zeros(0, size, size)
+    with warnings.catch_warnings():
+        # pycocotools 2.0.11 under NumPy 2
+        warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept")
+        masks = pycocotools.mask.decode(codes)
+    return torch.from_numpy(masks).permute(2, 0, 1).to(boxes)
+
+
+def _code(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
+    """All outlines of an object as one of pycocotools' compressed masks."""
+    if not outlines:
+        return pycocotools.mask.encode(np.zeros((size, size), dtype=np.uint8, order="F"))
+    parts = pycocotools.mask.frPyObjects([o.reshape(-1) for o in outlines], size, size)
+    return pycocotools.mask.merge(parts)
+
+
+def own_masks(logits: Tensor, classes: Tensor) -> Tensor:
+    """Probabilities (k, S, S) of each detection's class, of logits (k, L, S, S)."""
+    return _own(logits, classes).float().sigmoid()
+
+
+def _own(logits: Tensor, classes: Tensor) -> Tensor:
+    return logits[torch.arange(len(logits), device=logits.device), classes]

@@ -1,0 +1,41 @@
+"""Which object a box stands for, and which boxes a loss looks at."""
+
+import torch
+from torch import Tensor
+
+OBJECT, BACKGROUND, NEITHER = 1, 0, -1
+
+
+def match(
+    iou: Tensor, *, below: float, above: float, best_too: bool = False
+) -> tuple[Tensor, Tensor]:
+    """For r boxes: the object (r,) each overlaps most, and what it counts as (r,).
+
+    iou (m, r) of m objects; all is background where there is none. `best_too`: the boxes that
+    overlap an object most count as objects however little that is.
+    """
+    if len(iou) == 0:
+        zeros = iou.new_zeros(iou.shape[1], dtype=torch.int64)
+        return zeros, zeros + BACKGROUND
+    overlap, objects = iou.max(dim=0)
+    labels = torch.full_like(objects, NEITHER)
+    labels[overlap < below] = BACKGROUND
+    labels[overlap >= above] = OBJECT
+    if best_too:
+        # such a box keeps the object that it overlaps most, which may be another one
+        labels[(iou == iou.amax(dim=1, keepdim=True)).any(dim=0)] = OBJECT
+    return objects, labels
+
+
+def drawn(
+    positive: Tensor, negative: Tensor, *, num_samples: int, positive_share: float
+) -> tuple[Tensor, Tensor]:
+    """Indices of a random sample of two masks (r,): positives up to their share, then negatives.
+
+    Two permutations from torch's generator, in detectron2's order: the same seed, the same sample.
+    """
+    positives, negatives = positive.nonzero()[:, 0], negative.nonzero()[:, 0]
+    num_positives = min(len(positives), int(num_samples * positive_share))
+    some = torch.randperm(len(positives), device=positive.device)[:num_positives]
+    others = torch.randperm(len(negatives), device=negative.device)[: num_samples - num_positives]
+    return positives[some], negatives[others]

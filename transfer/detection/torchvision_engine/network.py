@@ -1,0 +1,201 @@
+"""The whole detector as one network: backbone, neck, RPN and heads.
+
+Faster R-CNN on a pyramid or on the layer3 map, with masks or keypoints: Ren et al., NeurIPS 2015,
+arXiv:1506.01497; Lin et al., CVPR 2017, arXiv:1612.03144; He et al., ICCV 2017, arXiv:1703.06870.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.ops import FeaturePyramidNetwork
+from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
+
+from transfer.convert.resnet import FEATURE_DIM
+from transfer.detection.norms import Norm, norm_layer
+from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, Recipe
+from transfer.detection.sample import Found, Sample
+from transfer.detection.torchvision_engine import heads
+from transfer.detection.torchvision_engine.boxes import box_losses, found_boxes
+from transfer.detection.torchvision_engine.keypoints import (
+    keypoint_loss,
+    peaks,
+    with_visible_keypoints,
+)
+from transfer.detection.torchvision_engine.masks import mask_loss, own_masks
+from transfer.detection.torchvision_engine.pooling import pool
+from transfer.detection.torchvision_engine.proposals import RPN, Size
+from transfer.detection.torchvision_engine.regions import Regions, foreground, sampled_regions
+
+LAYERS = ("layer1", "layer2", "layer3", "layer4")
+FINE_POOL = 14
+"""Side of the map that RoIAlign gives the heads of masks and keypoints."""
+
+
+class RCNN(nn.Module):
+    """Its parts; the backbone keeps layer4 also where that is the head of the boxes."""
+
+    def __init__(self, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.num_classes = num_classes
+        self.is_pyramid = recipe.neck == "fpn"
+        self.strides_px = PYRAMID_STRIDES_PX if self.is_pyramid else C4_STRIDES_PX
+        for name in ("pixel_mean", "pixel_std"):
+            of_bytes = torch.tensor([255 * value for value in getattr(recipe, name)])
+            self.register_buffer(name, of_bytes[:, None, None], persistent=False)
+        self.pixel_mean: Tensor
+        self.pixel_std: Tensor
+        make_norm = norm_layer(norm)
+        self.backbone = torchvision.models.get_model(arch, weights=None, norm_layer=make_norm)
+        self.backbone.fc = nn.Identity()
+        width = FEATURE_DIM[arch]
+        extra = make_norm(width) if recipe.extra_norms != "none" else nn.Identity()
+        self.pyramid = _pyramid(recipe, width, norm) if self.is_pyramid else None
+        self.rpn = RPN(
+            recipe,
+            channels=recipe.fpn_channels if self.is_pyramid else width // 2,
+            strides_px=self.strides_px,
+            norm=make_norm,
+        )
+        self.box_head, num_features = (
+            heads.box_head(recipe, make_norm)
+            if self.is_pyramid
+            else (heads.C4Features(extra), width)
+        )
+        self.box_predictor = heads.BoxPredictor(num_features, num_classes)
+        self.mask_head = (
+            heads.mask_head(recipe, num_classes, make_norm) if recipe.finds == "masks" else None
+        )
+        self.keypoint_head = (
+            heads.keypoint_head(recipe, make_norm) if recipe.finds == "keypoints" else None
+        )
+
+    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """The losses, in training mode."""
+        samples = [_moved(sample, self.pixel_mean.device) for sample in samples]
+        maps, sizes = self._maps([sample.image for sample in samples])
+        losses: dict[str, Tensor]
+        proposals, losses = self.rpn(maps, sizes, samples)
+        regions = [
+            sampled_regions(boxes, sample, self.recipe, self.num_classes)
+            for boxes, sample in zip(proposals, samples, strict=True)
+        ]
+        logits, deltas = self._boxes(maps, [each.boxes for each in regions])
+        losses |= box_losses(logits, deltas, regions, samples, self.recipe)
+        on_objects = foreground(regions, self.num_classes)
+        if self.mask_head is not None:
+            masks = self.mask_head(self._fine(maps, on_objects))
+            losses["loss_mask"] = mask_loss(masks, on_objects, samples)
+        if self.keypoint_head is not None:
+            visible = [
+                with_visible_keypoints(each, sample)
+                for each, sample in zip(on_objects, samples, strict=True)
+            ]
+            points = self.keypoint_head(self._fine(maps, visible))
+            losses["loss_keypoint"] = keypoint_loss(points, visible, samples)
+        return losses
+
+    @torch.no_grad()
+    def detections(self, images: Sequence[Tensor]) -> list[Found]:
+        """What is in images (3, H, W) uint8, in eval mode."""
+        maps, sizes = self._maps(images)
+        proposals, _ = self.rpn(maps, sizes, None)
+        logits, deltas = self._boxes(maps, proposals)
+        counts = [len(boxes) for boxes in proposals]
+        found = [
+            found_boxes(*each, self.recipe)
+            for each in zip(
+                logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
+            )
+        ]
+        if self.mask_head is not None:
+            masks = self.mask_head(self._fine(maps, found)).split([len(f.boxes) for f in found])
+            found = [
+                replace(each, masks=own_masks(own, each.classes))
+                for each, own in zip(found, masks, strict=True)
+            ]
+        if self.keypoint_head is not None:
+            points = self.keypoint_head(self._fine(maps, found)).split(
+                [len(f.boxes) for f in found]
+            )
+            found = [
+                replace(each, keypoints=peaks(own, each.boxes))
+                for each, own in zip(found, points, strict=True)
+            ]
+        return found
+
+    @torch.no_grad()
+    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Maps after each of LAYERS, (n, C, H, W), of images of one size, in eval mode."""
+        return self._layers(self._batch(images)[0], LAYERS)
+
+    def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
+        """Normalized, at the top left of zeros (n, 3, H, W), and the images' own sizes."""
+        sizes = [(image.shape[1], image.shape[2]) for image in images]
+        # c4 pads no further than the largest image
+        unit = 32 if self.is_pyramid else 1
+        height, width = (-(-max(sides) // unit) * unit for sides in zip(*sizes, strict=True))
+        padded = [
+            F.pad(
+                (image.to(self.pixel_mean.device, non_blocking=True) - self.pixel_mean)
+                / self.pixel_std,
+                (0, width - image.shape[2], 0, height - image.shape[1]),
+            )
+            for image in images
+        ]
+        return torch.stack(padded), sizes
+
+    def _layers(self, batch: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+        """Maps of the batch (n, 3, H, W) after these layers of the backbone, the first ones."""
+        net = self.backbone
+        x = net.maxpool(net.relu(net.bn1(net.conv1(batch))))
+        maps = {}
+        for name in names:
+            x = maps[name] = getattr(net, name)(x)
+        return maps
+
+    def _maps(self, images: Sequence[Tensor]) -> tuple[list[Tensor], list[Size]]:
+        """Maps (n, C, H, W) for the RPN, one per stride, and the images' sizes."""
+        batch, sizes = self._batch(images)
+        if self.pyramid is None:
+            return [self._layers(batch, LAYERS[:3])["layer3"]], sizes
+        return list(self.pyramid(self._layers(batch, LAYERS)).values()), sizes
+
+    def _boxes(self, maps: Sequence[Tensor], boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits (r, L + 1) and deltas (r, L, 4) of boxes, n of (r_i, 4)."""
+        # the last level of a pyramid is the RPN's alone
+        maps = maps[:4]
+        pooled = pool(maps, boxes, self.strides_px[: len(maps)], self.recipe.box_pool)
+        if self.pyramid is None:
+            pooled = self.backbone.layer4(pooled)
+        logits, deltas = self.box_predictor(self.box_head(pooled))
+        return logits, deltas
+
+    def _fine(self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[Found]) -> Tensor:
+        """(r, C, 14, 14) of boxes that stand for objects."""
+        return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)
+
+
+def _pyramid(recipe: Recipe, width: int, norm: Norm) -> nn.Module:
+    """Levels of stride 4 to 32 px, and one of 64 px for the RPN alone."""
+    pyramid: nn.Module = FeaturePyramidNetwork(
+        [width // 8, width // 4, width // 2, width],
+        recipe.fpn_channels,
+        extra_blocks=LastLevelMaxPool(),
+        norm_layer=norm_layer(norm) if "fpn" in recipe.normed else None,
+    )
+    return pyramid
+
+
+def _moved(sample: Sample, device: torch.device) -> Sample:
+    keypoints = sample.keypoints
+    return replace(
+        sample,
+        boxes=sample.boxes.to(device, non_blocking=True),
+        classes=sample.classes.to(device, non_blocking=True),
+        keypoints=None if keypoints is None else keypoints.to(device, non_blocking=True),
+    )

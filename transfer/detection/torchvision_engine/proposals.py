@@ -1,0 +1,163 @@
+"""The region proposal network: where objects may be, whatever their class.
+
+Faster R-CNN (Ren et al., NeurIPS 2015, arXiv:1506.01497).
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.ops import Conv2dNormActivation, batched_nms, box_iou, clip_boxes_to_image
+
+from transfer.detection.norms import scale_gradient
+from transfer.detection.recipe import Recipe
+from transfer.detection.sample import Sample
+from transfer.detection.torchvision_engine.anchors import anchors_on, cell_anchors
+from transfer.detection.torchvision_engine.coding import decode, encode
+from transfer.detection.torchvision_engine.matching import BACKGROUND, OBJECT, drawn, match
+
+UNWEIGHTED = (1.0, 1.0, 1.0, 1.0)
+
+Size = tuple[int, int]
+"""Height and width in px."""
+
+
+class RPN(nn.Module):
+    """One small head for the maps of all levels."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        channels: int,
+        strides_px: Sequence[int],
+        norm: Callable[[int], nn.Module],
+    ) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.strides_px = tuple(strides_px)
+        sizes = recipe.anchor_sizes_px
+        levels = [(size,) for size in sizes] if recipe.neck == "fpn" else [sizes]
+        cells = torch.stack([cell_anchors(level, recipe.anchor_ratios) for level in levels])
+        self.cells: Tensor  # (levels, A, 4)
+        self.register_buffer("cells", cells, persistent=False)
+        self.input_norm = norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
+        # one norm for all levels: its running statistics follow the last and smallest most
+        own_norm = norm if "rpn_head" in recipe.normed else None
+        self.convolution = Conv2dNormActivation(channels, channels, 3, norm_layer=own_norm)
+        self.objectness = nn.Conv2d(channels, cells.shape[1], 1)
+        self.deltas = nn.Conv2d(channels, 4 * cells.shape[1], 1)
+        for layer in (self.convolution[0], self.objectness, self.deltas):
+            nn.init.normal_(layer.weight, std=0.01)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, maps: Sequence[Tensor], sizes: Sequence[Size], samples: Sequence[Sample] | None
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Proposals, n of (r_i, 4), best first, and, where there are samples, the losses.
+
+        maps: one per level, (n, C, H, W); sizes: of the n images.
+        """
+        logits, deltas = self._predictions(maps)
+        anchors = [
+            anchors_on(cell, stride_px, features.shape[-2], features.shape[-1])
+            for cell, stride_px, features in zip(self.cells, self.strides_px, maps, strict=True)
+        ]
+        losses = {} if samples is None else self._losses(logits, deltas, anchors, samples)
+        with torch.no_grad():
+            count = self.recipe.rpn_candidates[0 if self.training else 1]
+            boxes, scores, levels = candidates(logits, deltas, anchors, count)
+            return self._without_doubles(boxes, scores, levels, sizes), losses
+
+    def _predictions(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Logits (n, H W A) and deltas (n, H W A, 4) per level, in the order of the anchors."""
+        logits, deltas = [], []
+        for features in maps:
+            if self.recipe.rpn_gradient == "scale_input":
+                # in front of the norm: its own parameters keep their whole gradient
+                features = scale_gradient(features, self.recipe.rpn_gradient_factor)
+            hidden = self.convolution(self.input_norm(features))
+            logits.append(self.objectness(hidden).permute(0, 2, 3, 1).flatten(1).float())
+            moves = self.deltas(hidden).unflatten(1, (-1, 4))
+            deltas.append(moves.permute(0, 3, 4, 1, 2).flatten(1, 3).float())
+        return logits, deltas
+
+    def _losses(
+        self,
+        logits: Sequence[Tensor],
+        deltas: Sequence[Tensor],
+        anchors: Sequence[Tensor],
+        samples: Sequence[Sample],
+    ) -> dict[str, Tensor]:
+        """Sums over sampled anchors by the number wished for, however many there are."""
+        recipe = self.recipe
+        every = torch.cat(list(anchors))
+        all_logits, all_deltas = torch.cat(list(logits), dim=1), torch.cat(list(deltas), dim=1)
+        chosen_logits, labels, moves, goals = [], [], [], []
+        for i, sample in enumerate(samples):
+            positives, negatives, boxes = _sampled(every, sample, recipe)
+            chosen_logits += [all_logits[i, positives], all_logits[i, negatives]]
+            labels += [torch.ones_like(chosen_logits[-2]), torch.zeros_like(chosen_logits[-1])]
+            moves.append(all_deltas[i, positives])
+            goals.append(encode(every[positives], boxes, UNWEIGHTED))
+        classification = F.binary_cross_entropy_with_logits(
+            torch.cat(chosen_logits), torch.cat(labels), reduction="sum"
+        )
+        localization = F.l1_loss(torch.cat(moves), torch.cat(goals), reduction="sum")
+        factor = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
+        count = recipe.rpn_samples * len(samples)
+        return {
+            "loss_rpn_cls": classification / count * factor,
+            "loss_rpn_loc": localization / count * factor,
+        }
+
+    def _without_doubles(
+        self, boxes: Tensor, scores: Tensor, levels: Tensor, sizes: Sequence[Size]
+    ) -> list[Tensor]:
+        """The best of candidates (n, t, 4) that do not cover each other, within each level."""
+        finite = boxes.isfinite().all(dim=2) & scores.isfinite()
+        if self.training and not finite.all():
+            raise FloatingPointError("proposals are not finite: the training has diverged")
+        count = self.recipe.rpn_proposals[0 if self.training else 1]
+        kept = []
+        for i, (height, width) in enumerate(sizes):
+            inside = clip_boxes_to_image(boxes[i], (height, width))
+            usable = finite[i] & (inside[:, 2:] > inside[:, :2]).all(dim=1)
+            inside, score, level = inside[usable], scores[i][usable], levels[usable]
+            best = batched_nms(inside, score, level, self.recipe.rpn_nms_iou)
+            kept.append(inside[best[:count]])
+        return kept
+
+
+def candidates(
+    logits: Sequence[Tensor], deltas: Sequence[Tensor], anchors: Sequence[Tensor], count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best `count` of each level: boxes (n, t, 4), logits (n, t), levels (t,).
+
+    Ranked by logits: probabilities of float32 are equal long before logits are.
+    """
+    boxes, scores, levels = [], [], []
+    for level, (logit, delta, anchor) in enumerate(zip(logits, deltas, anchors, strict=True)):
+        score, best = logit.topk(min(count, logit.shape[1]), dim=1)
+        moves = delta.gather(1, best[..., None].expand(-1, -1, 4))
+        boxes.append(decode(anchor[best], moves, UNWEIGHTED))
+        scores.append(score)
+        levels.append(torch.full_like(best[0], level))
+    return torch.cat(boxes, dim=1), torch.cat(scores, dim=1), torch.cat(levels)
+
+
+@torch.no_grad()
+def _sampled(anchors: Tensor, sample: Sample, recipe: Recipe) -> tuple[Tensor, Tensor, Tensor]:
+    """Indices of positive and negative anchors, and the boxes (p, 4) that the positives mean."""
+    below, above = recipe.rpn_iou
+    iou = box_iou(sample.boxes, anchors)
+    objects, labels = match(iou, below=below, above=above, best_too=True)
+    positives, negatives = drawn(
+        labels == OBJECT,
+        labels == BACKGROUND,
+        num_samples=recipe.rpn_samples,
+        positive_share=recipe.rpn_positive_share,
+    )
+    return positives, negatives, sample.boxes[objects[positives]]

@@ -1,0 +1,176 @@
+"""VOC's average precision of boxes, as detectron2's evaluator counts it for MoCo's tables.
+
+Everingham et al., IJCV 2010, by the widely used Python port of its Matlab code, at ten IoU
+thresholds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transfer.datasets.scenes import Scene, Scenes
+from transfer.detection.results import Detections, check_same_images
+
+Floats = NDArray[np.float64]
+
+THRESHOLDS = np.arange(50, 100, 5) / 100
+"""Of IoU: AP is the mean over these."""
+POINTS = np.arange(0.0, 1.1, 0.1)
+"""Recalls of the 11-point metric. In floats the fourth exceeds 0.3, so that 3 of 10 objects do not
+reach it; this is kept, since published numbers are made so."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Overlaps:
+    """All K detections of a split, each with the object that it overlaps most."""
+
+    scores: Floats
+    """(K,) rounded."""
+    classes: NDArray[np.int64]
+    """(K,)."""
+    iou: Floats
+    """(K,) with that object, of those of the same class on the same image; -inf: there is none."""
+    objects: NDArray[np.int64]
+    """(K,) its number in the split; -1: none."""
+
+
+def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]:
+    """AP, AP50, AP75 at 11 points, AP_area, AP50_area, AP75_area, and AP/<class>, AP50/<class>.
+
+    Percent; AP is the mean over IoU thresholds 0.50, 0.55, ..., 0.95. detections: one entry per
+    image of the scenes, in their order. Difficult objects are neither hits nor misses. As in
+    detectron2, a class without an object counts 0 in the mean: no other class can make up for it.
+    """
+    check_same_images(detections, scenes)
+    aside, labels = _objects(scenes)
+    if aside.all():
+        raise ValueError(
+            f"{len(aside)} objects on {len(scenes)} images, all of them difficult; "
+            "expected at least one that is not"
+        )
+    overlaps = _overlaps(detections, scenes)
+    by_class = np.stack(
+        [
+            _class_ap(overlaps, c, aside, num_objects=int((~aside[labels == c]).sum()))
+            for c in range(len(scenes.class_names))
+        ]
+    )
+    half = int(np.flatnonzero(THRESHOLDS == 0.5)[0])
+    three_quarters = int(np.flatnonzero(THRESHOLDS == 0.75)[0])
+    ap = {}
+    for metric, suffix in enumerate(("", "_area")):
+        means = by_class[:, metric].mean(axis=0)
+        ap[f"AP{suffix}"] = float(means.mean())
+        ap[f"AP50{suffix}"] = float(means[half])
+        ap[f"AP75{suffix}"] = float(means[three_quarters])
+    for name, values in zip(scenes.class_names, by_class[:, 0], strict=True):
+        ap[f"AP/{name}"] = float(values.mean())
+        ap[f"AP50/{name}"] = float(values[half])
+    return ap
+
+
+def _objects(scenes: Scenes) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Of all objects of the split, in order: whether it is difficult, and its class."""
+    each = [scenes.scene(i) for i in range(len(scenes))]
+    return np.concatenate([s.aside for s in each]), np.concatenate([s.classes for s in each])
+
+
+def _overlaps(detections: Sequence[Detections], scenes: Scenes) -> Overlaps:
+    iou, objects = [], []
+    num_before = 0
+    for i, found in enumerate(detections):
+        scene = scenes.scene(i)
+        best, number = _best_in_image(found, scene)
+        iou.append(best)
+        objects.append(np.where(number < 0, -1, number + num_before))
+        num_before += len(scene.classes)
+    scores = np.concatenate([found.scores.double().numpy() for found in detections])
+    return Overlaps(
+        # the three and, below, one decimals of the text files that the Matlab code reads
+        scores=np.round(scores, 3),
+        classes=np.concatenate([found.classes.numpy() for found in detections]),
+        iou=np.concatenate(iou),
+        objects=np.concatenate(objects),
+    )
+
+
+def _best_in_image(found: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
+    """Per detection (k,) the highest IoU with an object of its class, and that object's index."""
+    best = np.full(len(found.classes), -np.inf)
+    number = np.full(len(found.classes), -1)
+    classes = found.classes.numpy()
+    # the metric counts pixels from 1 and includes the last
+    boxes = np.round((found.boxes + found.boxes.new_tensor([1, 1, 0, 0])).double().numpy(), 1)
+    truth = scene.boxes + np.array([1, 1, 0, 0])
+    for c in np.unique(scene.classes):
+        own, objects = np.flatnonzero(classes == c), np.flatnonzero(scene.classes == c)
+        iou = pixel_iou(boxes[own], truth[objects])
+        best[own] = iou.max(axis=1)
+        number[own] = objects[iou.argmax(axis=1)]
+    return best, number
+
+
+def pixel_iou(boxes: Floats, others: Floats) -> Floats:
+    """IoU (k, m) of boxes (k, 4) and (m, 4) whose right and bottom pixels are inside."""
+    first = np.maximum(boxes[:, None, :2], others[:, :2])
+    last = np.minimum(boxes[:, None, 2:], others[:, 2:])
+    common = np.maximum(last - first + 1, 0).prod(axis=2)
+    area, other_area = ((b[:, 2:] - b[:, :2] + 1).prod(axis=1) for b in (boxes, others))
+    iou: Floats = common / (area[:, None] + other_area - common)
+    return iou
+
+
+def _class_ap(
+    overlaps: Overlaps, label: int, aside: NDArray[np.bool_], *, num_objects: int
+) -> Floats:
+    """Percent (2, T): at 11 points and by area, at each IoU threshold."""
+    own = np.flatnonzero(overlaps.classes == label)
+    if not num_objects or not len(own):
+        return np.zeros((2, len(THRESHOLDS)))
+    # scores of three decimals are often equal; the reference sorts by the same call, so that on
+    # one machine their order is the same, though no stable one
+    own = own[np.argsort(-overlaps.scores[own])]
+    iou, objects = overlaps.iou[own], overlaps.objects[own]
+    ap = np.empty((2, len(THRESHOLDS)))
+    for t, threshold in enumerate(THRESHOLDS):
+        hits, misses = _hits_and_misses(iou > threshold, objects, aside)
+        recall = hits.cumsum() / num_objects
+        # no hit and no miss, where the first is a difficult object: precision 0
+        precision = hits.cumsum() / np.maximum((hits | misses).cumsum(), 1)
+        ap[:, t] = _eleven_points(recall, precision), _area(recall, precision)
+    return 100 * ap
+
+
+def _hits_and_misses(
+    reached: NDArray[np.bool_], objects: NDArray[np.int64], aside: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of detections (k,), best first: the first on an object hits, the others on it miss.
+
+    reached: whether its best object overlaps enough. One whose best object is taken is not given
+    the second best. Those on difficult objects are neither.
+    """
+    counted = np.flatnonzero(reached & ~aside[objects])
+    _, first = np.unique(objects[counted], return_index=True)
+    hits = np.zeros(len(objects), dtype=np.bool_)
+    hits[counted[first]] = True
+    misses = ~reached
+    misses[counted] = True
+    return hits, misses & ~hits
+
+
+def _eleven_points(recall: Floats, precision: Floats) -> float:
+    """Mean over 11 recalls of the best precision at this or a higher recall; 0 where none is."""
+    best = np.append(_best_from_here(precision), 0)
+    return float(best[np.searchsorted(recall, POINTS)].mean())
+
+
+def _area(recall: Floats, precision: Floats) -> float:
+    """Under the curve of the best precision at this or a higher recall."""
+    return float((np.diff(recall, prepend=0) * _best_from_here(precision)).sum())
+
+
+def _best_from_here(precision: Floats) -> Floats:
+    best: Floats = np.maximum.accumulate(precision[::-1])[::-1]
+    return best

@@ -1,0 +1,134 @@
+"""A cell in several processes, one per GPU: python -m transfer.many_gpus FILE, once per process.
+
+The file is the cell itself, written a moment before by the process that starts the others. That one
+passes on every request to stop, waits until all have saved, and raises what one of them raised.
+torchrun would kill them half a minute after the request, and keep the reason to itself.
+"""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from transfer import stop
+from transfer.cell import Cell, checked, evaluate, finished
+from transfer.processes import joined, this_process
+from transfer.record import Record
+from transfer.tasks.detection import Detection
+
+Worker = subprocess.Popen[bytes]
+ALONE_S = 60.0
+"""How long the others may go on after one has failed; most fail with it at once."""
+
+
+def evaluate_where_asked(cell: Cell) -> Record:
+    """The cell's record: a detector's from a process per GPU, every other from this one.
+
+    Raises what the first of the processes raised, RuntimeError if it ended without a word.
+    """
+    task = cell.task
+    asked = task.num_processes(cell.place.detector) if isinstance(task, Detection) else 1
+    if asked == this_process().num_processes or finished(cell) is not None:
+        return evaluate(cell)
+    for key in task.datasets():
+        checked(key, cell.place.data, cell.place.tolerated)
+    work = cell.folders.work
+    work.mkdir(parents=True, exist_ok=True)
+    for old in work.glob("error-*.pickle"):
+        old.unlink()
+    file = work / "cell.pickle"
+    file.write_bytes(pickle.dumps(cell))
+    failed = waited_for(started(file, asked))
+    stop.leave_if_asked()
+    record = finished(cell)
+    if failed or record is None:
+        raise reason(work, failed)
+    file.unlink()
+    return record
+
+
+def started(file: Path, num_processes: int) -> list[Worker]:
+    """The processes, in sessions of their own: signals reach them through this one only."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [sys.executable, "-m", "transfer.many_gpus", str(file)]
+    return [
+        subprocess.Popen(
+            words,
+            env={
+                **os.environ,
+                **meeting,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(num_processes),
+            },
+            start_new_session=True,
+        )
+        for rank in range(num_processes)
+    ]
+
+
+def waited_for(workers: Sequence[Worker]) -> list[int]:
+    """Exit statuses that are not 0, once all have ended."""
+    told, failed_s = False, 0.0
+    try:
+        while any(worker.poll() is None for worker in workers):
+            time.sleep(0.2)
+            if stop.asked() and not told:
+                told = True
+                for worker in workers:
+                    worker.send_signal(signal.SIGTERM)
+            if not failed_s and any(worker.poll() for worker in workers):
+                failed_s = time.monotonic()
+            if failed_s and not told and time.monotonic() - failed_s > ALONE_S:
+                break  # the others wait for one that is gone
+    finally:
+        for worker in workers:
+            worker.kill()
+    return [status for worker in workers if (status := worker.wait())]
+
+
+def reason(work: Path, statuses: Sequence[int]) -> Exception:
+    """What the first of the processes that failed has left."""
+    errors = sorted(work.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
+    if errors:
+        error: Exception = pickle.loads(errors[0].read_bytes())
+        return error
+    return RuntimeError(
+        f"processes ended with status {', '.join(map(str, statuses)) or 0} and left no record; "
+        f"their messages stand above. The same command goes on from the last checkpoint"
+    )
+
+
+def portable(error: Exception) -> Exception:
+    """An error of the same kind that another process can load, or its words."""
+    try:
+        same = type(error)(str(error))
+        pickle.loads(pickle.dumps(same))
+    except Exception:  # errors of libraries may ask for more than a message
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return same
+
+
+def main(file: Path) -> None:
+    """What each of the processes does."""
+    stop.listen()
+    cell: Cell = pickle.loads(file.read_bytes())
+    with joined() as process:
+        try:
+            evaluate(cell)
+        except Exception as error:  # whatever it is, the process that waits must raise it
+            left = file.with_name(f"error-{process.rank}.pickle")
+            left.write_bytes(pickle.dumps(portable(error)))
+            raise
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
