@@ -56,6 +56,7 @@ def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
     blurred = colors.blur_sigma_px > 0
     sigma = torch.from_numpy(colors.blur_sigma_px[blurred]).to(images.device, torch.float32)
     _change(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
+    _change(images, colors.solarize, solarize)
     _change(images, colors.flip, lambda chosen: chosen.flip(3))
     for turns in (1, 2, 3):
         turned = colors.quarter_turns == turns
@@ -158,6 +159,11 @@ def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
     rows = _blur_matrix(sigma_px, images.shape[2], largest_sigma_px)
     columns = _blur_matrix(sigma_px, images.shape[3], largest_sigma_px)
     return rows[:, None] @ images @ columns[:, None].mT
+
+
+def solarize(images: Tensor) -> Tensor:
+    """Levels in 0..1 that reach a half are inverted."""
+    return torch.where(images >= 0.5, 1 - images, images)
 
 
 def _blur_matrix(sigma_px: Tensor, size: int, largest_sigma_px: float) -> Tensor:

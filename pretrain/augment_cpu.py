@@ -23,6 +23,8 @@ Image = NDArray[Any]  # uint8; OpenCV's stubs know no number types
 ROUND_DOWN = -0.499
 """Added before OpenCV rounds to the nearest level, since PIL's blends drop the fraction; the last
 thousandth keeps whole numbers whole."""
+SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
+"""Level -> level; those that reach a half are inverted."""
 QUARTER_TURNS = {
     1: cv2.ROTATE_90_COUNTERCLOCKWISE,
     2: cv2.ROTATE_180,
@@ -63,6 +65,8 @@ def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image
         image = to_gray(image)
     if colors.blur_sigma_px[row] > 0:
         image = blur(image, float(colors.blur_sigma_px[row]))
+    if colors.solarize[row]:
+        image = cv2.LUT(image, SOLARIZED)
     if colors.flip[row]:
         image = cv2.flip(image, 1)
     if colors.quarter_turns[row]:

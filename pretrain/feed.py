@@ -44,10 +44,17 @@ class Batch(NamedTuple):
     """V of (n, 3, S, S), normalized."""
     labels: Tensor | None
     """(n,), for methods that use them."""
+    indices: Tensor | None = None
+    """(n,), places of the images in the set, for methods that use them."""
+
+    @property
+    def extras(self) -> list[Tensor]:
+        """What a method's forward gets besides views and progress."""
+        return [rows for rows in (self.labels, self.indices) if rows is not None]
 
 
-class SizeGroup(NamedTuple):
-    """Views of one size, which are made and stored together."""
+class ViewGroup(NamedTuple):
+    """Views of one recipe, which are made and stored together."""
 
     recipe: ViewRecipe
     rows: slice
@@ -66,6 +73,7 @@ class Feed:
     workers: int
     memory_gb: float
     uses_labels: bool = False
+    uses_indices: bool = False
     styles: StyleBank | None = None
     colors_in_workers: bool = False
     """Of views from files; else they are colored on the device."""
@@ -84,15 +92,18 @@ class Feed:
         return "workers" if self.colors_in_workers else "device"
 
     @cached_property
-    def groups(self) -> list[SizeGroup]:
-        """Large views, then small ones, where there are any."""
+    def groups(self) -> list[ViewGroup]:
+        """Large views, the first apart where it looks otherwise, then small ones, if any."""
         num_small = sum(view.small for view in self.views)
         num_large = len(self.views) - num_small
         if any(view.small for view in self.views[:num_large]):
             raise ValueError("a method's small views come after its large ones")
+        second = self.recipe.of_second()
+        num_first = num_large if second == self.recipe else 1
         groups = [
-            SizeGroup(self.recipe, slice(0, num_large)),
-            SizeGroup(self.recipe.of_small(), slice(num_large, len(self.views))),
+            ViewGroup(self.recipe, slice(0, num_first)),
+            ViewGroup(second, slice(num_first, num_large)),
+            ViewGroup(self.recipe.of_small(), slice(num_large, len(self.views))),
         ]
         return [group for group in groups if group.rows.start < group.rows.stop]
 
@@ -111,15 +122,16 @@ class Feed:
 
     def batches(self, first_step: int, num_steps: int) -> Iterator[Batch]:
         """A batch for each step from `first_step` to `num_steps`."""
-        sizes = self._from_memory if self.in_memory else self._from_files
+        made = self._from_memory if self.in_memory else self._from_files
         labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
         for step, views in zip(
-            range(first_step, num_steps), sizes(first_step, num_steps), strict=True
+            range(first_step, num_steps), made(first_step, num_steps), strict=True
         ):
             chosen = None
+            indices = torch.from_numpy(self.plan.batch(step)[1]).to(self.device)
             if labels is not None:
-                chosen = labels[torch.from_numpy(self.plan.batch(step)[1]).to(self.device)]
-            yield Batch(views, chosen)
+                chosen = labels[indices]
+            yield Batch(views, chosen, indices if self.uses_indices else None)
 
     def batch_numbers(self, step: int) -> Floats:
         """Numbers (V, n, NUM_UNIFORMS) of this process's images."""
@@ -189,7 +201,7 @@ def decode_all(images: TrainingImages) -> Tensor:
 
 
 class FileViews(Dataset[list[Tensor]]):
-    """A step's views of each size, the first view of all images first: (V * n, S, S, 3), uint8.
+    """A step's views of each group, the first view of all images first: (V * n, S, S, 3), uint8.
 
     Each image is decoded once for all its views, and numbers are drawn for all images at once.
     """
@@ -221,7 +233,7 @@ class FileViews(Dataset[list[Tensor]]):
     def _drawn(
         self, recipe: ViewRecipe, numbers: Floats, indices: NDArray[np.int64]
     ) -> tuple[Integers, Colors | None, Integers]:
-        """Boxes, colors if these are made here, and styles of the views of one size."""
+        """Boxes, colors if these are made here, and styles of the views of one group."""
         feed = self.feed
         repeated = np.tile(indices, len(numbers))
         rows = numbers.reshape(len(repeated), -1)

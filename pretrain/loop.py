@@ -193,25 +193,30 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     started, ended = _shares(job, step)
     warmup = recipe.warmup_epochs / (recipe.epochs or 1)
     done = step / job.num_steps
+    rate = scheduled_rate(
+        recipe.schedule,
+        # a warm-up grows with each step, whatever the schedule's unit
+        done if done < warmup else max(started, warmup),
+        learning_rate=recipe.learning_rate,
+        final_learning_rate=recipe.final_learning_rate,
+        warmup=warmup,
+        milestones=recipe.milestones,
+    )
     for group in training.optimizer.param_groups:
-        group["lr"] = scheduled_rate(
-            recipe.schedule,
-            # a warm-up grows with each step, whatever the schedule's unit
-            done if done < warmup else max(started, warmup),
-            learning_rate=recipe.learning_rate,
-            final_learning_rate=recipe.final_learning_rate,
-            warmup=warmup,
-            milestones=recipe.milestones,
-        )
-    views, labels = batch
+        group["lr"] = recipe.learning_rate if group["fixed_rate"] else rate
+    views = batch.views
     if job.execution.channels_last:
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
     low = job.execution.dtype(device) == torch.bfloat16
     with torch.autocast(device, torch.bfloat16, enabled=low):
-        metrics = network(views, ended, *([] if labels is None else [labels]))
+        metrics = network(views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
+    # without a gradient, and not with one of zeros: neither decay nor momentum moves what is frozen
+    for name, share in getattr(training.method, "frozen_until", {}).items():
+        if ended <= share:
+            training.method.get_parameter(name).grad = None
     training.optimizer.step()
     training.window.add(metrics)
     training.step += 1

@@ -38,10 +38,37 @@ def scheduled_rate(
 
 def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float) -> SGD:
     """SGD over every parameter that learns, batch norm and biases included as in MoCo."""
-    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     return SGD(
-        learning, lr=learning_rate, momentum=momentum, weight_decay=weight_decay, foreach=True
+        by_rate([{"params": learning(network)}], network),
+        lr=learning_rate,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        foreach=True,
     )
+
+
+def learning(network: nn.Module) -> list[nn.Parameter]:
+    """The parameters that learn."""
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
+def by_rate(groups: list[dict[str, Any]], network: nn.Module) -> list[dict[str, Any]]:
+    """Groups of parameters, those whose rate follows no schedule apart and after the others.
+
+    These are the parameters of the modules that the network names in `fixed_rate`, if it does.
+    """
+    modules = [network.get_submodule(name) for name in getattr(network, "fixed_rate", ())]
+    fixed = {parameter for module in modules for parameter in module.parameters()}
+    parted = [
+        {
+            **group,
+            "params": [weight for weight in group["params"] if (weight in fixed) == is_fixed],
+            "fixed_rate": is_fixed,
+        }
+        for is_fixed in (False, True)
+        for group in groups
+    ]
+    return [group for group in parted if group["params"]]
 
 
 def lars(
@@ -58,15 +85,15 @@ def lars(
     exclude_vectors: biases and batch-norm parameters are neither scaled nor decayed, as in BYOL
     and MoCo v3; else all are, as by apex's LARC in SwAV and LORAC.
     """
-    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    plain = [parameter for parameter in learning if exclude_vectors and parameter.ndim <= 1]
-    scaled = [parameter for parameter in learning if not exclude_vectors or parameter.ndim > 1]
+    weights = learning(network)
+    plain = [weight for weight in weights if exclude_vectors and weight.ndim <= 1]
+    scaled = [weight for weight in weights if not exclude_vectors or weight.ndim > 1]
     groups = [
         {"params": scaled, "weight_decay": weight_decay, "adaptive": True},
         {"params": plain, "weight_decay": 0.0, "adaptive": False},
     ]
     return LARS(
-        [group for group in groups if group["params"]],
+        by_rate(groups, network),
         learning_rate=learning_rate,
         momentum=momentum,
         trust_coefficient=trust_coefficient,

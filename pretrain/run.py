@@ -95,6 +95,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         workers=command.workers,
         memory_gb=command.memory_gb,
         uses_labels=uses_labels(method, images),
+        uses_indices=uses_indices(method, images),
         styles=None if command.style_bank is None else find_styles(command.style_bank, images),
         colors_in_workers=command.colors_in == "workers"
         or (command.colors_in == "auto" and process.device.type == "cpu"),
@@ -130,6 +131,19 @@ def uses_labels(method: Any, images: TrainingImages) -> bool:
         raise DataError(
             f"{images.folder} holds {found} classes and the recipe expects {expected}; "
             f"pass --num-classes {found} or another folder"
+        )
+    return True
+
+
+def uses_indices(method: Any, images: TrainingImages) -> bool:
+    """Whether a method knows images by their place; a DataError if it expects another number."""
+    if not getattr(method, "uses_indices", False):
+        return False
+    found, expected = len(images), method.config.num_images
+    if found != expected:
+        raise DataError(
+            f"{images.folder} holds {found} images and the recipe expects {expected}; "
+            f"pass --num-images {found} or another folder"
         )
     return True
 

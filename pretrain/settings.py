@@ -34,7 +34,7 @@ def steps_of(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
 
 
 def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
-    """A SettingsError if a batch does not split for batch norm, or does not fit into the queue."""
+    """A SettingsError if a batch does not split as the method does, or overfills its queue."""
     splits, queue_size = (
         getattr(recipe.config, name, default)
         for name, default in (("bn_splits", 1), ("queue_size", recipe.batch_size))
@@ -45,7 +45,13 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
             f"the {images} images of a process do not split into --bn-splits {splits} equal "
             f"groups; choose a divisor"
         )
-    if recipe.batch_size > queue_size:
+    whitening_size = getattr(recipe.config, "whitening_size", 1)
+    if recipe.batch_size % whitening_size:
+        raise SettingsError(
+            f"a batch of {recipe.batch_size} does not split into sub-batches of --whitening-size "
+            f"{whitening_size}; choose a divisor"
+        )
+    if 0 < queue_size < recipe.batch_size:  # 0 where a method may do without a queue
         raise SettingsError(
             f"a batch of {recipe.batch_size} does not fit into --queue-size {queue_size}; "
             f"choose a longer queue or a smaller batch"
@@ -78,7 +84,9 @@ def happens(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
         case "color":
             return recipe.jitter_probability > 0 or recipe.gray_probability > 0
         case "blur":
-            return recipe.blur_probability > 0
+            return max(recipe.blur_probability, recipe.of_second().blur_probability) > 0
+        case "solarize":
+            return max(recipe.solarize_probability, recipe.of_second().solarize_probability) > 0
         case "flip":
             return recipe.flip_probability > 0
         case "rotation":

@@ -20,6 +20,7 @@ PLACES: dict[Augmentation, slice] = {
     "flip": slice(34, 35),
     "rotation": slice(35, 37),
     "texture": slice(37, 42),
+    "solarize": slice(42, 43),
 }
 """Where the numbers of an augmentation stand among those of a view."""
 COINS: dict[Augmentation, tuple[int, ...]] = {
@@ -28,9 +29,10 @@ COINS: dict[Augmentation, tuple[int, ...]] = {
     "flip": (34,),
     "rotation": (35,),
     "texture": (37,),
+    "solarize": (42,),
 }
 """Numbers that decide whether something happens: it does below its probability."""
-NUM_UNIFORMS = 42
+NUM_UNIFORMS = 43
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)
 
@@ -40,7 +42,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ViewRecipe:
-    """Random crop, texture, color jitter, grayscale, blur, flip, rotation, in this order.
+    """Random crop, texture, color jitter, grayscale, blur, solarization, flip, rotation, in order.
 
     The defaults are MoCo v2's: Chen et al., arXiv:2003.04297; JCL names the same steps.
     """
@@ -65,7 +67,15 @@ class ViewRecipe:
     gray_first: bool = False
     """Gray before the jitter, as in MoCo v1."""
     blur_probability: float = 0.5
+    second_blur_probability: float | None = None
+    """Of all large views but the first, where it differs, as in BYOL: arXiv:2006.07733."""
+    small_blur_probability: float | None = None
+    """Of the small views, where it differs."""
     blur_sigma_px: tuple[float, float] = (0.1, 2.0)
+    solarize_probability: float = 0.0
+    """Of the inversion of all levels above a half: BYOL, arXiv:2006.07733, appendix B."""
+    second_solarize_probability: float | None = None
+    """Of all large views but the first, where it differs; small views are never solarized."""
     flip_probability: float = 0.5
     rotation_probability: float = 0.0
     """Of a turn by 90, 180 or 270 degrees: Xiao et al., arXiv:2008.05659, appendix A."""
@@ -75,9 +85,25 @@ class ViewRecipe:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
+    def of_second(self) -> "ViewRecipe":
+        """The recipe of all large views but the first."""
+        blur, solarize = self.second_blur_probability, self.second_solarize_probability
+        return replace(
+            self,
+            blur_probability=self.blur_probability if blur is None else blur,
+            solarize_probability=self.solarize_probability if solarize is None else solarize,
+        )
+
     def of_small(self) -> "ViewRecipe":
         """The recipe of the small views."""
-        return replace(self, size_px=self.small_size_px, crop_area=self.small_crop_area)
+        blur = self.small_blur_probability
+        return replace(
+            self,
+            size_px=self.small_size_px,
+            crop_area=self.small_crop_area,
+            blur_probability=self.blur_probability if blur is None else blur,
+            solarize_probability=0.0,
+        )
 
 
 @dataclass(frozen=True)
@@ -91,6 +117,7 @@ class Colors:
     gray: NDArray[np.bool_]
     blur_sigma_px: Floats
     """(n,): 0 without blur."""
+    solarize: NDArray[np.bool_]
     flip: NDArray[np.bool_]
     quarter_turns: Integers
     """(n,): 0 to 3, against the clock."""
@@ -106,7 +133,10 @@ def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats
     """
     # epoch and image are the high words of a counter: streams of two images never meet
     bits = np.random.Philox(key=seed, counter=[0, 0, epoch, index])
-    numbers = np.random.Generator(bits).random((len(views), NUM_UNIFORMS))
+    generator = np.random.Generator(bits)
+    first = generator.random((len(views), PLACES["solarize"].start))
+    # drawn last: whether views are solarized leaves all other numbers as they are
+    numbers = np.concatenate([first, generator.random((len(views), 1))], axis=1)
     for row, view in zip(numbers, views, strict=True):
         for augmentation in view.copies:
             row[PLACES[augmentation]] = numbers[0, PLACES[augmentation]]
@@ -150,6 +180,8 @@ def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> F
             )
         case "blur":
             return colors.blur_sigma_px[:, None]
+        case "solarize":
+            return colors.solarize[:, None].astype(np.float64)
         case "flip":
             return colors.flip[:, None].astype(np.float64)
         case "rotation":
@@ -190,8 +222,9 @@ def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Int
 
 def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
     """Colors of n views from their numbers (n, NUM_UNIFORMS)."""
-    color, blur, flip, rotation, texture = (
-        numbers[:, PLACES[name]] for name in ("color", "blur", "flip", "rotation", "texture")
+    color, blur, solarize, flip, rotation, texture = (
+        numbers[:, PLACES[name]]
+        for name in ("color", "blur", "solarize", "flip", "rotation", "texture")
     )
     jittered = color[:, :1] < recipe.jitter_probability
     order = color[:, 1:5].argsort(axis=1)
@@ -206,6 +239,7 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
         jitter=jitter,
         gray=color[:, 9] < recipe.gray_probability,
         blur_sigma_px=np.where(blurred, _between(blur[:, 1], recipe.blur_sigma_px), 0.0),
+        solarize=solarize[:, 0] < recipe.solarize_probability,
         flip=flip[:, 0] < recipe.flip_probability,
         quarter_turns=np.where(turned, 1 + np.floor(3 * rotation[:, 1]).astype(np.int64), 0),
         texture=np.stack(

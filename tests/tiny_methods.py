@@ -11,6 +11,7 @@ from torchvision.models.resnet import BasicBlock
 
 from pretrain.feed import Batch
 from pretrain.methods import METHODS
+from pretrain.methods.instdisc import InstDisc
 from pretrain.methods.supervised import Supervised
 from pretrain.recipes import RECIPES
 
@@ -23,10 +24,18 @@ SMALLER = {
     "hidden_dim": 16,
     "predictor_dim": 16,
     "num_classes": 2,
+    "num_images": 20,
+    "num_prototypes": 16,
+    "output_dim": 16,
+    "num_negatives": 8,
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     # the networks and views that only options of UniCLR bring
     "simaffinity": {"momentum_encoder": True, "predictor": True, "num_small_views": 2},
+    # sums over far fewer features than elsewhere
+    "barlow_twins": {"loss_scale": 0.5},
+    "zero_cl": {"loss_scale": 0.2, "ridge": 0.1},
+    "wmse": {"whitening_size": 4, "ridge": 0.5},
 }
 
 
@@ -52,7 +61,7 @@ def tiny_config(name: str) -> Any:
     config = RECIPES[f"{name}/smoke"].config
     known = {field.name for field in fields(config)}
     smaller = {key: value for key, value in SMALLER.items() if key in known}
-    return replace(config, **smaller, **OPTIONS.get(name, {}))
+    return replace(config, **smaller | OPTIONS.get(name, {}))
 
 
 def tiny_method(name: str, *, seed: int = 0, norm: type[nn.Module] = nn.BatchNorm2d) -> Any:
@@ -69,12 +78,15 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
     for view in method.views:
         seen = images + 0.5 * torch.randn(images.shape, generator=generator)
         views.append(avg_pool2d(seen, 2) if view.small else seen)
-    labels = torch.arange(num_images) % 2
-    return Batch(views, labels if isinstance(method, Supervised) else None)
+    indices = torch.arange(num_images)
+    return Batch(
+        views,
+        indices % 2 if isinstance(method, Supervised) else None,
+        indices if isinstance(method, InstDisc) else None,
+    )
 
 
 def forward(network: nn.Module, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
     """A method's metrics, called as the loop calls it."""
-    labels = [] if batch.labels is None else [batch.labels]
-    metrics: dict[str, Tensor] = network(batch.views, progress, *labels)
+    metrics: dict[str, Tensor] = network(batch.views, progress, *batch.extras)
     return metrics

@@ -7,6 +7,16 @@ co2.py         CO2, a query and its key must see the queue alike
 lorac.py       LORAC and MoCo-M, many queries of low rank
 uniclr.py      SimAffinity, SimWhitening, SimTrace
 looc.py        LooC, LooC++ and MoCo++, an embedding space per augmentation
+instdisc.py    instance discrimination by a bank of all images
+simclr.py      SimCLR, the views of all other images of a batch are negatives
+byol.py        BYOL, predictions of a momentum encoder's embeddings
+simsiam.py     SimSiam, predictions of the encoder's own embeddings
+barlow_twins.py  the cross-correlation of features should be the identity
+vicreg.py      VICReg: variance, invariance, covariance
+wmse.py        W-MSE, distances of views whitened in small batches
+zero_cl.py     Zero-CL, features and images decorrelated by ZCA
+swav.py        SwAV, clusters predicted from other views
+dino.py        DINO, a centered momentum encoder predicted from other views
 supervised.py  cross entropy with labels, for reference
 random.py      the initialization, for reference
 """
@@ -17,15 +27,25 @@ from typing import Any
 
 from torch import nn
 
+from pretrain.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
+from pretrain.methods.byol import BYOL, BYOLConfig
 from pretrain.methods.co2 import CO2, CO2Config
+from pretrain.methods.dino import DINO, DINOConfig
+from pretrain.methods.instdisc import InstDisc, InstDiscConfig
 from pretrain.methods.jcl import JCL, JCLConfig
 from pretrain.methods.looc import LooC, LooCConfig, MoCoPP, MoCoPPConfig
 from pretrain.methods.lorac import LORAC, LORACConfig
 from pretrain.methods.moco import MoCo, MoCoConfig
 from pretrain.methods.multi_key import MultiKey, MultiKeyConfig
 from pretrain.methods.random import Random, RandomConfig
+from pretrain.methods.simclr import SimCLR, SimCLRConfig
+from pretrain.methods.simsiam import SimSiam, SimSiamConfig
 from pretrain.methods.supervised import Supervised, SupervisedConfig
+from pretrain.methods.swav import SwAV, SwAVConfig
 from pretrain.methods.uniclr import UniCLR, UniCLRConfig
+from pretrain.methods.vicreg import VICReg, VICRegConfig
+from pretrain.methods.wmse import WMSE, WMSEConfig
+from pretrain.methods.zero_cl import ZeroCL, ZeroCLConfig
 
 METHODS: Mapping[str, tuple[Callable[..., nn.Module], Callable[..., Any]]] = {
     "moco": (MoCo, MoCoConfig),
@@ -40,6 +60,16 @@ METHODS: Mapping[str, tuple[Callable[..., nn.Module], Callable[..., Any]]] = {
     "looc": (LooC, LooCConfig),
     "loocpp": (LooC, partial(LooCConfig, conv5_heads=True)),
     "mocopp": (MoCoPP, MoCoPPConfig),
+    "instdisc": (InstDisc, InstDiscConfig),
+    "simclr": (SimCLR, SimCLRConfig),
+    "byol": (BYOL, BYOLConfig),
+    "simsiam": (SimSiam, SimSiamConfig),
+    "barlow_twins": (BarlowTwins, BarlowTwinsConfig),
+    "vicreg": (VICReg, VICRegConfig),
+    "wmse": (WMSE, WMSEConfig),
+    "zero_cl": (ZeroCL, ZeroCLConfig),
+    "swav": (SwAV, SwAVConfig),
+    "dino": (DINO, DINOConfig),
     "supervised": (Supervised, SupervisedConfig),
     "random": (Random, RandomConfig),
 }

@@ -4,7 +4,6 @@ Li et al., arXiv:2211.14516. Affinities are cosines, cosines of whitened embeddi
 SimTrace, the whitened inner products on the diagonal alone.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.projector import normalized_mlp, predictor
 from pretrain.parts.sync_bn import synchronized
 from pretrain.parts.view import View
@@ -258,11 +257,6 @@ class UniCLR(nn.Module):
             self.target_encoder.follow(self.encoder, momentum)
             return [self.target_encoder(view) for view in images]
         return [rows.detach() for rows in projected] if self.config.predictor else []
-
-
-def rising_momentum(start: float, progress: float) -> float:
-    """From start to 1 by half a cosine over the run, as in BYOL and MoCo v3."""
-    return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def compared(num_sources: int, *, separate_targets: bool) -> Pairs:

@@ -21,6 +21,13 @@ def any_process(fact: bool, device: torch.device) -> bool:
     return bool(flag)
 
 
+def own_share(rows: Tensor) -> Tensor:
+    """(N, ...), the same in all processes -> (n, ...), this one's equal part of them."""
+    if num_processes() == 1:
+        return rows
+    return rows.chunk(num_processes())[dist.get_rank()]
+
+
 @torch.no_grad()
 def gather(rows: Tensor) -> Tensor:
     """(n, ...) of each process -> (N, ...), without gradient; every process must hold n rows."""

@@ -1,6 +1,7 @@
 """An encoder that follows another: He et al., CVPR 2020, arXiv:1911.05722, eq. 2."""
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
@@ -33,3 +34,8 @@ class MomentumEncoder(nn.Module):
         """(n, 3, H, W) -> (n, d), without gradient."""
         embeddings: Tensor = self.network(images)
         return embeddings
+
+
+def rising_momentum(start: float, progress: float) -> float:
+    """From start to 1 by half a cosine over the run, as in BYOL and MoCo v3."""
+    return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2

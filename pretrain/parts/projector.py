@@ -51,3 +51,22 @@ def predictor(embedding_dim: int, hidden_features: int) -> nn.Sequential:
         nn.ReLU(inplace=True),
         nn.Linear(hidden_features, embedding_dim),
     )
+
+
+def plain_ended_mlp(
+    in_features: int, hidden_features: int, out_features: int, *, num_hidden: int
+) -> nn.Sequential:
+    """Hidden layers with batch norm, the last one plain, (n, in) -> (n, out), none with a bias.
+
+    Two hidden layers: the projector of Barlow Twins, Zbontar et al., ICML 2021, arXiv:2103.03230,
+    and the expander of VICReg. For losses that center each feature, which would undo a last bias;
+    with one hidden layer those of BYOL, arXiv:2006.07733, whose code has no last bias either.
+    """
+    layers: list[nn.Module] = []
+    for width in (in_features, *(num_hidden - 1) * (hidden_features,)):
+        layers += [
+            nn.Linear(width, hidden_features, bias=False),
+            nn.BatchNorm1d(hidden_features),
+            nn.ReLU(inplace=True),
+        ]
+    return nn.Sequential(*layers, nn.Linear(hidden_features, out_features, bias=False))

@@ -19,6 +19,8 @@ class KeyQueue(nn.Module):
 
     def __init__(self, size: int, embedding_dim: int) -> None:
         super().__init__()
+        if size < 1:
+            raise ValueError(f"a queue of {size} keys holds nothing: choose a longer one")
         self.register_buffer("keys", normalize(torch.randn(size, embedding_dim), dim=1))
         self.register_buffer("position", torch.zeros((), dtype=torch.int64))
 

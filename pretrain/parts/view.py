@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Augmentation = Literal["crop", "color", "blur", "flip", "rotation", "texture"]
+Augmentation = Literal["crop", "color", "blur", "solarize", "flip", "rotation", "texture"]
 """color is jitter and grayscale together, as in Xiao et al., ICLR 2021, arXiv:2008.05659."""
 
 

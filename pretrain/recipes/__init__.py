@@ -6,6 +6,16 @@ jcl.py     JCL
 co2.py     CO2
 lorac.py   LORAC and MoCo-M
 uniclr.py  SimAffinity, SimWhitening, SimTrace
+instdisc.py  instance discrimination by a bank
+simclr.py  SimCLR
+byol.py    BYOL
+simsiam.py SimSiam
+swav.py    SwAV
+dino.py    DINO
+barlow_twins.py  Barlow Twins
+vicreg.py  VICReg
+wmse.py    W-MSE
+zero_cl.py Zero-CL
 looc.py    LooC, what it is compared with, and supervised training
 small.py   every method on CIFAR-10, and for tests
 """
@@ -13,7 +23,25 @@ small.py   every method on CIFAR-10, and for tests
 from collections.abc import Mapping
 from typing import Any
 
-from pretrain.recipes import co2, jcl, looc, lorac, moco, small, uniclr
+from pretrain.recipes import (
+    barlow_twins,
+    byol,
+    co2,
+    dino,
+    instdisc,
+    jcl,
+    looc,
+    lorac,
+    moco,
+    simclr,
+    simsiam,
+    small,
+    swav,
+    uniclr,
+    vicreg,
+    wmse,
+    zero_cl,
+)
 from pretrain.recipes.recipe import Config, Recipe
 
 __all__ = ["RECIPES", "Config", "Recipe"]
@@ -24,6 +52,16 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     **co2.RECIPES,
     **lorac.RECIPES,
     **uniclr.RECIPES,
+    **instdisc.RECIPES,
+    **simclr.RECIPES,
+    **byol.RECIPES,
+    **simsiam.RECIPES,
+    **swav.RECIPES,
+    **dino.RECIPES,
+    **barlow_twins.RECIPES,
+    **vicreg.RECIPES,
+    **wmse.RECIPES,
+    **zero_cl.RECIPES,
     **looc.RECIPES,
     **small.RECIPES,
 }

@@ -30,6 +30,18 @@ SWAV_VIEWS = ViewRecipe(
     std=(0.228, 0.224, 0.225),
 )
 """Multi-crop as in the code of Caron et al., arXiv:2006.09882, its std included."""
+SIMCLR_VIEWS = ViewRecipe(
+    crop_area=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
+)
+"""Color distortion of strength 1: Chen et al., arXiv:2002.05709, appendix A."""
+BYOL_VIEWS = ViewRecipe(
+    crop_area=(0.08, 1.0),
+    saturation=0.2,
+    blur_probability=1.0,
+    second_blur_probability=0.1,
+    second_solarize_probability=0.2,
+)
+"""Two unlike views: Grill et al., arXiv:2006.07733, appendix B; they resize by bicubic crops."""
 SUPERVISED_VIEWS = ViewRecipe(
     crop_area=(0.08, 1.0), jitter_probability=0.0, gray_probability=0.0, blur_probability=0.0
 )

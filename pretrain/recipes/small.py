@@ -8,15 +8,26 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from pretrain.methods.barlow_twins import BarlowTwinsConfig
+from pretrain.methods.byol import BYOLConfig
 from pretrain.methods.co2 import CO2Config
+from pretrain.methods.dino import DINOConfig
+from pretrain.methods.instdisc import InstDiscConfig
 from pretrain.methods.jcl import JCLConfig
 from pretrain.methods.looc import LooCConfig, MoCoPPConfig
 from pretrain.methods.lorac import LORACConfig
 from pretrain.methods.moco import MoCoConfig
 from pretrain.methods.multi_key import MultiKeyConfig
 from pretrain.methods.random import RandomConfig
+from pretrain.methods.simclr import SimCLRConfig
+from pretrain.methods.simsiam import SimSiamConfig
 from pretrain.methods.supervised import SupervisedConfig
+from pretrain.methods.swav import SwAVConfig
 from pretrain.methods.uniclr import UniCLRConfig
+from pretrain.methods.vicreg import VICRegConfig
+from pretrain.methods.wmse import WMSEConfig
+from pretrain.methods.zero_cl import ZeroCLConfig
+from pretrain.recipes import uniclr
 from pretrain.recipes.recipe import Recipe, linear_rate
 from pretrain.views import ViewRecipe
 
@@ -40,6 +51,44 @@ CONFIGS: Mapping[str, Any] = {
     "looc": LooCConfig(temperature=TEMPERATURE, designated=("color",)),
     "loocpp": LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
     "mocopp": MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
+    "instdisc": InstDiscConfig(temperature=TEMPERATURE, num_images=50_000, num_negatives=1024),
+    "simclr": SimCLRConfig(temperature=0.5, hidden_dim=512),
+    "byol": BYOLConfig(hidden_dim=512, embedding_dim=128),
+    "simsiam": SimSiamConfig(hidden_dim=512, predictor_dim=64, embedding_dim=256),
+    # sums over features and images, brought to the size of the other losses for plain SGD; fewer
+    # features than in the papers have fewer others each, so that correlations weigh more
+    "barlow_twins": BarlowTwinsConfig(
+        off_diagonal_weight=0.05, loss_scale=0.02, hidden_dim=512, embedding_dim=128
+    ),
+    "vicreg": VICRegConfig(
+        invariance_weight=1.0,
+        variance_weight=1.0,
+        covariance_weight=0.2,
+        hidden_dim=512,
+        embedding_dim=128,
+    ),
+    "wmse": WMSEConfig(whitening_size=64, hidden_dim=512, embedding_dim=32),
+    "zero_cl": ZeroCLConfig(loss_scale=0.01, hidden_dim=512, embedding_dim=128),
+    # two large views each: like LORAC's, small crops would be too coarse; and few outputs, for few
+    # images and short runs. DINO's targets drift to all outputs alike where they are less sharp
+    "swav": SwAVConfig(
+        epsilon=0.03,
+        num_prototypes=64,
+        prototypes_from=0.01,
+        queue_from=0.1,
+        num_small_views=0,
+        hidden_dim=512,
+        embedding_dim=64,
+    ),
+    "dino": DINOConfig(
+        target_temperature=0.04,
+        output_dim=256,
+        temperature_warmup=0.0,
+        last_layer_from=0.01,
+        num_small_views=0,
+        hidden_dim=512,
+        embedding_dim=64,
+    ),
     "supervised": SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
@@ -50,6 +99,9 @@ SMOKE_CONFIGS = {
     **CONFIGS,
     "moco_m": replace(CONFIGS["moco_m"], **MULTI_CROP),
     "lorac": replace(CONFIGS["lorac"], **MULTI_CROP),
+    "swav": replace(CONFIGS["swav"], num_small_views=2),
+    "dino": replace(CONFIGS["dino"], num_small_views=2),
+    "wmse": replace(CONFIGS["wmse"], whitening_size=8, embedding_dim=4),
 }
 
 CIFAR_VIEWS = ViewRecipe(size_px=32, small_size_px=24, blur_probability=0.0)
@@ -107,7 +159,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
             CIFAR10, method, config, queue_size=2048, momentum=0.99, bn_splits=4
         )
         for method, config in CONFIGS.items()
-        if not method.startswith("sim")  # theirs is the paper's
+        if f"{method}/cifar10" not in uniclr.RECIPES  # theirs is the paper's
     },
     **{
         f"{method}/cifar10-cpu": at_scale(

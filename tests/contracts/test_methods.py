@@ -16,6 +16,7 @@ from pretrain.data import BatchPlan, find_images
 from pretrain.feed import Batch, Feed
 from pretrain.launch import Process
 from pretrain.loop import Execution, Job, train
+from pretrain.methods.instdisc import InstDisc
 from pretrain.methods.supervised import Supervised
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
@@ -156,6 +157,7 @@ def job(name: str, images: Path, folder: Path) -> Job:
         workers=0,
         memory_gb=1.0,
         uses_labels=isinstance(method, Supervised),
+        uses_indices=isinstance(method, InstDisc),
     )
     return Job(
         name=name,
@@ -202,9 +204,11 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
 
 def smoke_run(name: str, images: Path, out: Path) -> int:
     """Exit status of `python -m pretrain NAME/smoke`, at most one step."""
-    classes = ["--num-classes", "2"] if name == "supervised" else []
+    numbers = {"supervised": ["--num-classes", "2"], "instdisc": ["--num-images", "20"]}
     steps = [] if name == "random" else ["--steps", "1"]
-    return main([f"{name}/smoke", "--data", str(images), "--out", str(out), *classes, *steps])
+    return main(
+        [f"{name}/smoke", "--data", str(images), "--out", str(out), *numbers.get(name, []), *steps]
+    )
 
 
 @pytest.mark.slow

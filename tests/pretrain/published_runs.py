@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import pytest
+
 from pretrain.views import ViewRecipe
 
 MOCO_V2 = ViewRecipe(
@@ -50,6 +52,18 @@ SWAV = replace(
 MULTI_CROP = replace(MOCO_V2, crop_area=(0.14, 1.0))
 CROP_AND_FLIP = replace(
     MOCO_V2, crop_area=(0.08, 1.0), jitter_probability=0, gray_probability=0, blur_probability=0
+)
+SIMCLR_VIEWS = replace(
+    MOCO_V2, crop_area=(0.08, 1.0), brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2
+)
+BYOL_VIEWS = replace(
+    MOCO_V2,
+    crop_area=(0.08, 1.0),
+    saturation=0.2,
+    blur_probability=1.0,
+    second_blur_probability=0.1,
+    solarize_probability=0.0,
+    second_solarize_probability=0.2,
 )
 CIFAR10_VIEWS = replace(
     MOCO_V2, size_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
@@ -188,6 +202,148 @@ LOOCPP = LOOC.but(conv5_heads=True)
 CLASSES = {"num_classes": 1000, "label_smoothing": 0.0}
 SUPERVISED = Run("resnet50", IN1K, 90, 256, 0.1, SGD, CROP_AND_FLIP, CLASSES, drops=(30, 60))
 LABELED = ", a folder per class"
+BARLOW_LARS = UNICLR_LARS | {"final_learning_rate": 0.0016}
+BARLOW_TWINS = Run(
+    "resnet50",
+    IN1K,
+    1000,
+    2048,
+    1.6,
+    BARLOW_LARS | {"weight_decay": 1.5e-6},
+    BYOL_VIEWS,
+    {
+        "off_diagonal_weight": 0.005,
+        "loss_scale": pytest.approx(0.0048 / 0.2),
+        "hidden_dim": 8192,
+        "embedding_dim": 8192,
+    },
+)
+VICREG_CODE = Run(
+    "resnet50",
+    IN1K,
+    1000,
+    2048,
+    1.6,
+    BARLOW_LARS,
+    BYOL_VIEWS,
+    {
+        "invariance_weight": 25.0,
+        "variance_weight": 25.0 / 2,
+        "covariance_weight": 1.0,
+        "hidden_dim": 8192,
+        "embedding_dim": 8192,
+    },
+)
+VICREG_VIEWS = replace(
+    MOCO_V2, crop_area=(0.08, 1.0), saturation=0.2, blur_probability=0.5, solarize_probability=0.1
+)
+ZERO_CL_LARS = UNICLR_LARS | {"trust_coefficient": 0.02}
+ZERO_CL = Run(
+    "resnet50",
+    IN1K,
+    400,
+    1024,
+    1.2,
+    ZERO_CL_LARS | {"final_learning_rate": pytest.approx(0.0012)},
+    BYOL_VIEWS,
+    {
+        "ridge": 0.01,
+        "loss_scale": pytest.approx(0.0048 / 0.3),
+        "hidden_dim": 2048,
+        "embedding_dim": 2048,
+    },
+)
+ZERO_CL_256 = ZERO_CL._replace(
+    batch_size=256,
+    learning_rate=0.3,
+    optimization=ZERO_CL_LARS | {"final_learning_rate": pytest.approx(0.0003)},
+)
+EXCLUDING_LARS = LARS | {"trust_coefficient": 0.001, "exclude_vectors": True, "warmup_epochs": 10}
+INSTDISC = {
+    "num_images": 1_281_167,
+    "num_negatives": 4096,
+    "temperature": 0.07,
+    "bank_momentum": 0.5,
+    "proximal_weight": 0.0,
+    "embedding_dim": 128,
+}
+SIMCLR = {"temperature": 0.1, "hidden_dim": 2048, "embedding_dim": 128, "sync_bn": True}
+SIMCLR_IN1K = Run("resnet50", IN1K, 1000, 4096, 4.8, EXCLUDING_LARS, SIMCLR_VIEWS, SIMCLR)
+BYOL = {"momentum": 0.996, "hidden_dim": 4096, "embedding_dim": 256, "sync_bn": True}
+BYOL_IN1K = Run(
+    "resnet50", IN1K, 1000, 4096, 3.2, EXCLUDING_LARS | {"weight_decay": 1.5e-6}, BYOL_VIEWS, BYOL
+)
+BYOL_300 = Run("resnet50", IN1K, 300, 4096, 4.8, EXCLUDING_LARS, BYOL_VIEWS, BYOL).but(
+    momentum=0.99
+)
+SIMSIAM = {"hidden_dim": 2048, "predictor_dim": 512, "embedding_dim": 2048, "sync_bn": True}
+SIMSIAM_IN1K = Run("resnet50", IN1K, 200, 256, 0.05, SGD, MOCO_V2, SIMSIAM)
+SWAV_CONFIG = {
+    "temperature": 0.1,
+    "epsilon": 0.05,
+    "sinkhorn_iterations": 3,
+    "num_prototypes": 3000,
+    "prototypes_from": 1 / 800,
+    "queue_size": 0,
+    "queue_from": 0.0,
+    "num_assigned_views": 2,
+    "num_large_views": 2,
+    "num_small_views": 6,
+    "hidden_dim": 2048,
+    "embedding_dim": 128,
+}
+SWAV_IN1K = Run(
+    "resnet50",
+    IN1K,
+    800,
+    4096,
+    4.8,
+    LORAC_LARS | {"final_learning_rate": 0.0048, "warmup_epochs": 10},
+    SWAV,
+    SWAV_CONFIG,
+)
+SWAV_SMALL = SWAV_IN1K._replace(
+    epochs=200,
+    batch_size=256,
+    learning_rate=0.6,
+    optimization=LORAC_LARS | {"final_learning_rate": 0.0006},
+).but(prototypes_from=1 / 200, queue_size=3840, queue_from=15 / 200)
+SWAV_IN100 = SWAV_SMALL._replace(
+    arch="resnet18",
+    images=IN100,
+    batch_size=128,
+    learning_rate=0.3,
+    optimization=LORAC_LARS | {"final_learning_rate": 0.0003},
+).but(num_large_views=3, num_small_views=5)
+DINO_CONFIG = {
+    "temperature": 0.1,
+    "target_temperature": 0.07,
+    "first_target_temperature": 0.04,
+    "temperature_warmup": 50 / 800,
+    "center_momentum": 0.9,
+    "momentum": 0.996,
+    "last_layer_from": 1 / 800,
+    "output_dim": 60_000,
+    "num_small_views": 6,
+    "hidden_dim": 2048,
+    "embedding_dim": 256,
+    "head_norm": True,
+}
+DINO_VIEWS = replace(
+    MOCO_V2,
+    crop_area=(0.14, 1.0),
+    saturation=0.2,
+    blur_probability=1.0,
+    second_blur_probability=0.1,
+    small_blur_probability=0.5,
+    second_solarize_probability=0.2,
+)
+DINO_IN_UNICLR = DINO_CONFIG | {
+    "output_dim": 4096,
+    "num_small_views": 0,
+    "momentum": 0.9995,
+    "temperature_warmup": 0.05,
+}
 
 PUBLISHED: dict[str, Run] = {
     "jcl/in1k-r50": Run("resnet50", IN1K, 200, 512, 0.06, SGD, MOCO_V2, JCL),
@@ -285,6 +441,103 @@ PUBLISHED: dict[str, Run] = {
             ("-without-t", "S"),
             ("-without-s", "T"),
             ("-without-ts", ""),
+        )
+    },
+    "instdisc/in1k-r50": V1_IN1K._replace(config=INSTDISC),
+    "simclr/in1k-r50": SIMCLR_IN1K,
+    "simclr/in1k-r50-epochs200-batch8192": SIMCLR_IN1K._replace(
+        epochs=200, batch_size=8192, learning_rate=9.6
+    ),
+    "simclr/in1k-r50-epochs200-batch4096": SIMCLR_IN1K._replace(epochs=200),
+    "simclr/in1k-r50-epochs200-batch256": SIMCLR_IN1K._replace(
+        epochs=200, batch_size=256, learning_rate=1.2
+    ),
+    "simclr/in100-r50": SIMCLR_IN1K._replace(
+        images=IN100, epochs=400, batch_size=256, learning_rate=1.2
+    ),
+    "byol/in1k-r50": BYOL_IN1K,
+    **{
+        f"byol/in1k-r50-epochs{epochs}": BYOL_300._replace(epochs=epochs)
+        for epochs in (200, 300, 400)
+    },
+    "simsiam/in1k-r50": SIMSIAM_IN1K._replace(epochs=100, batch_size=512, learning_rate=0.1),
+    "simsiam/in1k-r50-epochs200": SIMSIAM_IN1K,
+    "simsiam/in100-r50": SIMSIAM_IN1K._replace(images=IN100, epochs=400),
+    **{
+        f"simclr/{name}-r18": run._replace(config=SIMCLR).but(temperature=0.5)
+        for name, run in UNICLR_CIFAR.items()
+    },
+    **{
+        f"simsiam/{name}-r18": run._replace(
+            config=SIMSIAM, views=replace(run.views, blur_probability=0.0)
+        )
+        for name, run in UNICLR_CIFAR.items()
+    },
+    "barlow_twins/in1k-r50": BARLOW_TWINS,
+    "vicreg/in1k-r50": VICREG_CODE._replace(
+        optimization=BARLOW_LARS | {"final_learning_rate": 0.002}, views=VICREG_VIEWS
+    ).but(variance_weight=25.0),
+    "vicreg/in1k-r50-code": VICREG_CODE,
+    "wmse/in1k-r50": Run(
+        "resnet50",
+        IN1K,
+        400,
+        1024,
+        1.2,
+        UNICLR_LARS,
+        SIMCLR_VIEWS,
+        {"num_views": 4, "embedding_dim": 128, "whitening_size": 2 * 128, "hidden_dim": 2048},
+    ),
+    "zero_cl/in1k-r50": ZERO_CL,
+    "zero_cl/in100-r50": ZERO_CL_256._replace(images=IN100),
+    **{
+        f"zero_cl/{name}-r18": ZERO_CL_256._replace(
+            arch=run.arch,
+            images=run.images,
+            epochs=1000,
+            optimization={**ZERO_CL_256.optimization, "stem": "cifar", "weight_decay": 1e-4},
+            views=replace(
+                run.views,
+                crop_area=(0.08, 1.0),
+                saturation=0.2,
+                blur_probability=0.0,
+                second_solarize_probability=0.2,
+            ),
+        ).but(embedding_dim=256)
+        for name, run in UNICLR_CIFAR.items()
+    },
+    "swav/in1k-r50": SWAV_IN1K,
+    "swav/in1k-r50-2x224": SWAV_IN1K._replace(
+        epochs=400, views=replace(SWAV, crop_area=(0.08, 1.0))
+    ).but(num_small_views=0, prototypes_from=1 / 400),
+    "swav/in1k-r50-2x224-6x96": SWAV_SMALL,
+    "swav/in1k-r50-3x224-5x96": SWAV_SMALL.but(num_large_views=3, num_small_views=5),
+    **{
+        f"swav/in100-r18{end}": SWAV_IN100._replace(epochs=epochs).but(
+            prototypes_from=1 / epochs, queue_from=15 / epochs
+        )
+        for epochs, end in {
+            100: "",
+            **{epochs: f"-epochs{epochs}" for epochs in (200, 400, 600, 800, 1000, 1200)},
+        }.items()
+    },
+    "dino/in1k-r50": Run(
+        "resnet50",
+        IN1K,
+        800,
+        4080,
+        0.3 * 4080 / 256,
+        EXCLUDING_LARS | {"final_learning_rate": 0.0048},
+        DINO_VIEWS,
+        DINO_CONFIG,
+    ),
+    **{
+        f"dino/{end}": run._replace(epochs=epochs, config=DINO_IN_UNICLR).but(
+            last_layer_from=1 / epochs
+        )
+        for end, run, epochs in (
+            ("in100-r50", UNICLR_IN100, 400),
+            *((f"{name}-r18", run, 1000) for name, run in UNICLR_CIFAR.items()),
         )
     },
     "supervised/in1k-r50": SUPERVISED._replace(images=IN1K + LABELED),

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms import functional
@@ -21,6 +21,7 @@ from pretrain.augment import (
     finish,
     hue,
     saturation,
+    solarize,
     texture_kernels,
     to_gray,
 )
@@ -89,6 +90,11 @@ def test_gray_is_within_one_level() -> None:
     image = pixels()
     theirs = functional.to_grayscale(as_pil(image), num_output_channels=3)
     assert levels_apart(to_gray(image / 255), theirs).max() < 1
+
+
+def test_solarization_is_pils() -> None:
+    image = pixels()
+    assert levels_apart(solarize(image / 255), ImageOps.solarize(as_pil(image))).max() < 1e-3
 
 
 @pytest.mark.parametrize("sigma_px", [0.1, 0.7, 1.3, 2.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 from scipy.stats import ks_2samp
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -102,6 +102,13 @@ def test_gray_is_pils() -> None:
     image = photograph()
     theirs = functional.to_grayscale(Image.fromarray(image), num_output_channels=3)
     assert levels_apart(to_gray(image), theirs) < 0.01
+
+
+def test_solarization_is_pils() -> None:
+    image, recipe = photograph(), ViewRecipe(solarize_probability=1.0)
+    colors = draw_colors(recipe, np.full((1, NUM_UNIFORMS), 0.999))  # nothing else happens
+    theirs = ImageOps.solarize(Image.fromarray(image))
+    assert np.array_equal(colored(image, colors, 0, recipe), np.asarray(theirs))
 
 
 @pytest.mark.parametrize("sigma_px", [0.1, 0.5, 0.9, 1.3, 2.0])

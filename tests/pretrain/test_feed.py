@@ -115,7 +115,7 @@ def levels(views: list[Tensor]) -> Tensor:
 def test_small_views_follow_the_large_ones(
     image_folder: Path, memory_gb: float, colors_in_workers: bool
 ) -> None:
-    views, _ = next(multi_crop(image_folder, memory_gb, colors_in_workers).batches(0, 1))
+    views, *_ = next(multi_crop(image_folder, memory_gb, colors_in_workers).batches(0, 1))
     assert [tuple(view.shape) for view in views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
 
 
@@ -162,7 +162,7 @@ def test_labels_are_those_of_the_images(
         uses_labels=True,
         colors_in_workers=colors_in_workers,
     ).batches(0, 5)
-    for views, labels in batches:
+    for views, labels, _ in batches:
         red, _, blue = levels(views[:1])[0].mean(dim=(2, 3)).unbind(dim=1)
         assert labels is not None
         assert torch.equal(labels, (red > blue).long())  # cold is 0, warm is 1
@@ -170,6 +170,58 @@ def test_labels_are_those_of_the_images(
 
 def test_there_are_no_labels_for_methods_that_use_none(image_folder: Path) -> None:
     assert next(feed(image_folder).batches(0, 1)).labels is None
+
+
+@WAYS
+def test_indices_are_the_places_of_the_images_in_the_set(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    counting = replace(
+        feed(image_folder, memory_gb=memory_gb),
+        recipe=WHOLE,
+        uses_labels=True,
+        uses_indices=True,
+        colors_in_workers=colors_in_workers,
+    )
+    found = list(counting.batches(0, 5))
+    indices = torch.stack([batch.extras[1] for batch in found])
+    assert sorted(indices.flatten().tolist()) == list(range(20))
+    labels = torch.from_numpy(counting.images.labels)
+    assert all(torch.equal(batch.extras[0], labels[batch.extras[1]]) for batch in found)
+
+
+def test_a_method_that_uses_neither_labels_nor_indices_gets_none(image_folder: Path) -> None:
+    assert next(feed(image_folder).batches(0, 1)).extras == []
+
+
+@WAYS
+def test_the_first_the_second_and_the_small_views_are_blurred_and_solarized_on_their_own(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    changes = [
+        {"blur_probability": 1.0, "solarize_probability": 0.0},
+        {"blur_probability": 0.0, "solarize_probability": 1.0},
+        {"blur_probability": 0.0, "solarize_probability": 0.0, "size_px": 8},
+    ]
+    together = replace(
+        WHOLE,
+        small_size_px=8,
+        small_crop_area=(1.0, 1.0),
+        blur_probability=1.0,
+        second_blur_probability=0.0,
+        small_blur_probability=0.0,
+        second_solarize_probability=1.0,
+    )
+    plain = replace(
+        feed(image_folder, memory_gb=memory_gb),
+        recipe=together,
+        views=(View(), View(), View(small=True)),
+        colors_in_workers=colors_in_workers,
+    )
+    found = next(plain.batches(0, 1)).views
+    for place, changed in enumerate(changes):
+        alone = replace(plain, recipe=replace(WHOLE, **changed), views=(View(),) * 3)  # type: ignore[arg-type]
+        torch.testing.assert_close(found[place], next(alone.batches(0, 1)).views[place])
 
 
 @WAYS
@@ -183,7 +235,7 @@ def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
         colors_in_workers=colors_in_workers,
     )
     seen = set()
-    for views, _ in turning.batches(0, 5):
+    for views, *_ in turning.batches(0, 5):
         for query, key, copy, upright in zip(*views, strict=True):
             assert torch.equal(query, copy)
             turns = [torch.rot90(upright, k, (1, 2)) for k in range(4)]
@@ -196,7 +248,7 @@ def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
 
 
 @WAYS
-@pytest.mark.parametrize("augmentation", ["crop", "color", "blur", "flip", "texture"])
+@pytest.mark.parametrize("augmentation", ["crop", "color", "blur", "solarize", "flip", "texture"])
 def test_a_view_that_copies_the_only_augmentation_equals_the_query(
     image_folder: Path, augmentation: Augmentation, memory_gb: float, colors_in_workers: bool
 ) -> None:
@@ -204,10 +256,11 @@ def test_a_view_that_copies_the_only_augmentation_equals_the_query(
         "crop": {"crop_area": (0.2, 1.0)},
         "color": {"jitter_probability": 0.8, "gray_probability": 0.2},
         "blur": {"blur_probability": 0.5},
+        "solarize": {"solarize_probability": 0.5},
         "flip": {"flip_probability": 0.5},
         "texture": {"texture_probability": 0.5},
     }
-    views, _ = next(
+    views, *_ = next(
         replace(
             feed(image_folder, memory_gb=memory_gb),
             recipe=replace(WHOLE, **settings[augmentation]),  # type: ignore[arg-type]
@@ -242,7 +295,7 @@ def test_views_show_the_styled_copies_and_copies_share_the_style(
     image_folder: Path, colors_in_workers: bool
 ) -> None:
     batches = replace(styled(image_folder), colors_in_workers=colors_in_workers).batches(0, 20)
-    bright = torch.cat([levels(views).amax(dim=(2, 3, 4)) for views, _ in batches], dim=1)
+    bright = torch.cat([levels(views).amax(dim=(2, 3, 4)) for views, *_ in batches], dim=1)
     query, key, copy, photograph = bright.round()
     assert torch.equal(query, copy)
     assert (query != key).any()
@@ -267,7 +320,7 @@ def test_a_styled_copy_stands_for_the_filter_of_the_luma(
         recipe=replace(WHOLE, texture_probability=1.0),
         styles=find_styles(image_folder.parent / "bank", plain.images),
     )
-    (expected, _), (found, _) = next(plain.batches(0, 1)), next(always.batches(0, 1))
+    expected, found = (next(batches.batches(0, 1)).views for batches in (plain, always))
     assert all(map(torch.equal, expected, found))
 
 

@@ -5,7 +5,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -206,6 +206,35 @@ def test_rate_and_ramp_change_once_per_unit(
     assert recorder.progress == pytest.approx(progress)
     line = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
     assert line["learning_rate"] == pytest.approx(rate, abs=1e-4)  # at step 7 of 15
+
+
+class Freezer(Recorder):
+    """A method whose weight stays for a third of the run; its bias moves from the start."""
+
+    frozen_until: ClassVar = {"backbone.weight": 1 / 3}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[float, float]] = []
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        self.seen.append((self.backbone.weight.item(), self.backbone.bias.item()))
+        return {"loss": self.backbone.weight.sum() + self.backbone.bias.sum()}
+
+
+@pytest.mark.parametrize("unit", ["epoch", "step"])
+@pytest.mark.parametrize("optimizer", ["sgd", "lars"])
+def test_what_is_frozen_neither_moves_nor_decays_nor_gathers_momentum(
+    image_folder: Path, tmp_path: Path, unit: Any, optimizer: Any
+) -> None:
+    method = Freezer()
+    recipe = replace(RECIPE, schedule_unit=unit, optimizer=optimizer, weight_decay=0.1)
+    training = job(image_folder, tmp_path, method=method, recipe=recipe)
+    train(training, StopRequest())
+    weights, biases = zip(*method.seen, strict=True)
+    assert len(set(weights[:6])) == 1  # five steps of fifteen leave it
+    assert len(set(weights[5:])) == 10
+    assert len(set(biases)) == 15
 
 
 def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(

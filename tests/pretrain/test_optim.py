@@ -79,6 +79,36 @@ def test_milestones_are_shares_of_the_whole_run_with_and_without_a_warm_up() -> 
     assert plain == warm == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
+class TwoRates(nn.Module):
+    """Two layers with norms, of which the second keeps its rate."""
+
+    fixed_rate = ("second",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (
+            nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)) for _ in range(2)
+        )
+        self.second[0].bias.requires_grad_(False)
+
+
+def test_what_keeps_its_rate_is_in_groups_of_its_own_that_come_last() -> None:
+    network = TwoRates()
+    numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.5}
+    by_sgd = sgd(network, **numbers)
+    by_lars = lars(network, **numbers, trust_coefficient=0.1, exclude_vectors=True)
+    for optimizer, decays in ((by_sgd, [0.5, 0.5]), (by_lars, [0.5, 0.0, 0.5, 0.0])):
+        groups = optimizer.param_groups
+        assert [group["weight_decay"] for group in groups] == decays
+        for is_fixed, module in ((False, network.first), (True, network.second)):
+            held = [
+                w for group in groups if group["fixed_rate"] == is_fixed for w in group["params"]
+            ]
+            assert {*held} == {p for p in module.parameters() if p.requires_grad}
+            assert len(held) == len({*held})
+    assert by_sgd.param_groups[0]["fixed_rate"] is False
+
+
 class Weights(nn.Module):
     """A matrix, a vector, a matrix of zeros, and a vector that no gradient reaches."""
 

@@ -56,6 +56,14 @@ def test_a_wrong_number_of_classes_is_refused_with_the_right_one(image_folder: P
     assert job("supervised", image_folder, "--num-classes", "2").feed.uses_labels
 
 
+def test_a_wrong_number_of_images_is_refused_with_the_right_one(image_folder: Path) -> None:
+    message = r"holds 20 images and the recipe expects 50000; pass --num-images 20"
+    with pytest.raises(DataError, match=message):
+        job("instdisc", image_folder)
+    assert job("instdisc", image_folder, "--num-images", "20").feed.uses_indices
+    assert not job("moco", image_folder).feed.uses_indices
+
+
 def test_a_flat_folder_is_refused_where_labels_are_needed_and_only_there(
     image_folder: Path,
 ) -> None:
@@ -235,6 +243,9 @@ def test_the_rate_of_a_run_grows_over_its_warm_up_and_falls_to_the_final_one(
     [
         (("moco/smoke", "--bn-splits", "3"), "do not split into --bn-splits 3"),
         (("moco/smoke", "--queue-size", "8"), "does not fit into --queue-size 8"),
+        (("moco/smoke", "--queue-size", "0"), "a queue of 0 keys holds nothing"),
+        (("swav/smoke", "--num-assigned-views", "3"), "num_assigned_views is 3"),
+        (("wmse/smoke", "--whitening-size", "6"), "sub-batches of --whitening-size 6"),
         (("moco/smoke", "--shared", "rotation"), "--rotation-probability 0.5"),
         (("looc/smoke", "--designated", "texture"), "never changes"),
         (("moco/smoke", "--key-only", "color", "--symmetric"), "choose one of the two"),

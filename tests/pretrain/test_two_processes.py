@@ -17,7 +17,20 @@ pytestmark = pytest.mark.slow
 NUM_IMAGES = 8
 RATE = 0.01
 """Of SGD; so small that rounding pushes no unit across the kink of its ReLU."""
-ALL_NORMS_SYNCHRONIZED = {"simaffinity", "simwhitening", "simtrace"}
+ALL_NORMS_SYNCHRONIZED = {
+    "simaffinity",
+    "simwhitening",
+    "simtrace",
+    "simclr",
+    "byol",
+    "simsiam",
+    "swav",
+    "dino",
+    "barlow_twins",
+    "vicreg",
+    "wmse",
+    "zero_cl",
+}
 """The others have statistics per process, at least of the keys: they are tested without norms."""
 
 
@@ -52,8 +65,8 @@ def trained(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     norm = nn.BatchNorm2d if name in ALL_NORMS_SYNCHRONIZED else nn.Identity
     method = tiny_method(name, norm=norm)
     whole = tiny_batch(method, num_images=NUM_IMAGES)
-    labels = None if whole.labels is None else whole.labels[mine]
-    batch = Batch([view[mine] for view in whole.views], labels)
+    labels, indices = (None if rows is None else rows[mine] for rows in whole[1:])
+    batch = Batch([view[mine] for view in whole.views], labels, indices)
     network = method
     if num_processes > 1:  # as the loop has it
         network = DistributedDataParallel(

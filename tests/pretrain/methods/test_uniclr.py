@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 from pretrain.methods.uniclr import (
     UniCLR,
     UniCLRConfig,
-    rising_momentum,
     sim_affinity_loss,
     sim_trace_loss,
     sim_whitening_loss,
@@ -294,12 +293,6 @@ def test_predictor_without_momentum_stops_the_gradient_of_the_other_branch() -> 
     losses = [LOSSES["affinity"](a, b) for a, b in zip(sources, targets[::-1], strict=True)]
     (sum(losses) / 2).backward()  # type: ignore[union-attr]
     torch.testing.assert_close(gradients, [parameter.grad for parameter in method.parameters()])
-
-
-def test_momentum_rises_to_one_by_half_a_cosine() -> None:
-    assert rising_momentum(0.99, 0.0) == pytest.approx(0.99)
-    assert rising_momentum(0.99, 0.5) == pytest.approx(0.995)
-    assert rising_momentum(0.99, 1.0) == 1.0
 
 
 def test_momentum_encoder_follows_at_the_rate_of_its_progress() -> None:

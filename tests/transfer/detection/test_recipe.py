@@ -34,7 +34,7 @@ def test_voc_is_24k_iterations_with_the_norm_that_is_asked_for() -> None:
     assert VOC_C4.synchronized_norm == "naiveSyncBN"
 
 
-def test_four_convolutions_have_norms_in_every_head() -> None:
+def test_four_convolutions_have_norms_in_box_and_mask_heads() -> None:
     assert set(COCO_4CONV1FC_MASKS.normed) == {"fpn", "box_head", "mask_head"}
     assert (COCO_4CONV1FC_MASKS.box_head_convs, COCO_4CONV1FC_MASKS.box_head_fcs) == (4, 1)
 

@@ -1,0 +1,96 @@
+"""Barlow Twins: the cross-correlation of two views' features should be the identity.
+
+Zbontar et al., ICML 2021, arXiv:2103.03230.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+
+from pretrain.parts.cross_moment import off_diagonal_squares
+from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.precision import at_least_float32
+from pretrain.parts.projector import plain_ended_mlp
+from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.view import View
+
+
+class Terms(NamedTuple):
+    """The two sums of equation 1, without lambda."""
+
+    invariance: Tensor
+    """Squared distance of the diagonal from one."""
+    redundancy: Tensor
+    """Squares beside the diagonal."""
+
+    def weighted(self, off_diagonal_weight: float) -> Tensor:
+        """The loss."""
+        return self.invariance + off_diagonal_weight * self.redundancy
+
+
+def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tensor:
+    """Equation 1, a sum over features: projector outputs z1, z2 (N, D) of any scale.
+
+    Zero where both views agree and no two features are correlated; D where no feature has anything
+    in common with itself or others. float32 also under autocast.
+    """
+    return correlation_terms(z1, z2).weighted(off_diagonal_weight)
+
+
+def correlation_terms(z1: Tensor, z2: Tensor) -> Terms:
+    """Of the cross-correlation of z1 and z2 (N, D), equation 2.
+
+    As in the released code, 1e-5 is added to variances: a constant feature counts as uncorrelated.
+    """
+    with torch.autocast(z1.device.type, enabled=False):
+        scale = len(z1) ** -0.5  # so that the product of the rows is their mean
+        first, second = (
+            scale * batch_norm(at_least_float32(rows), None, None, training=True)
+            for rows in (z1, z2)
+        )
+        diagonal = (first * second).sum(dim=0)
+        return Terms((1 - diagonal).square().sum(), off_diagonal_squares(first, second))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsConfig:
+    """Settings of Barlow Twins; the defaults are the paper's for ImageNet."""
+
+    off_diagonal_weight: float = 5e-3
+    """Lambda; the released code has 0.0051."""
+    loss_scale: float = 0.024
+    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, so it
+    sets the rate of biases and batch norm alone: the paper's 0.0048 beside 0.2 for weights."""
+    hidden_dim: int = 8192
+    """Width of the projector's two hidden layers."""
+    embedding_dim: int = 8192
+    """D."""
+    sync_bn: bool = True
+    """Batch norm over the images of all processes."""
+
+
+class BarlowTwins(nn.Module):
+    """One encoder for both views; correlations are over the images of all processes."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: BarlowTwinsConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(), View())
+        self.backbone = backbone  # what export.py writes
+        projector = plain_ended_mlp(
+            feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
+        )
+        self.encoder = nn.Sequential(backbone, projector)
+        if config.sync_bn:
+            synchronized(self.encoder)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """views: 2 of (n, 3, H, W); progress is not used."""
+        z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
+        terms = correlation_terms(z1, z2)
+        loss = self.config.loss_scale * terms.weighted(self.config.off_diagonal_weight)
+        logged = {name: term.detach() for name, term in terms._asdict().items()}
+        return {"loss": loss, **logged}

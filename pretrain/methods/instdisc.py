@@ -1,0 +1,135 @@
+"""Instance discrimination: tell each image from all others by a bank of their past embeddings.
+
+Wu et al., CVPR 2018, arXiv:1805.01978; also known as NPID and InsDis.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, softplus
+
+from pretrain.parts.gather import gather, num_processes, own_share
+from pretrain.parts.precision import at_least_float32
+from pretrain.parts.view import View
+
+
+def nce_loss(
+    query: Tensor,
+    own: Tensor,
+    noise: Tensor,
+    *,
+    temperature: float,
+    log_partition: Tensor,
+    num_images: int,
+) -> Tensor:
+    """Eq. 6 and 7, mean over the batch, in nats; float32, also under autocast.
+
+    query (n, d); own (n, d), the images' rows of the bank; noise (n, m, d), rows drawn evenly from
+    all of the bank; rows of unit length. log_partition: logarithm of Z in eq. 4, a scalar. The
+    query alone gets a gradient.
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        positive, negative = bank_logits(query, own, noise, temperature=temperature)
+        # h of eq. 6 is the sigmoid of a logit less this
+        threshold = log_partition + math.log(noise.shape[1] / num_images)
+        recognized = softplus(threshold - positive)
+        rejected = softplus(negative - threshold).sum(dim=1)
+        return (recognized + rejected).mean()
+
+
+def bank_logits(
+    query: Tensor, own: Tensor, noise: Tensor, *, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Similarities (n,) to own rows and (n, m) to noise, over the temperature."""
+    query = at_least_float32(query)
+    positive = (query * own.detach()).sum(dim=1) / temperature
+    negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
+    return positive, negative
+
+
+def log_partition_estimate(logits: Tensor, *, num_images: int) -> Tensor:
+    """Logarithm of eq. 8, Z as the mean over these logits (n, m) of all processes: a scalar.
+
+    float32, without gradient.
+    """
+    total = gather(logits.float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
+    return total + math.log(num_images / (logits.numel() * num_processes()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstDiscConfig:
+    """Settings of instance discrimination; the defaults are the paper's for ImageNet-1k."""
+
+    num_images: int = 1_281_167
+    """Size of the bank: as many as --data holds."""
+    num_negatives: int = 4096
+    """m, rows of the bank that are drawn for each image."""
+    temperature: float = 0.07
+    """Tau, divides cosine similarities."""
+    bank_momentum: float = 0.5
+    """Share of its past that a row of the bank keeps, as in the released code; the paper has 0."""
+    proximal_weight: float = 0.0
+    """Lambda of eq. 10, which pulls an embedding to its own row; the code has 0."""
+    embedding_dim: int = 128
+    """d."""
+
+
+class InstDisc(nn.Module):
+    """Encoder and a bank with a row for each image, and Z once it has been estimated."""
+
+    uses_indices = True
+    bank: Tensor
+    log_partition: Tensor
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: InstDiscConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(),)
+        self.backbone = backbone  # what export.py writes
+        self.encoder = nn.Sequential(backbone, nn.Linear(feature_dim, config.embedding_dim))
+        rows = torch.randn(config.num_images, config.embedding_dim)
+        self.register_buffer("bank", normalize(rows, dim=1))
+        self.register_buffer("log_partition", torch.tensor(torch.inf))
+
+    def forward(self, views: list[Tensor], progress: float, indices: Tensor) -> dict[str, Tensor]:
+        """views: 1 of (n, 3, H, W); indices (n,) of the images; progress has no effect.
+
+        Z is estimated by the first batch and stays, as the paper has it.
+        """
+        config = self.config
+        query = normalize(self.encoder(views[0]).float(), dim=1)
+        own, noise = self.bank[indices], self.bank[self._drawn(indices)]
+        with torch.no_grad():
+            positive, negative = bank_logits(query, own, noise, temperature=config.temperature)
+            estimate = log_partition_estimate(negative, num_images=config.num_images)
+            first = self.log_partition.isinf()
+            self.log_partition.copy_(torch.where(first, estimate, self.log_partition))
+        nce = nce_loss(
+            query,
+            own,
+            noise,
+            temperature=config.temperature,
+            log_partition=self.log_partition,
+            num_images=config.num_images,
+        )
+        proximal = (query - own).square().sum(dim=1).mean()
+        self._remember(query, indices)
+        return {
+            "loss": nce + config.proximal_weight * proximal,
+            "proximal": proximal.detach(),
+            "positive_similarity": config.temperature * positive.mean(),
+        }
+
+    def _drawn(self, indices: Tensor) -> Tensor:
+        """Rows of the bank (n, m), even the image's own; the same for any number of processes."""
+        shape = (num_processes() * len(indices), self.config.num_negatives)
+        return own_share(torch.randint(len(self.bank), shape, device=indices.device))
+
+    @torch.no_grad()
+    def _remember(self, query: Tensor, indices: Tensor) -> None:
+        """Move the rows of the images of all processes to their embeddings."""
+        indices, query = gather(indices), gather(query)
+        rows = torch.lerp(query, self.bank[indices], self.config.bank_momentum)
+        self.bank.index_copy_(0, indices, normalize(rows, dim=1))

@@ -1,0 +1,157 @@
+"""SwAV: predict the cluster of a view from the other views of its image.
+
+Caron et al., NeurIPS 2020, arXiv:2006.09882.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.parts.gather import num_processes, own_share, sum_with_gradient
+from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
+from pretrain.parts.queue import KeyQueue
+from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.view import View
+
+
+@torch.no_grad()
+def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
+    """Codes (..., n, K) of scores (..., n, K), cosines: eq. 5, without gradient.
+
+    Each iteration gives all prototypes the same share of the N images of all processes, then each
+    image a code that sums to 1; many find the codes of section 3.1, of highest score plus epsilon
+    times entropy. A row of -inf takes no part. Float32, also under autocast.
+    """
+    tiny = torch.finfo(torch.float32).tiny
+    # cosines end at 1: no exponential overflows, and all processes shift alike
+    codes = ((scores.float() - 1) / epsilon).exp_()
+    for _ in range(num_iterations):
+        codes.div_(sum_with_gradient(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
+        codes.div_(codes.sum(dim=-1, keepdim=True).clamp_min(tiny))
+    return codes
+
+
+def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:
+    """Eq. 6 over its number of terms, in nats; float32, also under autocast.
+
+    scores (V, n, K): cosines of embeddings and prototypes; codes (A, n, K) of the first A views.
+    With two views it is half of eq. 1.
+    """
+    return cross_view_entropy(scores.float() / temperature, codes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwAVConfig:
+    """Settings of SwAV; the defaults are the paper's for 800 epochs of ImageNet-1k."""
+
+    temperature: float = 0.1
+    """Divides cosines of embeddings and prototypes."""
+    epsilon: float = 0.05
+    """Weight of the codes' entropy."""
+    sinkhorn_iterations: int = 3
+    num_prototypes: int = 3000
+    """K."""
+    prototypes_from: float = 1 / 800
+    """Share of the run before which the prototypes stay as they are: one epoch."""
+    queue_size: int = 0
+    """Embeddings of past steps, of each assigned view and all processes, that get codes as well;
+    0: none. Small batches need them: there should be more embeddings than prototypes."""
+    queue_from: float = 0.0
+    """Share of the run after which the queue fills; it is used once it is full."""
+    num_assigned_views: int = 2
+    """Large views, the first ones, that get codes."""
+    num_large_views: int = 2
+    """Views of the recipe's large size."""
+    num_small_views: int = 6
+    """Views of the small size, which only predict."""
+    hidden_dim: int = 2048
+    """Width of the projector's hidden layer."""
+    embedding_dim: int = 128
+    """d."""
+
+
+class SwAV(nn.Module):
+    """Encoder, prototypes, and a queue of embeddings for each assigned view."""
+
+    prototypes: nn.Parameter
+    num_queued: Tensor
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: SwAVConfig) -> None:
+        super().__init__()
+        num_large, num_small = config.num_large_views, config.num_small_views
+        if not 1 <= config.num_assigned_views <= num_large or num_large + num_small < 2:
+            raise ValueError(
+                f"num_assigned_views is {config.num_assigned_views}, num_large_views {num_large} "
+                f"and num_small_views {num_small}: assign 1 to num_large_views of at least 2 views"
+            )
+        if config.queue_size % num_processes():
+            raise ValueError(
+                f"a queue of {config.queue_size} does not split over {num_processes()} processes: "
+                f"choose a multiple"
+            )
+        self.config = config
+        self.views = (View(),) * num_large + (View(small=True),) * num_small
+        self.backbone = backbone  # what export.py writes
+        projector = nn.Sequential(
+            nn.Linear(feature_dim, config.hidden_dim, bias=False),  # the norm takes any bias away
+            nn.BatchNorm1d(config.hidden_dim),
+            nn.ReLU(inplace=True),
+            nn.Linear(config.hidden_dim, config.embedding_dim),
+        )
+        self.encoder = cast(nn.Sequential, synchronized(nn.Sequential(backbone, projector)))
+        directions = torch.randn(config.num_prototypes, config.embedding_dim)
+        self.prototypes = nn.Parameter(normalize(directions, dim=1))
+        # the loop drops these gradients up to a share of the run
+        self.frozen_until = {"prototypes": config.prototypes_from}
+        num_queues = config.num_assigned_views if config.queue_size else 0
+        queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in range(num_queues)]
+        self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
+        self.register_buffer("num_queued", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """views: large ones, then small ones, of (n, 3, H, W); progress: share of the run done."""
+        config = self.config
+        backbone, projector = self.encoder
+        with torch.no_grad():  # the step before has moved them off the sphere
+            self.prototypes.copy_(normalize(self.prototypes, dim=1))
+        # sizes pass the backbone apart and the projector together, as in the released code
+        projected = projector(features_by_size(backbone, views))
+        with torch.autocast(projected.device.type, enabled=False):
+            embeddings = normalize(projected.float(), dim=1).unflatten(0, (len(views), -1))
+            codes = self._codes(embeddings[: config.num_assigned_views], progress)
+            scores = embeddings @ self.prototypes.T
+            loss = swav_loss(scores, codes, temperature=config.temperature)
+        return {
+            "loss": loss,
+            "code_entropy": -torch.special.xlogy(codes, codes).sum(dim=2).mean(),
+            "prototype_entropy": entropy_of_mean(codes),
+        }
+
+    @torch.no_grad()
+    def _codes(self, embeddings: Tensor, progress: float) -> Tensor:
+        """Codes (A, n, K) of embeddings (A, n, d); what is queued here serves the next step."""
+        config = self.config
+        scores = embeddings @ self.prototypes.T
+        num_images = scores.shape[1]
+        if self.queues and progress > config.queue_from:
+            full = self.num_queued >= config.queue_size  # stays on the device
+            past = torch.stack([own_share(queue.keys) for queue in self.queues])
+            past_scores = (past @ self.prototypes.T).where(full, -math.inf)
+            scores = torch.cat([scores, past_scores], dim=1)
+            for queue, rows in zip(self.queues, embeddings, strict=True):
+                queue.push(rows)
+            self.num_queued.add_(num_images * num_processes())
+        codes = sinkhorn(scores, epsilon=config.epsilon, num_iterations=config.sinkhorn_iterations)
+        return codes[:, :num_images]
+
+
+def entropy_of_mean(codes: Tensor) -> Tensor:
+    """Of the mean of codes (A, n, K) of this process, in nats: log K if all prototypes serve."""
+    share = codes.mean(dim=(0, 1))
+    entropy: Tensor = -torch.special.xlogy(share, share).sum()
+    return entropy

@@ -1,0 +1,127 @@
+"""VICReg: views agree, each feature varies, and no two features vary together.
+
+Bardes et al., ICLR 2022, arXiv:2105.04906.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from pretrain.parts.cross_moment import off_diagonal_squares
+from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.precision import at_least_float32
+from pretrain.parts.projector import plain_ended_mlp
+from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.view import View
+
+SMALLEST_VARIANCE = 1e-4
+"""Epsilon of equation 2, added to variances."""
+
+
+class Terms(NamedTuple):
+    """The three terms of equation 6, without their weights."""
+
+    invariance: Tensor
+    """s, mean squared difference of the views."""
+    variance: Tensor
+    """v(Z) + v(Z'), mean shortfall of the standard deviations from one."""
+    covariance: Tensor
+    """c(Z) + c(Z'), squared covariances beside the diagonal, over D."""
+
+    def weighted(self, invariance: float, variance: float, covariance: float) -> Tensor:
+        """The loss."""
+        return (
+            invariance * self.invariance + variance * self.variance + covariance * self.covariance
+        )
+
+
+def vicreg_loss(
+    z1: Tensor,
+    z2: Tensor,
+    *,
+    invariance_weight: float,
+    variance_weight: float,
+    covariance_weight: float,
+) -> Tensor:
+    """Equation 6 for one batch: projector outputs z1, z2 (N, D); float32 also under autocast.
+
+    Constant outputs cost nearly twice the weight of the variance.
+    """
+    weights = (invariance_weight, variance_weight, covariance_weight)
+    return terms_of(z1, z2).weighted(*weights)
+
+
+def terms_of(z1: Tensor, z2: Tensor) -> Terms:
+    """Of z1 and z2 (N, D).
+
+    The invariance is a mean over features, as in algorithm 1 and the released code; equation 5
+    has their sum. Variances and covariances are over N - 1.
+    """
+    with torch.autocast(z1.device.type, enabled=False):
+        first, second = at_least_float32(z1), at_least_float32(z2)
+        return Terms(
+            mse_loss(first, second),
+            shortfall(first) + shortfall(second),
+            redundancy(first) + redundancy(second),
+        )
+
+
+def shortfall(rows: Tensor) -> Tensor:
+    """v, equations 1 and 2 with gamma 1, of rows (N, D): 0 to 1."""
+    deviation = (rows.var(dim=0) + SMALLEST_VARIANCE).sqrt()
+    return (1 - deviation).relu().mean()
+
+
+def redundancy(rows: Tensor) -> Tensor:
+    """c, equations 3 and 4, of rows (N, D)."""
+    scaled = (rows - rows.mean(dim=0)) / (len(rows) - 1) ** 0.5
+    return off_diagonal_squares(scaled, scaled) / rows.shape[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VICRegConfig:
+    """Settings of VICReg; the defaults are the paper's for ImageNet."""
+
+    invariance_weight: float = 25.0
+    """Lambda."""
+    variance_weight: float = 25.0
+    """Mu, of the sum over both views; the released code has their mean, as if it were 12.5."""
+    covariance_weight: float = 1.0
+    """Nu."""
+    hidden_dim: int = 8192
+    """Width of the expander's two hidden layers."""
+    embedding_dim: int = 8192
+    """D."""
+    sync_bn: bool = True
+    """Batch norm over the images of all processes."""
+
+
+class VICReg(nn.Module):
+    """One encoder for both views; moments are over the images of all processes."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: VICRegConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(), View())
+        self.backbone = backbone  # what export.py writes
+        expander = plain_ended_mlp(
+            feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
+        )
+        self.encoder = nn.Sequential(backbone, expander)
+        if config.sync_bn:
+            synchronized(self.encoder)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """views: 2 of (n, 3, H, W); progress is not used."""
+        z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
+        terms = terms_of(z1, z2)
+        loss = terms.weighted(
+            self.config.invariance_weight,
+            self.config.variance_weight,
+            self.config.covariance_weight,
+        )
+        logged = {name: term.detach() for name, term in terms._asdict().items()}
+        return {"loss": loss, **logged}

@@ -1,0 +1,31 @@
+"""The run of Barlow Twins: Zbontar et al., ICML 2021, arXiv:2103.03230.
+
+Departing from it, crops are bilinear, and residual branches start as torchvision's default has
+them, not at zero. The rate of biases and batch norm is in the method's `loss_scale`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pretrain.methods.barlow_twins import BarlowTwinsConfig
+from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "barlow_twins/in1k-r50": Recipe(
+        method="barlow_twins",
+        config=BarlowTwinsConfig(),
+        arch="resnet50",
+        images="ImageNet-1k train",
+        views=BYOL_VIEWS,
+        epochs=1000,
+        batch_size=2048,
+        learning_rate=linear_rate(2048, per_256=0.2),
+        final_learning_rate=linear_rate(2048, per_256=0.0002),
+        warmup_epochs=10,
+        schedule_unit="step",
+        optimizer="lars",
+        weight_decay=1.5e-6,
+        paper="Barlow Twins (arXiv:2103.03230); the released code decays weights by 1e-6",
+        table_row="lorac/table1, uniclr/table2: Barlow Twins",
+    ),
+}

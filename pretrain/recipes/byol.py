@@ -1,0 +1,52 @@
+"""Runs of BYOL: Grill et al., NeurIPS 2020, arXiv:2006.07733."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.byol import BYOLConfig
+from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+
+IN1K: Recipe[Any] = Recipe(
+    method="byol",
+    config=BYOLConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=BYOL_VIEWS,
+    epochs=1000,
+    batch_size=4096,
+    learning_rate=linear_rate(4096, per_256=0.2),
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    weight_decay=1.5e-6,
+    paper="BYOL (arXiv:2006.07733), section 3.3; crops are resized bilinearly, not bicubically",
+    table_row="arXiv:2006.07733, table 1: BYOL",
+)
+EPOCHS300 = replace(
+    IN1K,
+    config=BYOLConfig(momentum=0.99),
+    epochs=300,
+    learning_rate=linear_rate(4096, per_256=0.3),
+    weight_decay=1e-6,
+    paper="BYOL (arXiv:2006.07733), its ablations; crops are resized bilinearly, not bicubically",
+    table_row="arXiv:2006.07733, table 5: tau_base 0.99",
+)
+
+
+def at_length(epochs: int, table_row: str) -> Recipe[Any]:
+    """A length that other papers print."""
+    return replace(
+        EPOCHS300,
+        epochs=epochs,
+        paper=f"BYOL (arXiv:2006.07733), its settings for 300 epochs; it has no run of {epochs}",
+        table_row=table_row,
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "byol/in1k-r50": IN1K,
+    "byol/in1k-r50-epochs300": EPOCHS300,
+    "byol/in1k-r50-epochs200": at_length(200, "uniclr/table2: BYOL"),
+    "byol/in1k-r50-epochs400": at_length(400, "lorac/table1: BYOL"),
+}

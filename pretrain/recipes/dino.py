@@ -1,0 +1,69 @@
+"""Runs of DINO on ResNets: Caron et al., ICCV 2021, arXiv:2104.14294."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.dino import DINOConfig
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.uniclr import CIFAR10, CIFAR100, IN100
+
+VIEWS = replace(
+    MOCO_V2_VIEWS,
+    crop_area=(0.14, 1.0),
+    small_crop_area=(0.05, 0.14),
+    saturation=0.2,
+    blur_probability=1.0,
+    second_blur_probability=0.1,
+    second_solarize_probability=0.2,
+    small_blur_probability=0.5,
+)
+"""The code's, but for crops by bilinear and not by bicubic interpolation."""
+UNCLEAR = (
+    "DINO in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: optimizer, batch "
+    "and crops are those of UniCLR's own rows, the momentum is what DINO's code advises for small "
+    "batches"
+)
+
+
+def in_uniclr(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
+    """A row of UniCLR's Table 3: two large views, a last layer that suits few images."""
+    config = DINOConfig(
+        output_dim=4096,
+        num_small_views=0,
+        momentum=0.9995,
+        temperature_warmup=0.05,
+        last_layer_from=1 / epochs,
+    )
+    return replace(
+        recipe,
+        method="dino",
+        config=config,
+        epochs=epochs,
+        paper=UNCLEAR,
+        table_row=f"uniclr/table3: {dataset}",
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "dino/in1k-r50": Recipe(
+        method="dino",
+        config=DINOConfig(),
+        arch="resnet50",
+        images="ImageNet-1k train",
+        views=VIEWS,
+        epochs=800,
+        batch_size=4080,
+        learning_rate=linear_rate(4080, per_256=0.3),
+        final_learning_rate=0.0048,
+        warmup_epochs=10,
+        schedule_unit="step",
+        optimizer="lars",
+        weight_decay=1e-6,
+        paper="DINO (arXiv:2104.14294), arguments of the released ResNet-50",
+        table_row="arXiv:2104.14294, table 2: DINO, RN50",
+    ),
+    "dino/in100-r50": in_uniclr(IN100, 400, "ImageNet-100"),
+    "dino/cifar10-r18": in_uniclr(CIFAR10, 1000, "CIFAR-10"),
+    "dino/cifar100-r18": in_uniclr(CIFAR100, 1000, "CIFAR-100"),
+}

@@ -1,0 +1,86 @@
+"""Runs of SimCLR: Chen et al., ICML 2020, arXiv:2002.05709.
+
+The paper's LARS keeps the rate inside its momentum, and ours outside: they differ while the rate
+changes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.simclr import SimCLRConfig
+from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
+from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+
+IN1K: Recipe[Any] = Recipe(
+    method="simclr",
+    config=SimCLRConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=SIMCLR_VIEWS,
+    epochs=1000,
+    batch_size=4096,
+    learning_rate=linear_rate(4096, per_256=0.3),
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    weight_decay=1e-6,
+    paper="SimCLR (arXiv:2002.05709), section 2.2",
+    table_row="co2/table1, lorac/table1: SimCLR, 1000 epochs",
+)
+
+
+def root_rate(batch_size: int) -> float:
+    """Learning rate in proportion to the root of the batch: appendix B.1."""
+    return 0.075 * math.sqrt(batch_size)
+
+
+def shorter(batch_size: int, learning_rate: float, table_row: str) -> Recipe[Any]:
+    """200 epochs, appendix B.1."""
+    return replace(
+        IN1K,
+        epochs=200,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        paper="SimCLR (arXiv:2002.05709), appendix B.1",
+        table_row=table_row,
+    )
+
+
+def in_uniclr(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
+    """A row of UniCLR's Table 3 on small images."""
+    return replace(
+        recipe,
+        method="simclr",
+        config=SimCLRConfig(temperature=0.5),
+        paper="SimCLR in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
+        "optimizer, batch and views are those of UniCLR's own rows, the temperature is SimCLR's",
+        table_row=f"uniclr/table3: {dataset}",
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "simclr/in1k-r50": IN1K,
+    "simclr/in1k-r50-epochs200-batch8192": shorter(
+        8192, linear_rate(8192, per_256=0.3), "jcl/table1: SimCLR"
+    ),
+    "simclr/in1k-r50-epochs200-batch4096": shorter(
+        4096, root_rate(4096), "uniclr/table2: SimCLR, batch 4096"
+    ),
+    "simclr/in1k-r50-epochs200-batch256": shorter(
+        256, root_rate(256), "uniclr/table2: SimCLR, batch 256"
+    ),
+    "simclr/in100-r50": replace(
+        IN1K,
+        images="ImageNet-100 train",
+        epochs=400,
+        batch_size=256,
+        learning_rate=root_rate(256),
+        paper="SimCLR in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
+        "as on ImageNet-1k with this batch",
+        table_row="uniclr/table3: ImageNet-100",
+    ),
+    "simclr/cifar10-r18": in_uniclr(CIFAR10, "CIFAR-10"),
+    "simclr/cifar100-r18": in_uniclr(CIFAR100, "CIFAR-100"),
+}

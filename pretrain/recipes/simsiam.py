@@ -1,0 +1,62 @@
+"""Runs of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
+
+The released code starts the last norm of each residual branch at zero; torchvision's networks
+start it at one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.simsiam import SimSiamConfig
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+
+IN1K: Recipe[Any] = Recipe(
+    method="simsiam",
+    config=SimSiamConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=MOCO_V2_VIEWS,
+    epochs=100,
+    batch_size=512,
+    learning_rate=linear_rate(512, per_256=0.05),
+    paper="SimSiam (arXiv:2011.10566), section 3",
+    table_row="arXiv:2011.10566, table 2: batch 512",
+)
+EPOCHS200 = replace(
+    IN1K,
+    epochs=200,
+    batch_size=256,
+    learning_rate=linear_rate(256, per_256=0.05),
+    paper="SimSiam (arXiv:2011.10566), table 4",
+    table_row="uniclr/table2: SimSiam",
+)
+UNCLEAR = "SimSiam in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
+
+
+def on_cifar(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
+    """A row of UniCLR's Table 3; its own runs have SimSiam's optimizer."""
+    return replace(
+        recipe,
+        method="simsiam",
+        config=SimSiamConfig(),
+        views=replace(recipe.views, blur_probability=0.0),
+        paper=f"{UNCLEAR}as in SimSiam's appendix D, with three layers in the projector, not two",
+        table_row=f"uniclr/table3: {dataset}",
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "simsiam/in1k-r50": IN1K,
+    "simsiam/in1k-r50-epochs200": EPOCHS200,
+    "simsiam/in100-r50": replace(
+        EPOCHS200,
+        images="ImageNet-100 train",
+        epochs=400,
+        paper=f"{UNCLEAR}as on ImageNet-1k",
+        table_row="uniclr/table3: ImageNet-100",
+    ),
+    "simsiam/cifar10-r18": on_cifar(CIFAR10, "CIFAR-10"),
+    "simsiam/cifar100-r18": on_cifar(CIFAR100, "CIFAR-100"),
+}

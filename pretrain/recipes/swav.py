@@ -1,0 +1,96 @@
+"""Runs of SwAV: Caron et al., NeurIPS 2020, arXiv:2006.09882.
+
+Where the paper leaves a number out it is the authors' released script's. Departing from it, the
+rate warms up from 0 and not from 0.3, and batch norm is synchronized over all processes, not over
+groups of eight.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.swav import SwAVConfig
+from pretrain.recipes.recipe import SWAV_VIEWS, Recipe
+
+LARGE_BATCH: Recipe[Any] = Recipe(
+    method="swav",
+    config=SwAVConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=SWAV_VIEWS,
+    epochs=800,
+    batch_size=4096,
+    learning_rate=4.8,
+    final_learning_rate=0.0048,
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    exclude_vectors=False,
+    weight_decay=1e-6,
+    paper="SwAV (arXiv:2006.09882), as in the released script",
+    table_row="arXiv:2006.09882, table 2 and figure 2: SwAV",
+)
+SMALL_BATCH = replace(
+    LARGE_BATCH,
+    config=SwAVConfig(prototypes_from=1 / 200, queue_size=3840, queue_from=15 / 200),
+    epochs=200,
+    batch_size=256,
+    learning_rate=0.6,
+    final_learning_rate=0.0006,
+    warmup_epochs=0,
+    paper="SwAV (arXiv:2006.09882), as in the released script for small batches",
+    table_row="lorac/table1-4: SwAV, 2×224 + 6×96",
+)
+IN100 = replace(
+    SMALL_BATCH,
+    config=SwAVConfig(
+        num_large_views=3,
+        num_small_views=5,
+        prototypes_from=1 / 100,
+        queue_size=3840,
+        queue_from=15 / 100,
+    ),
+    arch="resnet18",
+    images="ImageNet-100 train",
+    epochs=100,
+    batch_size=128,
+    learning_rate=0.3,
+    final_learning_rate=0.0003,
+    paper="LORAC (arXiv:2108.02696), section 6.3, which tells neither rate nor queue: those of "
+    "SwAV's released script, the rate in proportion to the batch",
+    table_row="lorac/fig4a: 100 epochs",
+)
+
+
+def longer(epochs: int) -> Recipe[Any]:
+    """A point of LORAC's figure 4(a)."""
+    shares = {"prototypes_from": 1 / epochs, "queue_from": 15 / epochs}
+    return replace(
+        IN100,
+        config=replace(IN100.config, **shares),
+        epochs=epochs,
+        table_row=f"lorac/fig4a: {epochs} epochs",
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "swav/in1k-r50": LARGE_BATCH,
+    "swav/in1k-r50-2x224": replace(
+        LARGE_BATCH,
+        config=SwAVConfig(num_small_views=0, prototypes_from=1 / 400),
+        views=replace(SWAV_VIEWS, crop_area=(0.08, 1.0)),
+        epochs=400,
+        table_row="uniclr/table2: SwAV",
+    ),
+    "swav/in1k-r50-2x224-6x96": SMALL_BATCH,
+    "swav/in1k-r50-3x224-5x96": replace(
+        SMALL_BATCH,
+        config=replace(SMALL_BATCH.config, num_large_views=3, num_small_views=5),
+        table_row="lorac/table1: SwAV, 3×224 + 5×96",
+    ),
+    "swav/in100-r18": IN100,
+    **{
+        f"swav/in100-r18-epochs{epochs}": longer(epochs)
+        for epochs in (200, 400, 600, 800, 1000, 1200)
+    },
+}

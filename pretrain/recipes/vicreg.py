@@ -1,0 +1,48 @@
+"""Runs of VICReg: Bardes et al., ICLR 2022, arXiv:2105.04906.
+
+Departing from it, crops are bilinear, and residual branches start as torchvision's default has
+them, not at zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.vicreg import VICRegConfig
+from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+
+IN1K: Recipe[Any] = Recipe(
+    method="vicreg",
+    config=VICRegConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    # both views alike, in the middle between BYOL's two
+    views=replace(
+        BYOL_VIEWS,
+        blur_probability=0.5,
+        second_blur_probability=None,
+        solarize_probability=0.1,
+        second_solarize_probability=None,
+    ),
+    epochs=1000,
+    batch_size=2048,
+    learning_rate=linear_rate(2048, per_256=0.2),
+    final_learning_rate=0.002,
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    weight_decay=1e-6,
+    paper="VICReg (arXiv:2105.04906), as printed",
+    table_row="uniclr/table2: VICReg",
+)
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "vicreg/in1k-r50": IN1K,
+    "vicreg/in1k-r50-code": replace(
+        IN1K,
+        config=VICRegConfig(variance_weight=12.5),
+        views=BYOL_VIEWS,
+        final_learning_rate=linear_rate(2048, per_256=0.0002),
+        paper="VICReg (arXiv:2105.04906), as in the released code: half the weight of the "
+        "variance, BYOL's two unlike views, another final rate",
+    ),
+}

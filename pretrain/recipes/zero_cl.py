@@ -1,0 +1,79 @@
+"""Runs of Zero-CL: Zhang et al., ICLR 2022.
+
+Rates, decay, warm-up, LARS, views and, on CIFAR, widths are the authors' released scripts' for
+ImageNet-100 and CIFAR; epochs and, on ImageNet-1k, the batch are as UniCLR prints them. The
+scripts train on one of the two losses at a time; the sum at equal weights, the width of 2048 on
+ImageNet and the batch on CIFAR are ours. Crops are bilinear, and residual branches start as
+torchvision's default has them, not at zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pretrain.methods.zero_cl import ZeroCLConfig
+from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+
+PAPER = "Zero-CL (openreview.net/forum?id=RAW9tCdVxLj), released scripts"
+IN1K: Recipe[Any] = Recipe(
+    method="zero_cl",
+    config=ZeroCLConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=BYOL_VIEWS,
+    epochs=400,
+    batch_size=1024,
+    learning_rate=linear_rate(1024, per_256=0.3),
+    final_learning_rate=linear_rate(1024, per_256=0.0003),
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    weight_decay=1e-6,
+    trust_coefficient=0.02,
+    paper=f"{PAPER}; epochs and batch of UniCLR (arXiv:2211.14516), Table 2",
+    table_row="uniclr/table2: Zero-CL",
+)
+AT_256 = replace(
+    IN1K,
+    batch_size=256,
+    learning_rate=linear_rate(256, per_256=0.3),
+    final_learning_rate=linear_rate(256, per_256=0.0003),
+)
+
+
+def on_cifar(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
+    """A row of UniCLR's Table 3 on small images, normalized as UniCLR's own rows."""
+    views = replace(
+        BYOL_VIEWS,
+        size_px=32,
+        blur_probability=0.0,
+        second_blur_probability=None,
+        mean=uniclr.views.mean,
+        std=uniclr.views.std,
+    )
+    return replace(
+        AT_256,
+        config=ZeroCLConfig(embedding_dim=256),
+        arch="resnet18",
+        stem="cifar",
+        images=uniclr.images,
+        views=views,
+        epochs=1000,
+        weight_decay=1e-4,
+        paper=f"{PAPER}; the batch is ours",
+        table_row=f"uniclr/table3: {dataset}",
+    )
+
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "zero_cl/in1k-r50": IN1K,
+    "zero_cl/in100-r50": replace(
+        AT_256,
+        images="ImageNet-100 train",
+        paper=f"{PAPER}; there with one loss at a time",
+        table_row="uniclr/table3: ImageNet-100",
+    ),
+    "zero_cl/cifar10-r18": on_cifar(CIFAR10, "CIFAR-10"),
+    "zero_cl/cifar100-r18": on_cifar(CIFAR100, "CIFAR-100"),
+}

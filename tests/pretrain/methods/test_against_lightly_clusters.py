@@ -1,0 +1,91 @@
+"""SwAV and DINO beside the modules of lightly, an optional extra."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.methods.dino import DINOConfig, Head, dino_loss, moved_center
+from pretrain.methods.swav import sinkhorn, swav_loss
+
+lightly_loss = pytest.importorskip(
+    "lightly.loss", reason="needs lightly: pip install -e .[compare]"
+)
+lightly_heads = pytest.importorskip("lightly.models.modules.heads")
+lightly_swav = pytest.importorskip("lightly.loss.swav_loss")
+
+
+def cosines(*shape: int, num_prototypes: int = 30) -> Tensor:
+    """Scores (..., K) of random embeddings."""
+    generator = torch.Generator().manual_seed(0)
+    embeddings = normalize(torch.randn(*shape, 16, generator=generator), dim=-1)
+    prototypes = normalize(torch.randn(num_prototypes, 16, generator=generator), dim=1)
+    return embeddings @ prototypes.T
+
+
+def test_codes_are_lightlys() -> None:
+    scores = cosines(12)
+    expected = lightly_swav.sinkhorn(scores, iterations=3, epsilon=0.05)
+    found = sinkhorn(scores, epsilon=0.05, num_iterations=3)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_lightlys_codes_overflow_in_half_precision() -> None:
+    scores = cosines(12).half()
+    scores[0, 0] = 1
+    assert not lightly_swav.sinkhorn(scores, iterations=3, epsilon=0.05).isfinite().all()
+    assert sinkhorn(scores, epsilon=0.05, num_iterations=3).isfinite().all()
+
+
+@pytest.mark.parametrize("num_queued", [0, 40])
+@pytest.mark.parametrize("num_small", [0, 6])
+def test_swav_loss_and_gradient_are_lightlys(num_small: int, num_queued: int) -> None:
+    ours, theirs = (cosines(2 + num_small, 12).requires_grad_() for _ in range(2))
+    queued = cosines(2, num_queued)
+    joined = torch.cat([ours[:2].detach(), queued], dim=1)
+    codes = sinkhorn(joined, epsilon=0.05, num_iterations=3)[:, :12]
+    loss = swav_loss(ours, codes, temperature=0.1)
+    peer = lightly_loss.SwaVLoss(temperature=0.1, sinkhorn_iterations=3, sinkhorn_epsilon=0.05)
+    expected = peer(list(theirs[:2]), list(theirs[2:]), list(queued) if num_queued else None)
+    torch.testing.assert_close(loss, expected[0])  # lightly's is a vector of one number
+    loss.backward()
+    expected.sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("num_small", [0, 6])
+def test_dino_loss_gradient_and_center_are_lightlys(num_small: int) -> None:
+    peer = lightly_loss.DINOLoss(output_dim=30, student_temp=0.1, center_momentum=0.9)
+    center = torch.zeros(30)
+    for step in range(3):
+        target_logits = cosines(2, 12).roll(step, dims=1)
+        ours, theirs = (cosines(2 + num_small, 12).requires_grad_() for _ in range(2))
+        loss = dino_loss(ours, target_logits, center, temperature=0.1, target_temperature=0.05)
+        expected = peer(list(target_logits), list(theirs), teacher_temp=0.05)
+        torch.testing.assert_close(loss, expected)
+        loss.backward()
+        expected.backward()
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
+        center = moved_center(center, target_logits, momentum=0.9)
+        torch.testing.assert_close(center, peer.center.flatten())
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("head_norm", [True, False])
+def test_the_head_of_dino_is_lightlys(head_norm: bool) -> None:
+    torch.manual_seed(0)
+    head = Head(24, DINOConfig(hidden_dim=32, embedding_dim=16, output_dim=30, head_norm=head_norm))
+    peer = lightly_heads.DINOProjectionHead(24, 32, 16, 30, batch_norm=head_norm)
+    for own, other in zip(linears(head.layers), linears(peer.layers), strict=True):
+        other.weight.data.copy_(own.weight)
+    peer.last_layer.weight_v.data.copy_(head.last_layer.weight)
+    features = torch.randn(12, 24)
+    torch.testing.assert_close(head(features), peer(features), rtol=1e-4, atol=1e-6)
+
+
+def linears(layers: nn.Module) -> list[nn.Linear]:
+    return [layer for layer in layers.modules() if isinstance(layer, nn.Linear)]
+
+
+def test_lightlys_prototypes_have_a_bias_which_the_papers_have_not() -> None:
+    assert lightly_heads.SwaVPrototypes(16, 30).heads[0].bias is not None

@@ -1,0 +1,152 @@
+"""Barlow Twins against equations 1 and 2 by other routes: Zbontar et al., arXiv:2103.03230."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pretrain.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig, barlow_twins_loss
+from pretrain.optim import lars
+
+EPSILON = 1e-5
+
+
+def embeddings(num_images: int = 8, dim: int = 5) -> tuple[Tensor, Tensor]:
+    """z1, z2 (N, D), correlated, of any scale, float64."""
+    generator = torch.Generator().manual_seed(0)
+    draw = torch.randn(3, num_images, dim, generator=generator, dtype=torch.float64)
+    return 2 * draw[0] + draw[1] + 1, 3 * draw[0] + draw[2] - 2
+
+
+def uncorrelated() -> Tensor:
+    """(8, 7), columns of mean 0 and variance 1, each orthogonal to all others."""
+    signs = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64)
+    return torch.kron(torch.kron(signs, signs), signs)[:, 1:]
+
+
+def equation_1(z1: Tensor, z2: Tensor, weight: float) -> float:
+    """Sums one by one, for variances with the epsilon of the released code."""
+    num_images, dim = z1.shape
+    total = 0.0
+    for i in range(dim):
+        for j in range(dim):
+            first, second = (z[:, k] - z[:, k].mean() for z, k in ((z1, i), (z2, j)))
+            lengths = [(z.square().sum() + num_images * EPSILON).sqrt() for z in (first, second)]
+            correlation = float((first @ second) / (lengths[0] * lengths[1]))
+            total += (1 - correlation) ** 2 if i == j else weight * correlation**2
+    return total
+
+
+@pytest.mark.parametrize(("num_images", "dim"), [(8, 5), (5, 8)])
+def test_loss_is_equation_1(num_images: int, dim: int) -> None:
+    z1, z2 = embeddings(num_images, dim)
+    loss = barlow_twins_loss(z1, z2, off_diagonal_weight=0.3)
+    assert loss.item() == pytest.approx(equation_1(z1, z2, 0.3))
+
+
+def test_gradient_is_that_of_finite_differences() -> None:
+    z1, z2 = (z.requires_grad_() for z in embeddings(6, 8))
+    assert torch.autograd.gradcheck(
+        lambda a, b: barlow_twins_loss(a, b, off_diagonal_weight=0.3), (z1, z2)
+    )
+
+
+def test_equal_views_of_uncorrelated_features_cost_nothing_and_opposite_ones_four_each() -> None:
+    z = uncorrelated()
+    assert barlow_twins_loss(z, z, off_diagonal_weight=1.0).item() == pytest.approx(0, abs=1e-8)
+    opposite = barlow_twins_loss(z, -z, off_diagonal_weight=1.0)
+    assert opposite.item() == pytest.approx(4 * 7, rel=1e-4)
+
+
+def test_a_repeated_feature_costs_the_weight_for_each_order() -> None:
+    z = uncorrelated()
+    z = torch.cat([z, z[:, :1]], dim=1)
+    loss = barlow_twins_loss(z, z, off_diagonal_weight=0.3)
+    assert loss.item() == pytest.approx(2 * 0.3, rel=1e-4)
+
+
+def test_scale_and_shift_of_each_feature_do_not_matter() -> None:
+    z1, z2 = embeddings()
+    moved = barlow_twins_loss(
+        z1 * torch.linspace(1, 9, 5) + 4, 0.5 * z2 - 7, off_diagonal_weight=0.3
+    )
+    expected = barlow_twins_loss(z1, z2, off_diagonal_weight=0.3)
+    torch.testing.assert_close(moved, expected, rtol=1e-4, atol=0)
+
+
+def test_constant_embeddings_cost_one_per_feature_with_a_finite_gradient() -> None:
+    z1, z2 = (torch.full((6, 4), 0.3, requires_grad=True) for _ in range(2))
+    loss = barlow_twins_loss(z1, z2, off_diagonal_weight=0.3)
+    loss.backward()
+    assert loss.item() == pytest.approx(4)
+    assert z1.grad is not None
+    assert z1.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dim", [5, 20])
+def test_loss_stays_in_float32_under_autocast(dim: int) -> None:
+    z1, z2 = (z.bfloat16() for z in embeddings(8, dim))
+    expected = barlow_twins_loss(z1.float(), z2.float(), off_diagonal_weight=0.3)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = barlow_twins_loss(z1, z2, off_diagonal_weight=0.3)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def tiny_barlow_twins(**changes: Any) -> BarlowTwins:
+    """Barlow Twins on a layer with batch norm, of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU()
+    )
+    settings = {"hidden_dim": 16, "embedding_dim": 6} | changes
+    return BarlowTwins(backbone, 12, BarlowTwinsConfig(**settings))
+
+
+def two_views() -> list[Tensor]:
+    torch.manual_seed(1)
+    image = torch.randn(8, 3, 4, 4)
+    return [image + 0.5 * torch.randn(8, 3, 4, 4) for _ in range(2)]
+
+
+def test_method_is_the_scaled_loss_of_the_projected_views_and_logs_both_sums() -> None:
+    method, views = tiny_barlow_twins(loss_scale=0.25), two_views()
+    z1, z2 = (method.encoder(view) for view in views)
+    metrics = method(views, 1.0)
+    loss = barlow_twins_loss(z1, z2, off_diagonal_weight=5e-3)
+    torch.testing.assert_close(metrics["loss"], 0.25 * loss)
+    torch.testing.assert_close(metrics["invariance"] + 5e-3 * metrics["redundancy"], loss)
+
+
+def test_projector_ends_plainly_and_has_no_biases_but_those_of_batch_norm() -> None:
+    projector = tiny_barlow_twins().encoder[1]
+    assert isinstance(projector, nn.Sequential)
+    shapes = [layer.weight.shape for layer in projector if isinstance(layer, nn.Linear)]
+    assert shapes == [(16, 12), (16, 16), (6, 16)]
+    assert [type(layer) for layer in projector][-1] is nn.Linear
+    assert all(layer.bias is None for layer in projector if isinstance(layer, nn.Linear))
+
+
+def step_of_lars(loss_scale: float) -> dict[str, Tensor]:
+    """How far each parameter goes in one step without decay."""
+    method = tiny_barlow_twins(loss_scale=loss_scale)
+    before = {name: weight.detach().clone() for name, weight in method.named_parameters()}
+    optimizer = lars(
+        method,
+        learning_rate=1.0,
+        momentum=0.9,
+        weight_decay=0.0,
+        trust_coefficient=0.001,
+        exclude_vectors=True,
+    )
+    method(two_views(), 1.0)["loss"].backward()
+    optimizer.step()
+    return {name: weight.detach() - before[name] for name, weight in method.named_parameters()}
+
+
+def test_loss_scale_is_the_relative_rate_of_biases_and_batch_norm_under_lars() -> None:
+    plain, scaled = step_of_lars(1.0), step_of_lars(0.024)
+    for name, step in plain.items():
+        expected = step if step.ndim > 1 else 0.024 * step
+        torch.testing.assert_close(scaled[name], expected, rtol=1e-3, atol=1e-6)

@@ -1,0 +1,120 @@
+"""BYOL against its equations by other routes: Grill et al., arXiv:2006.07733."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.methods.byol import BYOL, BYOLConfig, byol_loss
+from pretrain.parts.view import View
+from pretrain.recipes import RECIPES
+
+
+def tiny_byol(**changes: Any) -> Any:
+    """BYOL on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    settings = {"hidden_dim": 16, "embedding_dim": 8, "momentum": 0.9}
+    return BYOL(backbone, 12, BYOLConfig(**(settings | changes)))
+
+
+def two_views(n: int = 5) -> list[Tensor]:
+    """2 of (n, 3, 4, 4)."""
+    return list(torch.randn(2, n, 3, 4, 4, generator=torch.Generator().manual_seed(1)))
+
+
+def test_loss_is_the_squared_distance_of_the_normalized_rows() -> None:
+    prediction, target = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
+    distances = [
+        sum((a / a.norm() - b / b.norm()).square()) for a, b in zip(prediction, target, strict=True)
+    ]
+    expected = torch.stack([torch.as_tensor(distance) for distance in distances]).mean()
+    torch.testing.assert_close(byol_loss(prediction, target), expected)
+
+
+def test_loss_of_equal_orthogonal_and_opposite_rows_is_0_2_and_4() -> None:
+    axes = torch.eye(4)
+    for target, expected in ((axes, 0), (axes.roll(1, 0), 2), (-axes, 4)):
+        assert byol_loss(3 * axes, target).item() == pytest.approx(expected)
+
+
+def test_a_step_sums_both_directions_each_against_the_target_of_the_other_view() -> None:
+    method, views = tiny_byol(), two_views()
+    twin = tiny_byol()
+    predictions = [twin.predictor(twin.encoder(images)) for images in views]
+    with torch.no_grad():  # before the first step the target encoder is a copy
+        targets = [normalize(twin.encoder(images), dim=1) for images in views]
+    expected = torch.stack(
+        [
+            (normalize(predictions[view], dim=1) - targets[1 - view]).square().sum(dim=1).mean()
+            for view in range(2)
+        ]
+    ).sum()
+    torch.testing.assert_close(method(views, 0.5)["loss"], expected)
+
+
+def test_swapping_the_views_changes_nothing() -> None:
+    torch.testing.assert_close(
+        tiny_byol()(two_views(), 0.5)["loss"], tiny_byol()(two_views()[::-1], 0.5)["loss"]
+    )
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.3, 1.0])
+def test_the_target_encoder_follows_at_the_rate_of_its_schedule(progress: float) -> None:
+    method = tiny_byol()
+    with torch.no_grad():
+        for parameter in method.encoder.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    before = copy.deepcopy(method.target_encoder.network)
+    rate = 1 - (1 - 0.9) * (math.cos(math.pi * progress) + 1) / 2
+    method(two_views(), progress)
+    for old, online, new in zip(
+        before.parameters(),
+        method.encoder.parameters(),
+        method.target_encoder.network.parameters(),
+        strict=True,
+    ):
+        torch.testing.assert_close(new, rate * old + (1 - rate) * online)
+
+
+def test_the_predictor_has_no_momentum_copy_and_learns() -> None:
+    method = tiny_byol()
+    method(two_views(), 0.5)["loss"].backward()
+    assert all(p.grad is None for p in method.target_encoder.parameters())
+    learning = [*method.encoder.parameters(), *method.predictor.parameters()]
+    assert all(p.grad is not None for p in learning)
+    assert len(learning) + len(list(method.target_encoder.parameters())) == len(
+        list(method.parameters())
+    )
+
+
+def test_both_heads_have_batch_norm_after_their_hidden_layer_and_nowhere_else() -> None:
+    method = tiny_byol()
+    for head in (method.encoder[1], method.predictor, method.target_encoder.network[1]):
+        kinds = [type(layer) for layer in head]
+        assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear]
+        assert (head[0].out_features, head[3].out_features) == (16, 8)
+
+
+def test_each_view_has_its_own_batch_statistics() -> None:
+    method, (first, second) = tiny_byol(), two_views()
+    twin = tiny_byol()
+    apart = [twin.encoder(images) for images in (first, second + 3)]
+    together = twin.encoder(torch.cat([first, second + 3])).chunk(2)
+    assert not torch.allclose(apart[1], together[1], atol=1e-2)
+    loss = method([first, second + 3], 0.5)["loss"]
+    with torch.no_grad():
+        expected = sum(byol_loss(twin.predictor(apart[view]), apart[1 - view]) for view in range(2))
+    torch.testing.assert_close(loss, torch.as_tensor(expected))
+
+
+def test_published_views_are_unlike_in_blur_and_solarization() -> None:
+    views = RECIPES["byol/in1k-r50"].views
+    second = views.of_second()
+    assert (views.blur_probability, views.solarize_probability) == (1.0, 0.0)
+    assert (second.blur_probability, second.solarize_probability) == (0.1, 0.2)
+    assert tiny_byol().views == (View(), View())

@@ -1,0 +1,293 @@
+"""DINO against its equations by other routes: Caron et al., arXiv:2104.14294."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.parametrizations import weight_norm
+
+from pretrain.methods.dino import DINO, DINOConfig, Head, dino_loss, moved_center
+from pretrain.parts.sync_bn import SummedBatchNorm
+from pretrain.parts.view import View
+from tests.two_processes import two_processes
+
+NUM_IMAGES = 8
+
+
+def problem() -> tuple[Tensor, Tensor, Tensor]:
+    """Logits (V, n, K) of four views and of two by the target encoder, and their center (K,)."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.rand(4, 6, 5, generator=generator) - 1
+    target_logits = 2 * torch.rand(2, 6, 5, generator=generator) - 1
+    return logits, target_logits, 0.3 * torch.rand(5, generator=generator)
+
+
+def softmax(values: list[float], temperature: float) -> list[float]:
+    shares = [math.exp(value / temperature) for value in values]
+    return [share / sum(shares) for share in shares]
+
+
+def slow_loss(logits: Tensor, target_logits: Tensor, center: Tensor) -> float:
+    """Eq. 3 over its terms, entry by entry; temperatures 0.1 and 0.05."""
+    terms = []
+    for a, target_view in enumerate(target_logits.double()):
+        for v, view in enumerate(logits.double()):
+            if v == a:
+                continue
+            for target, row in zip(target_view, view, strict=True):
+                said = softmax((target - center).tolist(), 0.05)
+                predicted = softmax(row.tolist(), 0.1)
+                terms.append(-sum(s * math.log(p) for s, p in zip(said, predicted, strict=True)))
+    return sum(terms) / len(terms)
+
+
+def loss_of(logits: Tensor, target_logits: Tensor, center: Tensor) -> Tensor:
+    return dino_loss(logits, target_logits, center, temperature=0.1, target_temperature=0.05)
+
+
+def test_loss_equals_equation_3_entry_by_entry() -> None:
+    logits, target_logits, center = problem()
+    expected = slow_loss(logits, target_logits, center)
+    assert loss_of(logits, target_logits, center).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_gradient_is_what_views_predict_less_what_the_others_are_told() -> None:
+    logits, target_logits, center = problem()
+    leaf = logits.clone().requires_grad_()
+    target_leaf = target_logits.clone().requires_grad_()
+    loss_of(leaf, target_leaf, center).backward()
+    predicted = (logits / 0.1).softmax(dim=2)
+    told = ((target_logits - center) / 0.05).softmax(dim=2)
+    # the two large views learn from one other, the small ones from both
+    residual = torch.stack(
+        [
+            predicted[0] - told[1],
+            predicted[1] - told[0],
+            2 * predicted[2] - told.sum(dim=0),
+            2 * predicted[3] - told.sum(dim=0),
+        ]
+    )
+    torch.testing.assert_close(leaf.grad, residual / 0.1 / 6 / 6, rtol=1e-4, atol=1e-6)
+    assert target_leaf.grad is None
+
+
+def test_a_center_that_is_the_logits_leaves_no_choice() -> None:
+    logits, _, center = problem()
+    same = center.expand(2, 6, 5)
+    logarithms = (logits / 0.1).log_softmax(dim=2).mean(dim=(1, 2))
+    expected = -(logarithms[:2].sum() + 2 * logarithms[2:].sum()) / 6
+    torch.testing.assert_close(loss_of(logits, same, center), expected)
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    logits, target_logits, center = problem()
+    expected = loss_of(logits, target_logits, center)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(logits, target_logits, center)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def test_the_center_moves_by_a_tenth_of_its_way_to_the_mean() -> None:
+    _, target_logits, center = problem()
+    rows = [row for view in target_logits for row in view]
+    mean = sum(rows[1:], rows[0]) / 12
+    found = moved_center(center, target_logits, momentum=0.9)
+    torch.testing.assert_close(found, 0.9 * center + 0.1 * mean)
+
+
+def config(**changes: Any) -> DINOConfig:
+    settings: dict[str, Any] = {
+        "output_dim": 7,
+        "hidden_dim": 16,
+        "embedding_dim": 8,
+        "num_small_views": 2,
+        "temperature_warmup": 0.5,
+    }
+    return DINOConfig(**(settings | changes))
+
+
+@pytest.mark.parametrize("head_norm", [True, False])
+def test_the_head_is_three_layers_and_one_with_weight_norm_of_gain_one(head_norm: bool) -> None:
+    torch.manual_seed(0)
+    head = Head(12, config(head_norm=head_norm))
+    last = weight_norm(nn.Linear(8, 7, bias=False))
+    last.parametrizations.weight.original0.data.fill_(1)
+    last.parametrizations.weight.original1.data.copy_(head.last_layer.weight)
+    features = torch.randn(6, 12)
+    found = head(features)
+    expected = last(normalize(head.layers(features), dim=1))
+    torch.testing.assert_close(found, expected)
+    mark = torch.randn(6, 7)
+    (found * mark).sum().backward()
+    (expected * mark).sum().backward()
+    direction = last.parametrizations.weight.original1
+    torch.testing.assert_close(head.last_layer.weight.grad, direction.grad)
+    kinds = [nn.Linear, nn.BatchNorm1d, nn.GELU] if head_norm else [nn.Linear, nn.GELU]
+    assert [type(layer) for layer in head.layers] == [*kinds, *kinds, nn.Linear]
+
+
+def test_the_head_is_float32_under_autocast() -> None:
+    torch.manual_seed(0)
+    head = Head(12, config())
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = head(torch.randn(6, 12))
+    assert logits.dtype == torch.float32
+    assert not torch.equal(logits, logits.bfloat16().float())
+
+
+def tiny_dino(backbone: nn.Module | None = None, **changes: Any) -> DINO:
+    """DINO on a linear backbone, whose target encoder is other than its encoder."""
+    torch.manual_seed(0)
+    linear_backbone = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 12))
+    method = DINO(backbone or linear_backbone, 12, config(**changes))
+    with torch.no_grad():
+        for parameter in method.target_encoder.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        method.center.copy_(0.1 * torch.randn(7))
+    return method
+
+
+def tiny_views(method: DINO, n: int = NUM_IMAGES, seed: int = 0) -> list[Tensor]:
+    """Images of 4 and 2 px."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [2 if view.small else 4 for view in method.views]
+    return [torch.randn(n, 3, size, size, generator=generator) for size in sizes]
+
+
+def parts(encoder: nn.Module) -> tuple[nn.Module, Head]:
+    """Backbone and head."""
+    backbone, head = encoder.children()
+    assert isinstance(head, Head)
+    return backbone, head
+
+
+def slow_logits(encoder: nn.Module, views: list[Tensor]) -> Tensor:
+    """(V, n, K): each view through the backbone, all through the head."""
+    backbone, head = parts(encoder)
+    features = torch.cat([backbone(view) for view in views])
+    embeddings = normalize(head.layers(features), dim=1)
+    logits = linear(embeddings, normalize(head.last_layer.weight, dim=1))
+    return logits.view(len(views), len(views[0]), -1)
+
+
+@pytest.mark.parametrize("num_small", [0, 6])
+def test_every_view_predicts_what_is_said_of_both_large_ones_but_itself(num_small: int) -> None:
+    method = tiny_dino(num_small_views=num_small, target_temperature=0.05)
+    views = tiny_views(method)
+    with torch.no_grad():
+        logits = slow_logits(method.encoder, views)
+        target_logits = slow_logits(method.target_encoder.network, views[:2])
+    expected = slow_loss(logits, target_logits, method.center)
+    result = method(views, 1.0)  # the target encoder stays at the end of the run
+    assert result["loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert method.views == (View(), View()) + num_small * (View(small=True),)
+
+
+def test_views_are_centered_by_past_steps_and_move_the_center_for_the_next() -> None:
+    method = tiny_dino()
+    views, center = tiny_views(method), method.center.clone()
+    with torch.no_grad():
+        target_logits = slow_logits(method.target_encoder.network, views[:2])
+    method(views, 1.0)
+    mean = target_logits.mean(dim=(0, 1))
+    torch.testing.assert_close(method.center, 0.9 * center + 0.1 * mean)
+
+
+def test_the_target_temperature_grows_over_the_warm_up_and_then_stays() -> None:
+    method = tiny_dino()
+    found = [method.target_temperature(progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert found == pytest.approx([0.04, 0.055, 0.07, 0.07, 0.07])
+    assert tiny_dino(temperature_warmup=0.0).target_temperature(0.0) == 0.07
+
+
+def test_the_target_encoder_follows_at_a_rate_that_ends_at_nothing() -> None:
+    for progress, momentum in ((0.0, 0.996), (0.5, 0.998), (1.0, 1.0)):
+        method = tiny_dino()
+        old = [parameter.clone() for parameter in method.target_encoder.parameters()]
+        method(tiny_views(method), progress)
+        targets = method.target_encoder.parameters()
+        for before, own, new in zip(old, targets, method.encoder.parameters(), strict=True):
+            expected = momentum * before + (1 - momentum) * new
+            torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_large_and_small_views_pass_the_backbone_once_each_and_the_head_together() -> None:
+    method = tiny_dino()
+    modules = {
+        "backbone": method.encoder[0],
+        "head": method.encoder[1],
+        "target": parts(method.target_encoder.network)[0],
+    }
+    shapes: dict[str, list[torch.Size]] = {name: [] for name in modules}
+    for name, module in modules.items():
+        module.register_forward_pre_hook(
+            lambda _, images, name=name: shapes[name].append(images[0].shape)
+        )
+    method(tiny_views(method), 1.0)
+    large, small = (16, 3, 4, 4), (16, 3, 2, 2)
+    assert shapes == {"backbone": [large, small], "head": [(32, 12)], "target": [large]}
+
+
+def test_gradients_reach_the_encoder_and_what_is_exported_is_the_target_encoders() -> None:
+    method = tiny_dino()
+    method(tiny_views(method), 1.0)["loss"].backward()
+    assert all(p.grad is None for p in method.target_encoder.parameters())
+    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
+    assert method.backbone is parts(method.target_encoder.network)[0]
+
+
+def test_loss_is_the_entropy_of_the_targets_and_the_divergence_from_them() -> None:
+    method = tiny_dino()
+    result = method(tiny_views(method), 1.0)
+    parts = result["target_entropy"] + result["target_divergence"]
+    torch.testing.assert_close(parts, result["loss"].detach())
+    assert result["target_divergence"] > 0
+
+
+def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
+    method, copy = tiny_dino(), tiny_dino()
+    method(tiny_views(method), 0.3)
+    copy.load_state_dict(method.state_dict())
+    views = tiny_views(method, seed=1)
+    assert torch.equal(method(views, 0.4)["loss"], copy(views, 0.4)["loss"])
+    assert torch.equal(method.center, copy.center)
+
+
+def measured(rank: int, num_processes: int) -> dict[str, Any]:
+    """What one process sees of two steps."""
+    size = NUM_IMAGES // num_processes
+    mine = slice(rank * size, (rank + 1) * size)
+    normed = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    method = tiny_dino(normed)
+    network = method if num_processes == 1 else DistributedDataParallel(method)
+    losses = []
+    for step in range(2):
+        method.zero_grad()
+        views = tiny_views(method, seed=step)
+        loss = network([view[mine] for view in views], 0.5)["loss"]
+        loss.backward()
+        losses.append(loss.detach())
+    return {
+        "losses": torch.stack(losses),
+        "gradients": [parameter.grad for parameter in method.encoder.parameters()],
+        "state": method.state_dict(),
+        "synchronous": sum(isinstance(module, SummedBatchNorm) for module in method.modules()),
+    }
+
+
+@pytest.mark.slow
+def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    halves = two_processes("tests.pretrain.methods.test_dino", tmp_path_factory.mktemp("two"))
+    whole = measured(0, 1)
+    torch.testing.assert_close((halves[0]["losses"] + halves[1]["losses"]) / 2, whole["losses"])
+    for half in halves:
+        torch.testing.assert_close(half["gradients"], whole["gradients"], rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(half["state"], whole["state"], rtol=1e-5, atol=1e-6)
+        assert half["synchronous"] == 6  # three norms each of encoder and target encoder

@@ -1,0 +1,243 @@
+"""Instance discrimination against its equations by other routes: Wu et al., arXiv:1805.01978."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.methods.instdisc import (
+    InstDisc,
+    InstDiscConfig,
+    bank_logits,
+    log_partition_estimate,
+    nce_loss,
+)
+from pretrain.parts.view import View
+
+NUM_IMAGES = 50
+
+
+def problem(*, n: int = 6, m: int = 10, dim: int = 8) -> tuple[Tensor, Tensor, Tensor]:
+    """Query (n, d), own rows of the bank (n, d) near it, noise (n, m, d), all of unit length."""
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(n, dim, generator=generator)
+    own = query + 0.7 * torch.randn(n, dim, generator=generator)
+    noise = torch.randn(n, m, dim, generator=generator)
+    return normalize(query, dim=1), normalize(own, dim=1), normalize(noise, dim=2)
+
+
+def slow_loss(
+    query: Tensor, own: Tensor, noise: Tensor, temperature: float, partition: float
+) -> Tensor:
+    """Eq. 4, 6 and 7 as they are printed."""
+    m = noise.shape[1]
+
+    def h(row: Tensor, embedding: Tensor) -> Tensor:
+        share = (row @ embedding / temperature).exp() / partition
+        return share / (share + m / NUM_IMAGES)
+
+    losses = []
+    for i in range(len(query)):
+        losses.append(-h(own[i], query[i]).log())
+        losses += [-(1 - h(row, query[i])).log() for row in noise[i]]
+    return torch.stack(losses).sum() / len(query)
+
+
+def tiny_instdisc(**changes: Any) -> InstDisc:
+    """Instance discrimination on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    settings = {"num_images": NUM_IMAGES, "num_negatives": 10, "embedding_dim": 8}
+    return InstDisc(backbone, 12, InstDiscConfig(**(settings | changes)))
+
+
+def batch() -> tuple[list[Tensor], Tensor]:
+    """1 view of (n, 3, 4, 4), and the places of its images."""
+    images = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    return [images], torch.tensor([3, 49, 0, 17, 8])
+
+
+@pytest.mark.parametrize("temperature", [0.07, 0.5])
+def test_loss_and_gradient_are_those_of_the_printed_probabilities(temperature: float) -> None:
+    query, own, noise = (rows.double() for rows in problem())
+    found, expected = query.clone().requires_grad_(), query.clone().requires_grad_()
+    partition = NUM_IMAGES * math.exp(1 / temperature / 4)
+    loss = nce_loss(
+        found,
+        own,
+        noise,
+        temperature=temperature,
+        log_partition=torch.tensor(partition).log(),
+        num_images=NUM_IMAGES,
+    )
+    slow = slow_loss(expected, own, noise, temperature, partition)
+    torch.testing.assert_close(loss, slow, rtol=1e-6, atol=1e-7)
+    ours, theirs = (
+        torch.autograd.grad(value, rows)[0] for value, rows in ((loss, found), (slow, expected))
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_huge_similarity_over_a_small_temperature_stays_finite() -> None:
+    query, own, noise = problem()
+    leaf = query.clone().requires_grad_()
+    loss = nce_loss(
+        leaf, own, noise, temperature=1e-3, log_partition=torch.tensor(0.0), num_images=NUM_IMAGES
+    )
+    loss.backward()
+    assert loss.isfinite()
+    assert leaf.grad is not None
+    assert leaf.grad.isfinite().all()
+
+
+def test_equal_shares_cost_a_known_number() -> None:
+    # every row of the bank is equally far: P = 1 / N, so h = 1 / (m + 1)
+    axes, m = torch.eye(4), 3
+    loss = nce_loss(
+        axes[:1],
+        axes[1:2],
+        axes[None, 1:],
+        temperature=0.1,
+        log_partition=torch.tensor(math.log(NUM_IMAGES)),
+        num_images=NUM_IMAGES,
+    )
+    assert loss.item() == pytest.approx(math.log(m + 1) - m * math.log(m / (m + 1)))
+
+
+def test_the_gradient_for_all_of_the_bank_as_noise_approaches_that_of_the_full_softmax() -> None:
+    # section 3.2: noise contrast approximates eq. 2 if Z is right; many draws, one direction each
+    generator = torch.Generator().manual_seed(0)
+    bank = normalize(torch.randn(NUM_IMAGES, 8, generator=generator), dim=1).double()
+    query = normalize(bank[:1] + 0.5 * torch.randn(1, 8, generator=generator), dim=1).double()
+    query.requires_grad_()
+    full = -(query @ bank.T / 0.5).log_softmax(dim=1)[0, 0]
+    exact = torch.autograd.grad(full, query)[0]
+    partition = (query @ bank.T / 0.5).exp().sum().log().detach()
+    noise = bank.repeat(40, 1)[None]  # m = 40 N, evenly
+    loss = nce_loss(
+        query, bank[:1], noise, temperature=0.5, log_partition=partition, num_images=NUM_IMAGES
+    )
+    found = torch.autograd.grad(loss, query)[0]
+    torch.testing.assert_close(found, exact, rtol=0.05, atol=0.005)
+
+
+def test_only_the_query_gets_a_gradient() -> None:
+    query, own, noise = (rows.requires_grad_() for rows in problem())
+    partition = torch.tensor(5.0)
+    nce_loss(
+        query, own, noise, temperature=0.1, log_partition=partition, num_images=NUM_IMAGES
+    ).backward()
+    assert query.grad is not None
+    assert own.grad is None
+    assert noise.grad is None
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    settings: dict[str, Any] = {
+        "temperature": 0.07,
+        "log_partition": torch.tensor(5.0),
+        "num_images": NUM_IMAGES,
+    }
+    expected = nce_loss(*problem(), **settings)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(nce_loss(*problem(), **settings), expected)
+
+
+def test_the_estimate_is_the_mean_of_exponentials_times_the_number_of_images() -> None:
+    query, own, noise = problem()
+    _, negative = bank_logits(query, own, noise, temperature=0.2)
+    expected = NUM_IMAGES * torch.einsum("nd,nmd->nm", query, noise).div(0.2).exp().mean()
+    found = log_partition_estimate(negative, num_images=NUM_IMAGES).exp()
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_estimate_over_the_whole_bank_is_z_itself() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bank = normalize(torch.randn(NUM_IMAGES, 8, generator=generator), dim=1)
+    logits = bank[:1] @ bank.T / 0.2
+    exact = logits.exp().sum().log()
+    torch.testing.assert_close(log_partition_estimate(logits, num_images=NUM_IMAGES), exact)
+
+
+def test_the_partition_is_estimated_by_the_first_batch_and_stays() -> None:
+    method = tiny_instdisc()
+    assert method.log_partition.isinf()
+    views, indices = batch()
+    method(views, 0.1, indices)
+    first = method.log_partition.clone()
+    # 8 random directions at temperature 0.07 are far from a mean of one
+    assert math.log(NUM_IMAGES) < first.item() < math.log(NUM_IMAGES) + 1 / 0.07
+    method(views, 0.2, indices)
+    assert torch.equal(method.log_partition, first)
+
+
+def test_a_step_moves_the_rows_of_its_images_half_way_and_no_other() -> None:
+    method, (views, indices) = tiny_instdisc(), batch()
+    before = method.bank.clone()
+    with torch.no_grad():
+        query = normalize(method.encoder(views[0]), dim=1)
+    method(views, 0.5, indices)
+    expected = before.clone()
+    expected[indices] = normalize((before[indices] + query) / 2, dim=1)
+    torch.testing.assert_close(method.bank, expected)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 1.0])
+def test_a_row_is_the_last_embedding_without_momentum_and_stays_with_all_of_it(
+    momentum: float,
+) -> None:
+    method, (views, indices) = tiny_instdisc(bank_momentum=momentum), batch()
+    before = method.bank.clone()
+    with torch.no_grad():
+        query = normalize(method.encoder(views[0]), dim=1)
+    method(views, 0.5, indices)
+    torch.testing.assert_close(method.bank[indices], before[indices] if momentum else query)
+
+
+def test_the_loss_of_a_step_is_that_of_the_bank_before_it() -> None:
+    method, (views, indices) = tiny_instdisc(), batch()
+    before = method.bank.clone()
+    with torch.no_grad():
+        query = normalize(method.encoder(views[0]), dim=1)
+    torch.manual_seed(7)
+    noise = before[torch.randint(NUM_IMAGES, (5, 10))]
+    torch.manual_seed(7)
+    loss = method(views, 0.5, indices)["loss"]
+    expected = slow_loss(query, before[indices], noise, 0.07, method.log_partition.exp().item())
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_noise_is_drawn_evenly_from_the_whole_bank() -> None:
+    method = tiny_instdisc(num_negatives=20_000)
+    counts = method._drawn(torch.arange(5)).flatten().bincount(minlength=NUM_IMAGES)
+    # 100 000 draws over 50 rows: four deviations are 177
+    assert len(counts) == NUM_IMAGES
+    assert (counts - 2000).abs().max() < 200
+
+
+@pytest.mark.parametrize("weight", [0.0, 30.0])
+def test_the_proximal_term_is_the_squared_distance_to_the_row_before_the_step(
+    weight: float,
+) -> None:
+    views, indices = batch()
+    plain, pulled = tiny_instdisc(), tiny_instdisc(proximal_weight=weight)
+    own = pulled.bank[indices].clone()
+    with torch.no_grad():
+        query = normalize(pulled.encoder(views[0]), dim=1)
+    losses = []
+    for method in (plain, pulled):
+        torch.manual_seed(3)
+        losses.append(method(views, 0.5, indices)["loss"])
+    expected = weight * (query - own).square().sum(dim=1).mean()
+    torch.testing.assert_close(losses[1] - losses[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_it_asks_for_indices_and_one_view_and_its_bank_has_rows_of_unit_length() -> None:
+    method = tiny_instdisc()
+    assert InstDisc.uses_indices
+    assert method.views == (View(),)
+    torch.testing.assert_close(method.bank.norm(dim=1), torch.ones(NUM_IMAGES))
+    assert {"bank", "log_partition"} <= method.state_dict().keys()

@@ -1,0 +1,125 @@
+"""NT-Xent against its equation by other routes: Chen et al., arXiv:2002.05709."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, cross_entropy, normalize
+
+from pretrain.methods.simclr import SimCLR, SimCLRConfig, nt_xent_loss
+from pretrain.parts.view import View
+
+
+def problem(*, n: int = 6, dim: int = 8) -> tuple[Tensor, Tensor]:
+    """z1, z2 (n, d) of two similar views, of any length."""
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(n, dim, generator=generator)
+    second = 2 * first + torch.randn(n, dim, generator=generator)
+    return first, second
+
+
+def slow_loss(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
+    """Eq. 1 and algorithm 1 as they are printed: views 2k - 1 and 2k are a pair."""
+    z = torch.stack([z1, z2], dim=1).flatten(0, 1)
+
+    def similarity(i: int, j: int) -> Tensor:
+        return cosine_similarity(z[i], z[j], dim=0) / temperature
+
+    def loss(i: int, j: int) -> Tensor:
+        others = [similarity(i, k).exp() for k in range(len(z)) if k != i]
+        return -(similarity(i, j).exp() / torch.stack(others).sum()).log()
+
+    pairs = [loss(k, k + 1) + loss(k + 1, k) for k in range(0, len(z), 2)]
+    return torch.stack(pairs).sum() / len(z)
+
+
+def tiny_simclr(**changes: Any) -> SimCLR:
+    """SimCLR on a linear backbone of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+    settings = {"hidden_dim": 16, "embedding_dim": 8}
+    return SimCLR(backbone, 12, SimCLRConfig(**(settings | changes)))
+
+
+def two_views(n: int = 5) -> list[Tensor]:
+    """2 of (n, 3, 4, 4)."""
+    return list(torch.randn(2, n, 3, 4, 4, generator=torch.Generator().manual_seed(1)))
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5])
+def test_loss_and_gradient_are_those_of_the_printed_sums_over_pairs(temperature: float) -> None:
+    found = [rows.double().requires_grad_() for rows in problem()]
+    expected = [rows.double().requires_grad_() for rows in problem()]
+    loss = nt_xent_loss(*found, temperature=temperature)
+    slow = slow_loss(expected[0], expected[1], temperature)
+    torch.testing.assert_close(loss, slow)
+    for ours, theirs in zip(
+        torch.autograd.grad(loss, found), torch.autograd.grad(slow, expected), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradient_equals_finite_differences() -> None:
+    views = tuple(rows[:3].double().requires_grad_() for rows in problem())
+    assert torch.autograd.gradcheck(lambda a, b: nt_xent_loss(a, b, temperature=0.5), views)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_orthogonal_images_cost_the_logarithm_of_their_2n_minus_2_negatives(n: int) -> None:
+    axes = torch.eye(n)
+    loss = nt_xent_loss(axes, axes, temperature=0.5)
+    assert loss.item() == pytest.approx(math.log(1 + (2 * n - 2) * math.exp(-2)), rel=1e-5)
+
+
+def test_lengths_do_not_matter() -> None:
+    z1, z2 = problem()
+    loss = nt_xent_loss(z1, z2, temperature=0.5)
+    torch.testing.assert_close(nt_xent_loss(3 * z1, 0.1 * z2, temperature=0.5), loss)
+
+
+def test_the_gradient_flows_into_the_views_of_other_images_too() -> None:
+    # constant negatives of the same values have another gradient
+    found = [rows.requires_grad_() for rows in problem()]
+    anchors = [rows.requires_grad_() for rows in problem()]
+    constant = torch.cat([normalize(rows.detach(), dim=1) for rows in anchors])
+    unit = torch.cat([normalize(rows, dim=1) for rows in anchors])
+    logits = (unit @ constant.T / 0.5).fill_diagonal_(-torch.inf)
+    loss = cross_entropy(logits, (torch.arange(12) + 6) % 12)
+    ours = nt_xent_loss(*found, temperature=0.5)
+    torch.testing.assert_close(ours, loss)
+    pairs = zip(torch.autograd.grad(ours, found), torch.autograd.grad(loss, anchors), strict=True)
+    assert all((whole - half).abs().max() > 0.01 for whole, half in pairs)
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    z1, z2 = problem()
+    expected = nt_xent_loss(z1, z2, temperature=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = nt_xent_loss(z1, z2, temperature=0.1)
+        coarse = nt_xent_loss(z1.bfloat16(), z2.bfloat16(), temperature=0.1)
+    assert torch.equal(loss, expected)
+    assert coarse.dtype == torch.float32
+
+
+def test_step_has_the_loss_of_the_two_views_in_one_batch() -> None:
+    method, views = tiny_simclr(), two_views()
+    z1, z2 = tiny_simclr().encoder(torch.cat(views)).chunk(2)
+    torch.testing.assert_close(method(views, 1.0)["loss"], nt_xent_loss(z1, z2, temperature=0.1))
+    assert method.views == (View(), View())
+
+
+def test_accuracy_is_the_share_of_views_that_are_most_like_their_partner() -> None:
+    method, views = tiny_simclr(), two_views()
+    with torch.no_grad():
+        z = normalize(tiny_simclr().encoder(torch.cat(views)), dim=1)
+    similarity = z @ z.T - 9 * torch.eye(10)
+    found = similarity.argmax(dim=1) == (torch.arange(10) + 5) % 10
+    accuracy = method(views, 1.0)["instance_accuracy"]
+    assert accuracy.item() == pytest.approx(100 * found.float().mean().item())
+
+
+def test_the_same_view_twice_is_always_found() -> None:
+    images = two_views()[0]
+    assert tiny_simclr()([images, images], 1.0)["instance_accuracy"].item() == 100

@@ -1,0 +1,286 @@
+"""SwAV against its equations by other routes: Caron et al., arXiv:2006.09882."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.nn.parallel import DistributedDataParallel
+
+from pretrain.methods.swav import SwAV, SwAVConfig, sinkhorn, swav_loss
+from pretrain.parts.sync_bn import SummedBatchNorm
+from pretrain.parts.view import View
+from tests.two_processes import two_processes
+
+NUM_IMAGES = 8
+
+
+def cosines(num_views: int = 4, num_images: int = 6, num_prototypes: int = 5) -> Tensor:
+    """Scores (V, n, K) of random embeddings."""
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(num_views, num_images, 8, generator=generator)
+    prototypes = torch.randn(num_prototypes, 8, generator=generator)
+    return normalize(embeddings, dim=2) @ normalize(prototypes, dim=1).T
+
+
+def slow_codes(scores: Tensor, epsilon: float, num_iterations: int) -> Tensor:
+    """Codes (n, K) of one view: algorithm 1 of the appendix, entry by entry in float64."""
+    q = [[math.exp(score / epsilon) for score in row] for row in scores.tolist()]
+    n, k = scores.shape
+    for _ in range(num_iterations):
+        for b in range(k):
+            column = sum(q[a][b] for a in range(n))
+            for a in range(n):
+                q[a][b] /= k * column
+        for a in range(n):
+            row = sum(q[a])
+            q[a] = [value / (n * row) for value in q[a]]
+    return torch.tensor([[value * n for value in row] for row in q], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("num_iterations", [1, 3])
+def test_codes_are_those_of_the_algorithm_entry_by_entry(num_iterations: int) -> None:
+    scores = cosines()[:2]
+    codes = sinkhorn(scores, epsilon=0.05, num_iterations=num_iterations)
+    expected = torch.stack([slow_codes(view, 0.05, num_iterations) for view in scores])
+    torch.testing.assert_close(codes.double(), expected, rtol=1e-4, atol=1e-7)
+
+
+def test_many_iterations_maximize_score_and_entropy_over_equal_shares() -> None:
+    scores = cosines(num_images=20)[0].double()
+    codes = sinkhorn(scores, epsilon=0.2, num_iterations=500).double()
+    torch.testing.assert_close(codes.sum(dim=1), torch.ones(20).double(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(codes.sum(dim=0), torch.full((5,), 4.0).double(), atol=1e-4, rtol=0)
+    # Lagrange: what the logarithm has beyond the scores is a price of the row and of the column
+    prices = codes.log() - scores / 0.2
+    interaction = prices - prices.mean(dim=0) - prices.mean(dim=1, keepdim=True) + prices.mean()
+    assert interaction.abs().max() < 1e-4
+
+
+def test_the_sharpest_codes_share_the_images_out_by_the_best_assignment() -> None:
+    # each prototype must take one image; the first would have gone to the same one as the second
+    scores = torch.tensor([[0.9, 0.8, -1.0], [0.7, 0.0, -1.0], [0.0, 0.0, 0.0]])
+    codes = sinkhorn(scores, epsilon=0.02, num_iterations=200)
+    assert codes.argmax(dim=1).tolist() == [1, 0, 2]
+    assert codes.max(dim=1).values.min() > 0.99
+
+
+def test_rows_of_minus_infinity_take_no_part() -> None:
+    scores = cosines()[0]
+    absent = torch.full((3, 5), -math.inf)
+    codes = sinkhorn(torch.cat([scores, absent]), epsilon=0.05, num_iterations=3)
+    assert torch.equal(codes[6:], torch.zeros(3, 5))
+    torch.testing.assert_close(codes[:6], sinkhorn(scores, epsilon=0.05, num_iterations=3))
+
+
+def test_codes_are_float32_under_autocast_and_where_half_precision_would_overflow() -> None:
+    scores = torch.tensor([[1.0, 0.5], [0.5, 1.0]])  # exp(1 / 0.05) is far above 65504
+    expected = sinkhorn(scores, epsilon=0.05, num_iterations=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        codes = sinkhorn(scores.half(), epsilon=0.05, num_iterations=3)
+    assert codes.dtype == torch.float32
+    assert torch.equal(codes, expected)
+    assert codes.isfinite().all()
+
+
+def slow_loss(scores: Tensor, codes: Tensor, temperature: float) -> Tensor:
+    """Eq. 6 term by term in float64, mean over its terms and over images."""
+    terms = []
+    for i, code in enumerate(codes.double()):
+        for v, view in enumerate(scores.double()):
+            if v != i:
+                shares = (view / temperature).exp()
+                shares = shares / shares.sum(dim=1, keepdim=True)
+                terms += [-(q @ p.log()) for q, p in zip(code, shares, strict=True)]
+    return torch.stack(terms).mean()
+
+
+def test_loss_and_gradient_equal_those_of_equation_6_term_by_term() -> None:
+    scores = cosines()
+    codes = sinkhorn(scores[:2], epsilon=0.05, num_iterations=3)
+    fast, slow = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    loss, expected = swav_loss(fast, codes, temperature=0.1), slow_loss(slow, codes, 0.1)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(loss.double(), expected)
+    torch.testing.assert_close(fast.grad, slow.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_two_views_exchange_their_codes() -> None:
+    scores = cosines(num_views=2)
+    codes = torch.rand(2, 6, 5).softmax(dim=2)
+    logarithms = (scores / 0.1).log_softmax(dim=2)
+    swapped = -(codes[0] * logarithms[1] + codes[1] * logarithms[0]).sum(dim=1).mean() / 2
+    torch.testing.assert_close(swav_loss(scores, codes, temperature=0.1), swapped)
+
+
+def test_equal_scores_cost_the_logarithm_of_the_number_of_prototypes() -> None:
+    codes = torch.rand(2, 6, 5).softmax(dim=2)
+    loss = swav_loss(torch.zeros(3, 6, 5), codes, temperature=0.1)
+    assert loss.item() == pytest.approx(math.log(5))
+
+
+def tiny_swav(backbone: nn.Module | None = None, **changes: object) -> SwAV:
+    """SwAV on a linear backbone."""
+    torch.manual_seed(0)
+    settings: dict[str, object] = {
+        "num_prototypes": 6,
+        "hidden_dim": 16,
+        "embedding_dim": 8,
+        "num_small_views": 2,
+        "prototypes_from": 0.25,
+    }
+    linear = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 12))
+    return SwAV(backbone or linear, 12, SwAVConfig(**(settings | changes)))  # type: ignore[arg-type]
+
+
+def tiny_views(method: SwAV, n: int = NUM_IMAGES, seed: int = 0) -> list[Tensor]:
+    """Images of 4 and 2 px."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [2 if view.small else 4 for view in method.views]
+    return [torch.randn(n, 3, size, size, generator=generator) for size in sizes]
+
+
+def slow_embeddings(method: SwAV, views: list[Tensor]) -> Tensor:
+    """(V, n, d): each view through the backbone, all through the projector."""
+    backbone, projector = method.encoder
+    embedded = projector(torch.cat([backbone(view) for view in views]))
+    return normalize(embedded, dim=1).view(len(views), len(views[0]), -1)
+
+
+@pytest.mark.parametrize(("num_large", "num_small"), [(2, 0), (2, 6), (3, 5)])
+def test_every_view_predicts_the_codes_of_the_two_first_views_but_its_own(
+    num_large: int, num_small: int
+) -> None:
+    method = tiny_swav(num_large_views=num_large, num_small_views=num_small)
+    views = tiny_views(method)
+    scores = slow_embeddings(method, views) @ normalize(method.prototypes, dim=1).T
+    codes = torch.stack([slow_codes(view, 0.05, 3) for view in scores[:2].detach()])
+    expected = slow_loss(scores, codes, 0.1)
+    torch.testing.assert_close(method(views, 1.0)["loss"].double(), expected)
+    assert method.views == (View(),) * num_large + (View(small=True),) * num_small
+
+
+def test_large_and_small_views_pass_the_backbone_once_each_and_the_projector_together() -> None:
+    method = tiny_swav(num_large_views=3)
+    shapes: dict[str, list[torch.Size]] = {"backbone": [], "projector": []}
+    for name, module in zip(shapes, method.encoder, strict=True):
+        module.register_forward_pre_hook(
+            lambda _, images, name=name: shapes[name].append(images[0].shape)
+        )
+    method(tiny_views(method), 1.0)
+    assert shapes == {"backbone": [(24, 3, 4, 4), (16, 3, 2, 2)], "projector": [(40, 12)]}
+
+
+def test_codes_have_no_gradient() -> None:
+    method = tiny_swav()
+    views = tiny_views(method)
+    scores = slow_embeddings(method, views) @ method.prototypes.T
+    codes = sinkhorn(scores[:2], epsilon=0.05, num_iterations=3)
+    expected = torch.autograd.grad(slow_loss(scores, codes, 0.1), list(method.parameters()))
+    method(views, 1.0)["loss"].backward()
+    for parameter, gradient in zip(method.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_prototypes_that_a_step_has_moved_return_to_unit_length_before_the_next() -> None:
+    method = tiny_swav()
+    views = tiny_views(method)
+    expected = method(views, 1.0)["loss"]
+    unit = method.prototypes.detach().clone()
+    with torch.no_grad():
+        method.prototypes.mul_(torch.linspace(0.5, 3, 6)[:, None])
+    assert method(views, 1.0)["loss"].item() == pytest.approx(expected.item())
+    torch.testing.assert_close(method.prototypes.detach(), unit)
+
+
+def test_the_queue_fills_after_its_start_and_serves_the_step_after_it_is_full() -> None:
+    method = tiny_swav(queue_size=2 * NUM_IMAGES, queue_from=0.5)
+    without = tiny_swav()
+    used = []
+    for step, progress in enumerate((0.4, 0.5, 0.6, 0.7, 0.8, 0.9)):
+        views = tiny_views(method, seed=step)
+        used.append(method(views, progress)["loss"] != without(views, progress)["loss"])
+    assert used == [False, False, False, False, True, True]
+
+
+def test_codes_with_a_queue_are_those_of_past_and_present_embeddings_together() -> None:
+    method = tiny_swav(queue_size=2 * NUM_IMAGES)
+    past = [tiny_views(method, seed=step) for step in (1, 2)]
+    for views in past:
+        method(views, 1.0)
+    embedded = [slow_embeddings(method, views).detach() for views in (*past, tiny_views(method))]
+    for queue, first, second in zip(method.queues, *embedded[:2], strict=False):
+        torch.testing.assert_close(queue.keys, torch.cat([first, second]))
+    scores = embedded[2] @ method.prototypes.T
+    codes = []
+    for view in range(2):
+        rows = torch.cat([embeddings[view] for embeddings in embedded])
+        codes.append(slow_codes((rows @ method.prototypes.T).detach(), 0.05, 3)[-NUM_IMAGES:])
+    expected = slow_loss(scores, torch.stack(codes), 0.1)
+    torch.testing.assert_close(method(tiny_views(method), 1.0)["loss"].double(), expected)
+
+
+def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
+    method, copy = (tiny_swav(queue_size=2 * NUM_IMAGES) for _ in range(2))
+    for step in range(2):
+        method(tiny_views(method, seed=step), 1.0)
+    copy.load_state_dict(method.state_dict())
+    views = tiny_views(method, seed=3)
+    assert torch.equal(method(views, 1.0)["loss"], copy(views, 1.0)["loss"])
+    assert method.num_queued == copy.num_queued == 3 * NUM_IMAGES
+
+
+def test_more_assigned_than_large_views_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_assigned_views is 3"):
+        tiny_swav(num_assigned_views=3)
+
+
+def measured(rank: int, num_processes: int) -> dict[str, Any]:
+    """What one process sees of three steps, the last of them with a full queue."""
+    size = NUM_IMAGES // num_processes
+    mine = slice(rank * size, (rank + 1) * size)
+    normed = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    method = tiny_swav(normed, queue_size=2 * NUM_IMAGES)
+    network = method if num_processes == 1 else DistributedDataParallel(method)
+    losses = []
+    for step in range(3):
+        method.zero_grad()
+        views = tiny_views(method, seed=step)
+        loss = network([view[mine] for view in views], 1.0)["loss"]
+        loss.backward()
+        losses.append(loss.detach())
+    return {
+        "losses": torch.stack(losses),
+        "gradients": [parameter.grad for parameter in method.parameters()],
+        "state": method.state_dict(),
+        "synchronous": sum(isinstance(module, SummedBatchNorm) for module in method.modules()),
+        "codes": sinkhorn(cosines(1, NUM_IMAGES)[0][mine], epsilon=0.05, num_iterations=3),
+    }
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return two_processes("tests.pretrain.methods.test_swav", tmp_path_factory.mktemp("two"))
+
+
+@pytest.mark.slow
+def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
+    halves: list[dict[str, Any]],
+) -> None:
+    whole = measured(0, 1)
+    torch.testing.assert_close((halves[0]["losses"] + halves[1]["losses"]) / 2, whole["losses"])
+    for half in halves:
+        torch.testing.assert_close(half["gradients"], whole["gradients"], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(half["state"], whole["state"], rtol=1e-5, atol=1e-6)
+        assert half["synchronous"] == 2
+
+
+@pytest.mark.slow
+def test_codes_of_two_processes_are_those_of_all_their_images(
+    halves: list[dict[str, Any]],
+) -> None:
+    expected = sinkhorn(cosines(1, NUM_IMAGES)[0], epsilon=0.05, num_iterations=3)
+    torch.testing.assert_close(torch.cat([half["codes"] for half in halves]), expected)

@@ -1,0 +1,115 @@
+"""VICReg against equations 1 to 6 by other routes: Bardes et al., arXiv:2105.04906."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pretrain.methods.vicreg import VICReg, VICRegConfig, redundancy, shortfall, vicreg_loss
+
+WEIGHTS = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.5}
+
+
+def embeddings(num_images: int = 8, dim: int = 5) -> tuple[Tensor, Tensor]:
+    """z1, z2 (N, D), correlated, with deviations on both sides of one, float64."""
+    generator = torch.Generator().manual_seed(0)
+    draw = torch.randn(3, num_images, dim, generator=generator, dtype=torch.float64)
+    scale = torch.linspace(0.2, 2, dim, dtype=torch.float64)
+    return scale * (draw[0] + 0.5 * draw[1]) + 1, scale * (draw[0] + 0.5 * draw[2]) - 1
+
+
+def equations_1_to_4(z: Tensor) -> tuple[float, float]:
+    """v and c, sums one by one."""
+    num_images, dim = z.shape
+    covariance = [
+        [float((z[:, i] - z[:, i].mean()) @ (z[:, j] - z[:, j].mean())) / (num_images - 1)
+         for j in range(dim)]
+        for i in range(dim)
+    ]  # fmt: skip
+    variance = sum(max(0.0, 1 - (covariance[j][j] + 1e-4) ** 0.5) for j in range(dim)) / dim
+    beside = sum(covariance[i][j] ** 2 for i in range(dim) for j in range(dim) if i != j)
+    return variance, beside / dim
+
+
+@pytest.mark.parametrize(("num_images", "dim"), [(8, 5), (5, 8)])
+def test_loss_is_equation_6_with_the_mean_over_features_of_algorithm_1(
+    num_images: int, dim: int
+) -> None:
+    z1, z2 = embeddings(num_images, dim)
+    (v1, c1), (v2, c2) = equations_1_to_4(z1), equations_1_to_4(z2)
+    equation_5 = sum(float((a - b) @ (a - b)) for a, b in zip(z1, z2, strict=True)) / num_images
+    expected = 2.0 * equation_5 / dim + 3.0 * (v1 + v2) + 0.5 * (c1 + c2)
+    assert vicreg_loss(z1, z2, **WEIGHTS).item() == pytest.approx(expected)
+
+
+def test_gradient_is_that_of_finite_differences() -> None:
+    z1, z2 = (z.requires_grad_() for z in embeddings(6, 8))
+    assert torch.autograd.gradcheck(lambda a, b: vicreg_loss(a, b, **WEIGHTS), (z1, z2))
+
+
+def test_constant_outputs_cost_all_of_the_variance_and_have_a_finite_gradient() -> None:
+    z1, z2 = (torch.full((6, 4), 0.3, requires_grad=True) for _ in range(2))
+    loss = vicreg_loss(z1, z2, **WEIGHTS)
+    loss.backward()
+    # the deviation of a constant is the root of epsilon
+    assert loss.item() == pytest.approx(2 * 3.0 * (1 - 1e-2))
+    assert z1.grad is not None
+    assert z1.grad.isfinite().all()
+
+
+def test_variance_asks_no_more_than_a_deviation_of_one() -> None:
+    z = torch.tensor([[-1.0, -9.0], [1.0, 9.0], [-1.0, 9.0], [1.0, -9.0]])
+    assert shortfall(z).item() == 0
+    assert shortfall(z / 20).item() > 0
+
+
+def test_covariance_sees_scale_and_not_shift() -> None:
+    z, _ = embeddings()
+    torch.testing.assert_close(redundancy(3 * z + 7), 81 * redundancy(z))
+
+
+def test_each_view_has_its_own_variance_and_covariance() -> None:
+    z1, z2 = embeddings()
+    weights = WEIGHTS | {"invariance_weight": 0.0}
+    halves = [vicreg_loss(z, z, **weights) / 2 for z in (z1, z2)]
+    torch.testing.assert_close(vicreg_loss(z1, z2, **weights), halves[0] + halves[1])
+
+
+@pytest.mark.parametrize("dim", [5, 20])
+def test_loss_stays_in_float32_under_autocast(dim: int) -> None:
+    z1, z2 = (z.bfloat16() for z in embeddings(8, dim))
+    expected = vicreg_loss(z1.float(), z2.float(), **WEIGHTS)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = vicreg_loss(z1, z2, **WEIGHTS)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def tiny_vicreg(**changes: Any) -> VICReg:
+    """VICReg on a layer with batch norm, of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU()
+    )
+    settings = {"hidden_dim": 16, "embedding_dim": 6} | changes
+    return VICReg(backbone, 12, VICRegConfig(**settings))
+
+
+def test_method_is_the_loss_of_the_projected_views_and_logs_the_terms_without_weights() -> None:
+    method = tiny_vicreg(**WEIGHTS)
+    torch.manual_seed(1)
+    views = [torch.randn(8, 3, 4, 4) for _ in range(2)]
+    z1, z2 = (method.encoder(view) for view in views)
+    expected = vicreg_loss(z1, z2, **WEIGHTS)
+    metrics = method(views, 1.0)
+    torch.testing.assert_close(metrics["loss"], expected)
+    names = ("invariance", "variance", "covariance")
+    weighted = sum(WEIGHTS[f"{name}_weight"] * metrics[name] for name in names)
+    torch.testing.assert_close(weighted, expected.detach())
+
+
+def test_the_default_weights_are_the_papers() -> None:
+    config = VICRegConfig()
+    weights = (config.invariance_weight, config.variance_weight, config.covariance_weight)
+    assert weights == (25.0, 25.0, 1.0)

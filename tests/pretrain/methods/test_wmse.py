@@ -1,0 +1,158 @@
+"""W-MSE against its equations by other routes: Ermolov et al., arXiv:2007.06346."""
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pretrain.methods.wmse import WMSE, WMSEConfig, whitened, wmse_loss
+
+IN_ORDER = torch.arange(12)[None]
+
+
+def embeddings(num_views: int = 2, num_images: int = 12, dim: int = 3) -> Tensor:
+    """(V, N, D), correlated views, features of unequal scale, float64."""
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(num_images, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(num_views, num_images, dim, generator=generator, dtype=torch.float64)
+    return (image + 0.5 * noise) * torch.linspace(0.5, 3, dim, dtype=torch.float64) + 1
+
+
+def explicitly_whitened(rows: Tensor) -> Tensor:
+    """(m, D), by an inverse of the lower Cholesky factor of the covariance."""
+    inverse = torch.linalg.inv(torch.linalg.cholesky(rows.T.cov()))
+    return torch.stack([inverse @ (row - rows.mean(dim=0)) for row in rows])
+
+
+def equation_6(views: Tensor) -> float:
+    """Of one sub-batch (V, m, D): distances one by one."""
+    white = [explicitly_whitened(view) for view in views]
+    total, count = 0.0, 0
+    for first, second in combinations(white, 2):
+        for a, b in zip(first, second, strict=True):
+            total += float((a / a.norm() - b / b.norm()).square().sum())
+            count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("num_views", [2, 4])
+def test_loss_of_one_sub_batch_is_equation_6(num_views: int) -> None:
+    views = embeddings(num_views)
+    loss = wmse_loss(views, IN_ORDER, whitening_size=12)
+    assert loss.item() == pytest.approx(equation_6(views))
+
+
+def test_loss_is_the_mean_over_the_sub_batches_of_all_orders() -> None:
+    views = embeddings()
+    orders = torch.stack([torch.randperm(12), torch.randperm(12)])
+    expected = [equation_6(views[:, part]) for order in orders for part in order.split(6)]
+    loss = wmse_loss(views, orders, whitening_size=6)
+    assert loss.item() == pytest.approx(sum(expected) / 4)
+
+
+def test_gradient_is_that_of_finite_differences() -> None:
+    views = embeddings().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda rows: wmse_loss(rows, IN_ORDER, whitening_size=6), (views,)
+    )
+
+
+def test_each_view_of_a_sub_batch_is_whitened_on_its_own() -> None:
+    sub_batches = embeddings(4, 12, 3).reshape(2, 2, 12, 3)
+    white, _ = whitened(sub_batches, 0.0)
+    identity = torch.eye(3, dtype=torch.float64)
+    for rows in white.flatten(0, 1):
+        torch.testing.assert_close(rows.T.cov(correction=0), identity)
+        torch.testing.assert_close(rows.mean(dim=0), torch.zeros(3, dtype=torch.float64))
+
+
+def test_equal_views_cost_nothing_and_opposite_ones_four() -> None:
+    z = embeddings()[0]
+    for sign, cost in ((1, 0.0), (-1, 4.0)):
+        loss = wmse_loss(torch.stack([z, sign * z]), IN_ORDER, whitening_size=6)
+        assert loss.item() == pytest.approx(cost, abs=1e-9)
+
+
+def test_loss_does_not_depend_on_a_triangular_map_of_each_view() -> None:
+    # by a triangular map only the Cholesky factor changes
+    views = embeddings()
+    maps = torch.randn(2, 3, 3, dtype=torch.float64).tril()
+    maps.diagonal(dim1=1, dim2=2).abs_().add_(0.5)
+    moved = views @ maps.mT + torch.randn(2, 1, 3, dtype=torch.float64)
+    loss = wmse_loss(moved, IN_ORDER, whitening_size=12)
+    torch.testing.assert_close(loss, wmse_loss(views, IN_ORDER, whitening_size=12))
+
+
+def test_loss_stays_in_float32_under_autocast() -> None:
+    views = embeddings().bfloat16()
+    expected = wmse_loss(views.float(), IN_ORDER, whitening_size=6)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = wmse_loss(views, IN_ORDER, whitening_size=6)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def test_float32_is_enough_at_twice_as_many_rows_as_features() -> None:
+    views = embeddings(2, 256, 128)
+    orders = torch.arange(256)[None]
+    loss = wmse_loss(views.float(), orders, whitening_size=256)
+    expected = wmse_loss(views, orders, whitening_size=256)
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3])
+def test_a_sub_batch_that_cannot_be_whitened_counts_as_zero_without_a_gradient(
+    value: float,
+) -> None:
+    views = embeddings().float()
+    views[0, :6] = value
+    views.requires_grad_()
+    loss = wmse_loss(views, IN_ORDER, whitening_size=6)
+    (gradient,) = torch.autograd.grad(loss, views)
+    assert loss.item() == pytest.approx(equation_6(views.detach().double()[:, 6:]) / 2, rel=1e-4)
+    assert not gradient[:, :6].any()
+    assert gradient[:, 6:].isfinite().all()
+
+
+def test_a_batch_that_does_not_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="12 images do not split into sub-batches of 5"):
+        wmse_loss(embeddings(), IN_ORDER, whitening_size=5)
+
+
+def test_too_few_rows_to_whiten_are_refused_unless_there_is_a_ridge() -> None:
+    with pytest.raises(ValueError, match="at least twice embedding_dim"):
+        WMSEConfig(whitening_size=64, embedding_dim=64)
+    WMSEConfig(whitening_size=64, embedding_dim=64, ridge=0.1)
+
+
+def tiny_wmse(**changes: Any) -> WMSE:
+    """W-MSE on a layer with batch norm, of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU()
+    )
+    settings = {"whitening_size": 6, "hidden_dim": 16, "embedding_dim": 3} | changes
+    return WMSE(backbone, 12, WMSEConfig(**settings))
+
+
+@pytest.mark.parametrize("num_views", [2, 4])
+def test_method_is_the_loss_of_the_projected_views_in_orders_drawn_anew(num_views: int) -> None:
+    method = tiny_wmse(num_views=num_views, num_orders=2)
+    views = [torch.randn(12, 3, 4, 4) for _ in method.views]
+    torch.manual_seed(2)
+    metrics = method(views, 1.0)
+    torch.manual_seed(2)
+    orders = torch.stack([torch.randperm(12), torch.randperm(12)])
+    projected = torch.stack([method.encoder(view) for view in views])
+    expected = wmse_loss(projected, orders, whitening_size=6)
+    torch.testing.assert_close(metrics["loss"], expected)
+    assert metrics["whitening_failures"].item() == 0
+    assert len(method.views) == num_views
+
+
+def test_constant_embeddings_are_logged_as_sub_batches_without_whitening() -> None:
+    metrics = tiny_wmse()([torch.zeros(12, 3, 4, 4)] * 2, 1.0)
+    assert metrics["whitening_failures"].item() == 2
+    assert metrics["loss"].item() == 0

@@ -1,0 +1,162 @@
+"""Zero-CL by singular value decompositions: Zhang et al., ICLR 2022."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pretrain.methods.zero_cl import (
+    ZeroCL,
+    ZeroCLConfig,
+    spectral,
+    terms_of,
+    zca_whitened,
+    zero_cl_loss,
+)
+
+SIZES = pytest.mark.parametrize(("num_images", "dim"), [(9, 4), (4, 9)])
+EPSILON = 1e-5
+"""Of torch's batch and layer norm."""
+
+
+def embeddings(num_images: int = 9, dim: int = 4) -> tuple[Tensor, Tensor]:
+    """z1, z2 (N, D), correlated, of any scale, float64."""
+    generator = torch.Generator().manual_seed(0)
+    draw = torch.randn(3, num_images, dim, generator=generator, dtype=torch.float64)
+    return 2 * draw[0] + draw[1] + 1, 3 * draw[0] + draw[2] - 2
+
+
+def standardized(columns: Tensor) -> Tensor:
+    centered = columns - columns.mean(dim=0)
+    return centered / (centered.square().mean(dim=0) + EPSILON).sqrt()
+
+
+def root_by_svd(columns: Tensor, ridge: float) -> Tensor:
+    """(X'X/m + r I)^-1/2 of X (m, k), from the right singular vectors of X."""
+    num_rows, num_columns = columns.shape
+    _, values, axes = torch.linalg.svd(columns, full_matrices=True)
+    variances = torch.zeros(num_columns, dtype=columns.dtype)
+    variances[: len(values)] = values**2 / num_rows
+    root: Tensor = axes.T @ torch.diag((variances + ridge).rsqrt()) @ axes
+    return root
+
+
+def by_svd(first: Tensor, second: Tensor, ridge: float) -> Tensor:
+    """The loss over the columns of two (m, k), its roots held fixed."""
+    whites = []
+    for columns in map(standardized, (first, second)):
+        whites.append(columns @ root_by_svd(columns.detach(), ridge))
+    correlation = whites[0].T @ whites[1] / len(first)
+    return (correlation.diagonal() - 1).square().sum()
+
+
+@SIZES
+def test_both_terms_are_those_by_singular_values(num_images: int, dim: int) -> None:
+    z1, z2 = embeddings(num_images, dim)
+    terms = terms_of(z1, z2, 0.1)
+    torch.testing.assert_close(terms.feature, by_svd(z1, z2, 0.1))
+    torch.testing.assert_close(terms.instance, by_svd(z1.T, z2.T, 0.1))
+    torch.testing.assert_close(zero_cl_loss(z1, z2, ridge=0.1), terms.feature + terms.instance)
+
+
+@SIZES
+def test_gradient_holds_the_whitening_fixed(num_images: int, dim: int) -> None:
+    z1, z2 = (z.requires_grad_() for z in embeddings(num_images, dim))
+    expected = by_svd(z1, z2, 0.1) + by_svd(z1.T, z2.T, 0.1)
+    gradient = torch.autograd.grad(zero_cl_loss(z1, z2, ridge=0.1), [z1, z2])
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, [z1, z2]))
+
+
+def test_whitened_columns_are_uncorrelated_and_closest_to_what_they_were() -> None:
+    columns = standardized(embeddings()[0])
+    white = zca_whitened(columns, 0.0)
+    identity = torch.eye(4, dtype=torch.float64)
+    torch.testing.assert_close(white.T @ white / 9, identity)
+    # of all whitenings, ZCA alone leaves a symmetric, positive cross-covariance with the original
+    cross = columns.T @ white / 9
+    torch.testing.assert_close(cross, cross.T)
+    assert torch.linalg.eigvalsh(cross).min() > 0
+
+
+@SIZES
+def test_the_smaller_side_gives_the_same_rows(num_images: int, dim: int) -> None:
+    columns = standardized(embeddings(num_images, dim)[0])
+    expected = columns @ root_by_svd(columns, 0.1)
+    torch.testing.assert_close(zca_whitened(columns, 0.1), expected)
+
+
+@SIZES
+def test_equal_views_leave_the_term_whose_sums_outnumber_what_they_are_over(
+    num_images: int, dim: int
+) -> None:
+    z = embeddings(num_images, dim)[0]
+    terms = terms_of(z, z, 1e-9)
+    zero, left = terms if num_images > dim else terms[::-1]
+    assert zero.item() == pytest.approx(0, abs=1e-6)
+    # of 9 columns only 3 directions are left by 4 rows that are centered
+    assert left.item() >= 9 * (1 - 3 / 9) ** 2
+
+
+def test_scale_and_shift_of_all_embeddings_do_not_matter() -> None:
+    z1, z2 = embeddings()
+    moved = zero_cl_loss(5 * z1 + 3, 0.5 * z2 - 1, ridge=0.1)
+    torch.testing.assert_close(moved, zero_cl_loss(z1, z2, ridge=0.1), rtol=1e-4, atol=0)
+
+
+@SIZES
+def test_constant_embeddings_cost_one_per_feature_and_image(num_images: int, dim: int) -> None:
+    z1, z2 = (torch.full((num_images, dim), 0.3, requires_grad=True) for _ in range(2))
+    loss = zero_cl_loss(z1, z2, ridge=0.01)
+    loss.backward()
+    assert loss.item() == pytest.approx(num_images + dim)
+    assert z1.grad is not None
+    assert z1.grad.isfinite().all()
+
+
+def test_embeddings_that_are_not_finite_make_a_loss_that_is_not() -> None:
+    z1, z2 = embeddings()
+    z1[0, 0] = torch.nan
+    assert zero_cl_loss(z1, z2, ridge=0.01).isnan()
+
+
+def test_a_function_of_a_matrix_acts_on_its_eigenvalues() -> None:
+    matrix = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
+    torch.testing.assert_close(spectral(matrix, torch.square), matrix @ matrix)
+
+
+def test_whitening_without_a_ridge_is_refused() -> None:
+    with pytest.raises(ValueError, match="choose one above 0"):
+        ZeroCLConfig(ridge=0)
+
+
+@SIZES
+def test_loss_stays_in_float32_under_autocast(num_images: int, dim: int) -> None:
+    z1, z2 = (z.bfloat16() for z in embeddings(num_images, dim))
+    expected = zero_cl_loss(z1.float(), z2.float(), ridge=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = zero_cl_loss(z1, z2, ridge=0.1)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+
+
+def tiny_zero_cl(**changes: Any) -> ZeroCL:
+    """Zero-CL on a layer with batch norm, of 3x4x4 images."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU()
+    )
+    settings = {"hidden_dim": 16, "embedding_dim": 6} | changes
+    return ZeroCL(backbone, 12, ZeroCLConfig(**settings))
+
+
+def test_method_is_the_scaled_sum_of_both_terms_of_the_projected_views() -> None:
+    method = tiny_zero_cl(loss_scale=0.25, ridge=0.1)
+    torch.manual_seed(1)
+    views = [torch.randn(8, 3, 4, 4) for _ in range(2)]
+    z1, z2 = (method.encoder(view) for view in views)
+    terms = terms_of(z1, z2, 0.1)
+    metrics = method(views, 1.0)
+    torch.testing.assert_close(metrics["loss"], 0.25 * (terms.feature + terms.instance))
+    torch.testing.assert_close(metrics["feature_disagreement"], terms.feature.detach())
+    torch.testing.assert_close(metrics["instance_disagreement"], terms.instance.detach())

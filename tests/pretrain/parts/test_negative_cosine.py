@@ -1,0 +1,45 @@
+import pytest
+import torch
+from torch.nn.functional import mse_loss, normalize
+
+from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
+
+
+def test_it_is_half_the_squared_distance_of_unit_rows_less_one() -> None:
+    prediction, target = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
+    squares = mse_loss(normalize(prediction, dim=1), normalize(target, dim=1), reduction="sum")
+    expected = squares / (2 * len(prediction)) - 1
+    torch.testing.assert_close(negative_cosine(prediction, target), expected)
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(3.0, -1.0), (-0.5, 1.0)])
+def test_the_same_direction_is_best_and_the_opposite_worst(factor: float, expected: float) -> None:
+    rows = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    assert negative_cosine(factor * rows, rows).item() == pytest.approx(expected)
+
+
+def test_the_target_gets_no_gradient() -> None:
+    prediction, target = (torch.randn(6, 8).requires_grad_() for _ in range(2))
+    negative_cosine(prediction, target).backward()
+    assert prediction.grad is not None
+    assert target.grad is None
+
+
+def test_gradient_equals_finite_differences() -> None:
+    target = torch.randn(3, 4).double()
+    prediction = torch.randn(3, 4).double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda rows: negative_cosine(rows, target), (prediction,))
+
+
+def test_float32_under_autocast() -> None:
+    prediction, target = torch.randn(2, 6, 8)
+    expected = negative_cosine(prediction, target)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(negative_cosine(prediction, target), expected)
+        assert negative_cosine(prediction.bfloat16(), target).dtype == torch.float32
+
+
+def test_spread_is_one_for_random_directions_and_zero_after_a_collapse() -> None:
+    rows = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
+    assert embedding_spread(rows).item() == pytest.approx(1, abs=0.02)
+    assert embedding_spread(rows[:1].expand(50, 16)).item() == pytest.approx(0, abs=1e-6)
