@@ -14,7 +14,6 @@ from typing import Self
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from transfer.backbone import Backbone, BackboneError
@@ -30,12 +29,12 @@ from transfer.detection.results import Detections
 from transfer.detection.sample import Detector
 from transfer.detection.train import train
 from transfer.detection.voc_ap import voc_ap
-from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.processes import this_process
 from transfer.schedule import share
 from transfer.training.norms import Norm, images_per_norm, norm_for
 from transfer.training.options import EngineChoice, TrainingOptions
+from transfer.training.rates import by_name, tried
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
@@ -194,38 +193,22 @@ class Detection:
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Detected:
         """Choose the rate if several are given, train on all images, look at the test images."""
-        tried = self.tried(prepared, folders, seed)
-        rate = max(tried, key=lambda rate: tried[rate]) if tried else self.recipe.learning_rate
+        found = self.tried(prepared, folders, seed)
+        rate = max(found, key=lambda rate: found[rate]) if found else self.recipe.learning_rate
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
-        return replace(done, details={**done.details, "held_out_AP": by_rate(tried)})
+        return replace(done, details={**done.details, "held_out_AP": by_name(found)})
 
     def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """AP on held-out training images by learning rate; empty where none are to be tried."""
-        found: dict[float, float] = {}
         portion = prepared.held_out
         if portion is None:
-            return found
-        for rate in self.learning_rates:
-            found[rate] = self.trial(prepared, portion, folders, seed, rate)
-            if this_process().speaks:
-                say("rate", f"{rate:g}: AP {found[rate]:.2f} on held-out images")
-        if all(math.isnan(ap) for ap in found.values()):
-            raise NotFiniteError(f"all of the learning rates {self.learning_rates} diverged")
-        return {rate: ap for rate, ap in found.items() if not math.isnan(ap)}
+            return {}
 
-    def trial(
-        self, prepared: Prepared, portion: Portion, folders: Folders, seed: int, rate: float
-    ) -> float:
-        """AP of a learning rate on held-out images, on every process; NaN if it diverges."""
-        try:
-            tried = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
-        except NotFiniteError:
-            return math.nan
-        process = this_process()
-        ap = [tried.precisions[tried.first]["AP"] if process.speaks else 0.0]
-        if process.num_processes > 1:
-            dist.broadcast_object_list(ap)
-        return ap[0]
+        def score(rate: float) -> float:
+            done = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
+            return done.precisions[done.first]["AP"] if this_process().speaks else math.nan
+
+        return tried(self.learning_rates, score, "AP")
 
     def trained(
         self,
@@ -291,8 +274,3 @@ class Detection:
     def details(self, detected: Detected) -> dict[str, object]:
         """How it was trained, and every precision: of sizes, of classes, of boxes too."""
         return {**detected.details, "precisions": detected.precisions}
-
-
-def by_rate(tried: Mapping[float, float]) -> dict[str, float]:
-    """AP on held-out images by learning rate, as a record can hold it."""
-    return {f"{rate:g}": ap for rate, ap in tried.items()}

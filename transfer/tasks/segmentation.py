@@ -14,13 +14,11 @@ from typing import Self
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from transfer.backbone import Backbone, BackboneError
 from transfer.console import say
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
-from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.processes import this_process
 from transfer.schedule import share
@@ -32,6 +30,7 @@ from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.train import train
 from transfer.training.norms import Norm, images_per_norm, norm_for
 from transfer.training.options import TrainingOptions
+from transfer.training.rates import by_name, tried
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
@@ -174,39 +173,22 @@ class Segmentation:
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predicted:
         """Choose the rate if several are given, train on all images, look at the test images."""
-        tried = self.tried(prepared, folders, seed)
-        rate = max(tried, key=lambda rate: tried[rate]) if tried else self.recipe.learning_rate
+        found = self.tried(prepared, folders, seed)
+        rate = max(found, key=lambda rate: found[rate]) if found else self.recipe.learning_rate
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
-        by_rate = {f"{rate:g}": iou for rate, iou in tried.items()}
-        return replace(done, details={**done.details, "held_out_mIoU": by_rate})
+        return replace(done, details={**done.details, "held_out_mIoU": by_name(found)})
 
     def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """mIoU on held-out training images by learning rate; empty where none are to be tried."""
-        found: dict[float, float] = {}
         portion = prepared.held_out
         if portion is None:
-            return found
-        for rate in self.learning_rates:
-            found[rate] = self.trial(prepared, portion, folders, seed, rate)
-            if this_process().speaks:
-                say("rate", f"{rate:g}: mIoU {found[rate]:.2f} on held-out images")
-        if all(math.isnan(iou) for iou in found.values()):
-            raise NotFiniteError(f"all of the learning rates {self.learning_rates} diverged")
-        return {rate: iou for rate, iou in found.items() if not math.isnan(iou)}
+            return {}
 
-    def trial(
-        self, prepared: Prepared, portion: Portion, folders: Folders, seed: int, rate: float
-    ) -> float:
-        """mIoU of a learning rate on held-out images, on every process; NaN if it diverges."""
-        try:
-            tried = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
-        except NotFiniteError:
-            return math.nan
-        process = this_process()
-        iou = [tried.overlap.mean if process.speaks else 0.0]
-        if process.num_processes > 1:
-            dist.broadcast_object_list(iou)
-        return iou[0]
+        def score(rate: float) -> float:
+            done = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
+            return done.overlap.mean if this_process().speaks else math.nan
+
+        return tried(self.learning_rates, score, "mIoU")
 
     def trained(
         self,

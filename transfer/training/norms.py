@@ -6,7 +6,6 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
 from transfer.processes import Process
 from transfer.training.course import Course
@@ -62,7 +61,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
         # squares overflow in half precision
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
         moments = torch.cat([values.mean(dim=(0, 2, 3)), (values * values).mean(dim=(0, 2, 3))])
-        mean, square = (all_reduce(moments) / dist.get_world_size()).chunk(2)
+        mean, square = (summed(moments) / dist.get_world_size()).chunk(2)
         variance = square - mean * mean
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
@@ -71,6 +70,24 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
             _follow(self.running_var, variance, self.momentum)
         normalized: Tensor = values * scale[:, None, None] + shift[:, None, None]
         return normalized.to(input.dtype)
+
+
+def summed(values: Tensor) -> Tensor:
+    """The sum over all processes, with gradient; torch's own is deprecated."""
+    total: Tensor = _Summed.apply(values)
+    return total
+
+
+class _Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return _Summed.forward(ctx, gradient)
 
 
 def _follow(running: Tensor | None, now: Tensor, momentum: float | None) -> None:
