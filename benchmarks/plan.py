@@ -47,7 +47,7 @@ class PlannedCell:
     """Data sets that are not there."""
     gpu_hours: float
     why: str = ""
-    """The backbone is unfit for the task."""
+    """The backbone is unfit for the task; or whose classifier it uses."""
 
 
 def planned(cell: Cell) -> PlannedCell:
@@ -62,7 +62,16 @@ def planned(cell: Cell) -> PlannedCell:
         return PlannedCell(cell, "unfit", (), 0.0, why)
     if finished(cell) is not None:
         return PlannedCell(cell, "cached", (), 0.0)
-    return PlannedCell(cell, "run", (), gpu_hours(cell))
+    return PlannedCell(cell, "run", (), gpu_hours(cell), classifier_note(cell))
+
+
+def classifier_note(cell: Cell) -> str:
+    """Whose classifier the cell will use, and whether that is there; empty where it uses none."""
+    needed = cell.needed
+    if needed is None:
+        return ""
+    there = "finished" if finished(needed) is not None else "trained first"
+    return f"classifier of {needed.key}: {there}"
 
 
 def gpu_hours(cell: Cell) -> float:

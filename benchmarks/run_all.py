@@ -19,11 +19,12 @@ from benchmarks.tables import write_tables
 from transfer import stop
 from transfer.__main__ import data_folder, summary
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin
-from transfer.cell import BusyError, Cell, Place, note_failure, registered
+from transfer.cell import BusyError, Cell, Place, extract_together, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
+from transfer.features import AskedPrecision
 from transfer.many_gpus import evaluate_where_asked
 from transfer.schedule import share
 from transfer.tasks import TASKS, reading_of
@@ -60,6 +61,8 @@ class RunAll:
         default_factory=TrainingOptions
     )
     """Of detection and segmentation."""
+    features_in: AskedPrecision = "auto"
+    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     plan: bool = False
     """Only print what would run."""
     demo: bool = False
@@ -116,6 +119,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
         schedule=request.schedule,
         tolerated=request.tolerate,
         training=request.training,
+        features_in=request.features_in,
     )
     try:
         seeds = [int(word) for word in request.seeds.split(",")]
@@ -142,6 +146,7 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
             flush=True,
         )
         try:
+            extract_together([other for other in waiting[number - 1 :] if other.key == cell.key])
             print(summary(cell, evaluate_where_asked(cell)), flush=True)
         except BusyError as error:  # its result is on the way: no reason for the tables
             failed.append(cell)

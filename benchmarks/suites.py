@@ -82,6 +82,10 @@ PRIMARY_METRIC = {
     "rotation4_linear": "acc",
     "flowers102_fewshot": "acc_5shot",
     "imagenet_c100_eval": "all_top1",
+    "cifar10_lowshot_knn": "top1_1pct",
+    "cifar100_lowshot_knn": "top1_1pct",
+    "in100_lowshot_knn": "top1_1pct",
+    "cifar10_fewshot": "acc_5shot",
 }
 """Per task id; every other task is told by its top-1 accuracy."""
 
@@ -100,6 +104,11 @@ BUILT_TASKS = (
     "cifar10_knn",
     "cifar100_knn",
     "in100_knn",
+    "cifar10_lowshot_knn",
+    "cifar100_lowshot_knn",
+    "flowers102_fewshot",
+    "objectnet13_eval",
+    "imagenet_c100_eval",
     "coco_det",
     "coco_insseg",
     "coco_keypoint",

@@ -1,4 +1,5 @@
-"""python -m transfer TASK | check-data | inspect | generate-data | convert-sbd | --list.
+"""python -m transfer TASK | check-data | inspect | generate-data | convert-sbd | make-corruptions |
+--list.
 
 One task on one checkpoint, or a look at checkpoints and data. benchmarks/run_all.py runs them all.
 """
@@ -18,10 +19,12 @@ from transfer.console import duration
 from transfer.convert.inspection import render as render_inspection
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
+from transfer.datasets.corrupt import make_corruptions
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
 from transfer.datasets.sbd import convert_sbd
 from transfer.detection.engines import engine_for
+from transfer.features import AskedPrecision
 from transfer.many_gpus import evaluate_where_asked
 from transfer.processes import joined, this_process
 from transfer.record import Record
@@ -59,6 +62,8 @@ class Evaluate:
     """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     random: bool = False
     """Evaluate a random initialization of the checkpoint's network in its place."""
+    features_in: AskedPrecision = "auto"
+    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
@@ -78,6 +83,7 @@ class Evaluate:
             schedule=self.schedule,
             tolerated=self.tolerate,
             training=self.training,
+            features_in=self.features_in,
         )
         backbone = load_backbone(self.ckpt, name=self.name)
         if self.random:
@@ -165,11 +171,25 @@ class ConvertSBD:
         return 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class MakeCorruptions:
+    """Corrupt ImageNet-100's test images by a package, for where ImageNet-C is absent."""
+
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+
+    def __call__(self) -> int:
+        """Exit status."""
+        print(f"{make_corruptions(self.data)}  ->  {self.data / 'imagenet-c-made'}")
+        return 0
+
+
 COMMANDS = {
     "check-data": CheckData,
     "inspect": Inspect,
     "generate-data": GenerateData,
     "convert-sbd": ConvertSBD,
+    "make-corruptions": MakeCorruptions,
 }
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "Backbone",
     "BackboneError",
     "InputFormat",
+    "Precision",
     "Stem",
     "build_resnet",
     "inspect_file",
@@ -51,6 +52,7 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 Channels = tuple[float, float, float]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,8 @@ class Backbone:
     """Empty for a random initialisation."""
     sha256: str
     """`content_sha256` of this backbone: the key of caches."""
+    precision: Precision = "float32"
+    """What its frozen features are computed in."""
 
     @property
     def feature_dim(self) -> int:

@@ -5,7 +5,7 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import lru_cache
@@ -16,8 +16,11 @@ import torch
 import torch.distributed as dist
 
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import open_any
+from transfer.classifier import load_classifier
+from transfer.console import say
+from transfer.datasets.catalog import DATASETS, open_any
 from transfer.datasets.check import Report, require
+from transfer.features import AskedPrecision, resolved
 from transfer.folders import Folders
 from transfer.processes import Process, this_process
 from transfer.record import (
@@ -32,7 +35,8 @@ from transfer.record import (
     write_json,
     write_record,
 )
-from transfer.tasks import EXTRA, TASKS, FineTuned, Task, reading_of
+from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
+from transfer.tasks.corruptions import CorruptionEval
 from transfer.tasks.detection import Detection
 from transfer.training.options import TrainingOptions
 
@@ -54,6 +58,8 @@ class Place:
     """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """Of the tasks that train the whole network."""
+    features_in: AskedPrecision = "auto"
+    """Arithmetic of frozen networks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +94,20 @@ class Cell:
     def folders(self) -> Folders:
         """Data, cache, and a working folder of its own."""
         work = self.place.runs / "cells" / self.path.relative_to(self.place.results)
-        return Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
+        folders = Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
+        needed = self.needed
+        return folders if needed is None else replace(folders, classifier=needed.folders.work)
+
+    @property
+    def needed(self) -> "Cell | None":
+        """The cell that trains the classifier which this one uses."""
+        task = self.task
+        return replace(self, key=task.classifier) if isinstance(task, Dependent) else None
+
+    @property
+    def computing(self) -> Backbone:
+        """The backbone in the arithmetic that its frozen features are made in."""
+        return replace(self.backbone, precision=resolved(self.place.features_in))
 
 
 def registered(key: str) -> Task:
@@ -109,12 +128,20 @@ def finished(cell: Cell) -> Record | None:
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
         and (record.engine == cell.task.engine or not _engine_asked(cell))
+        and (cell.place.features_in in ("auto", record.details.get("features_in", "float32")))
+        and record.details.get("classifier", "") == _classifier_hash(cell)
         and all(
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
             for key in cell.task.datasets()
         )
     )
     return record if same else None
+
+
+def _classifier_hash(cell: Cell) -> str:
+    """Of the protocol that trains the classifier which the cell uses; empty where it uses none."""
+    needed = cell.needed
+    return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
 
 
 def _engine_asked(cell: Cell) -> bool:
@@ -124,8 +151,9 @@ def _engine_asked(cell: Cell) -> bool:
 
 @lru_cache(maxsize=64)
 def fingerprint(key: str, data: Path) -> str:
-    """Of the training and test splits of a data set."""
-    parts = [open_any(key, data, split).fingerprint for split in ("trainval", "test")]
+    """Of the training and test splits of a data set, or of its test split if it has no other."""
+    splits = [split for split in ("trainval", "test") if split in DATASETS[key].counts]
+    parts = [open_any(key, data, split).fingerprint for split in splits]
     return "-".join(part[:12] for part in parts)
 
 
@@ -157,12 +185,13 @@ def evaluate(cell: Cell) -> Record:
 def _compute(cell: Cell, process: Process) -> None:
     """All processes of a run compute the predictions, the first one measures and writes."""
     start = time.monotonic()
+    if cell.needed is not None:
+        _have_classifier(cell, cell.needed)
     reports = {
         key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
     }
-    broken = frozenset(name for report in reports.values() for name in report.unreadable)
-    folders = replace(cell.folders, broken=broken)
-    prepared = cell.task.prepare(cell.backbone, folders)
+    folders = replace(cell.folders, broken=_broken(reports.values()))
+    prepared = cell.task.prepare(cell.computing, folders)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
         return
@@ -174,7 +203,7 @@ def _compute(cell: Cell, process: Process) -> None:
         seed=cell.seed,
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
-        details=json.loads(json.dumps(cell.task.details(predictions))),
+        details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell))),
         data={key: _data(cell, report) for key, report in reports.items()},
         departures=departures(cell),
         wall_s=round(time.monotonic() - start, 1),
@@ -182,6 +211,41 @@ def _compute(cell: Cell, process: Process) -> None:
         **surroundings(),
     )
     write_record(cell.path, record)
+
+
+def _broken(reports: Iterable[Report]) -> frozenset[str]:
+    return frozenset(name for report in reports for name in report.unreadable)
+
+
+def _how(cell: Cell) -> dict[str, str]:
+    """Arithmetic of frozen features, and whose classifier was used."""
+    told: dict[str, str] = {}
+    if not isinstance(cell.task, FineTuned):
+        told["features_in"] = cell.computing.precision
+    return told if cell.needed is None else told | {"classifier": _classifier_hash(cell)}
+
+
+def _have_classifier(cell: Cell, needed: Cell) -> None:
+    """Find the classifier by its record, or train it now and say so."""
+    found = finished(needed) is not None
+    if found and load_classifier(needed.folders.work) is not None:
+        say("classifier", f"{cell.key} uses that of {needed.key}: {needed.path}")
+        return
+    why = "its weights are gone" if found else "it has no record"
+    say("classifier", f"{cell.key} needs that of {needed.key}, but {why}: training it first")
+    with _alone(needed.folders.work):
+        _compute(needed, this_process())
+
+
+def extract_together(cells: Sequence[Cell]) -> None:
+    """Features of one corruption task for the backbones of all cells, every image decoded once."""
+    first = cells[0]
+    task = first.task
+    alike = {cell.backbone.sha256: cell.computing for cell in cells if cell.task == task}
+    if not isinstance(task, CorruptionEval) or len(alike) < 2:
+        return
+    reports = [checked(key, first.place.data, first.place.tolerated) for key in task.datasets()]
+    task.extract_together(alike.values(), replace(first.folders, broken=_broken(reports)))
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
@@ -202,8 +266,14 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
 
 def departures(cell: Cell) -> list[str]:
-    """Every number in which the cell leaves the paper's protocol."""
-    return _differences(registered(cell.key), cell.task)
+    """Every number in which the cell, or the classifier it uses, leaves the paper's protocol."""
+    found = _differences(registered(cell.key), cell.task)
+    if cell.needed is not None:
+        own = _differences(registered(cell.needed.key), cell.needed.task)
+        found += [f"classifier: {line}" for line in own]
+    if cell.computing.precision != "float32" and not isinstance(cell.task, FineTuned):
+        found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
+    return found
 
 
 def _differences(paper: object, used: object) -> list[str]:

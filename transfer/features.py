@@ -2,17 +2,18 @@
 
 A cache entry is named by a hash of all that shaped it, so it is never stale and may be deleted at
 any time. Features stream to the disk while they are made and are mapped, not loaded, afterwards.
+Several backbones may share one pass over the images: each is decoded once for all of them.
 """
 
 import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,15 +24,19 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from torchvision.transforms import v2
 
 from transfer import stop
-from transfer.backbone import Backbone, InputFormat
+from transfer.backbone import Backbone, InputFormat, Precision
 from transfer.console import progress
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
+from transfer.folded import in_bfloat16
 from transfer.folders import Folders
 
-CODE_VERSION = 1  # part of every cache key: raise it when the pixels or the forward change
+CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
 IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
+
+AskedPrecision = Precision | Literal["auto"]
+"""auto: bfloat16 on a GPU, float32 elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,8 @@ class EvalTransform:
     crop_px: int
     squash: bool = False
     """Resize to resize_px x resize_px regardless of the aspect, then to crop_px x crop_px."""
+    border_px: int = 0
+    """Cut off on all sides before anything else."""
 
     def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
         """(3, crop_px, crop_px), float32."""
@@ -49,6 +56,9 @@ class EvalTransform:
 
     def pixels(self, image: Image.Image) -> Image.Image:
         """The image as the network sees it, before normalization."""
+        if self.border_px:
+            width, height, edge = *image.size, self.border_px
+            image = image.crop((edge, edge, width - edge, height - edge))
         if self.squash:
             whole = image.resize((self.resize_px, self.resize_px), Image.Resampling.BILINEAR)
             return whole.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
@@ -59,8 +69,13 @@ class EvalTransform:
 
 def normalized(image: Image.Image, form: InputFormat) -> Tensor:
     """(3, H, W) float32, by the mean and standard deviation that the backbone expects."""
-    raw = v2.functional.to_dtype(v2.functional.pil_to_tensor(image), torch.float32, scale=True)
-    pixels: Tensor = v2.functional.normalize(raw, list(form.mean), list(form.std))
+    return standardized(v2.functional.pil_to_tensor(image), form)
+
+
+def standardized(raw: Tensor, form: InputFormat) -> Tensor:
+    """float32 of pixels (..., 3, H, W) uint8, as the backbone expects them."""
+    scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
+    pixels: Tensor = v2.functional.normalize(scaled, list(form.mean), list(form.std))
     return pixels
 
 
@@ -95,19 +110,30 @@ def num_workers(images: int) -> int:
     return 0 if images < 2048 else min(len(os.sched_getaffinity(0)), 16)
 
 
+def resolved(asked: AskedPrecision) -> Precision:
+    """What frozen networks compute in on this machine."""
+    if asked == "auto":
+        return "bfloat16" if device().type == "cuda" else "float32"
+    return asked
+
+
 def frozen_network(backbone: Backbone) -> nn.Module:
     """The backbone on the device, in the memory layout its convolutions run fastest in."""
-    network: nn.Module = backbone.network().to(device(), memory_format=torch.channels_last)
-    return network
+    network = backbone.network()
+    if backbone.precision == "bfloat16":
+        network = in_bfloat16(network)
+    placed: nn.Module = network.to(device(), memory_format=torch.channels_last)
+    return placed
 
 
 @torch.no_grad()
 def forward(network: nn.Module, images: Tensor) -> Tensor:
-    """Features (n, C) in float32 of images (n, 3, H, W); bf16 arithmetic on a GPU."""
-    where = next(network.parameters()).device
-    batch = images.to(where, memory_format=torch.channels_last, non_blocking=True)
-    with torch.autocast(where.type, dtype=torch.bfloat16, enabled=where.type == "cuda"):
-        features: Tensor = network(batch)
+    """Features (n, C) in float32 of images (n, 3, H, W), in the arithmetic of the network."""
+    weight = next(network.parameters())
+    batch = images.to(
+        weight.device, weight.dtype, memory_format=torch.channels_last, non_blocking=True
+    )
+    features: Tensor = network(batch)
     return features.float()
 
 
@@ -121,66 +147,118 @@ def frozen_features(
     backbone: Backbone, key: str, split: str, transform: EvalTransform, folders: Folders
 ) -> Features:
     """Features of a split, from the cache or made now. DataError if the data are not there."""
+    (features,) = features_together([backbone], key, split, transform, folders)
+    return features
+
+
+def features_together(
+    backbones: Sequence[Backbone],
+    key: str,
+    split: str,
+    transform: EvalTransform,
+    folders: Folders,
+) -> list[Features]:
+    """The same of several backbones; what is not in the cache is made in one pass."""
     images = open_images(key, split, folders)
-    path = folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        with _locked(path.with_suffix(".lock")):
-            if not path.exists():  # another process may have made it while this one waited
-                _extract(backbone, images, transform, path, f"{key} {split}")
-    mapped = np.load(path, mmap_mode="c")
-    return Features(torch.from_numpy(mapped), images.labels)
+    paths = [
+        folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
+        for backbone in backbones
+    ]
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    # another process may make some of them while this one waits
+    with ExitStack() as locks:
+        for path in sorted({path for path in paths if not path.exists()}):
+            locks.enter_context(_locked(path.with_suffix(".lock")))
+        absent = {p: b for p, b in zip(paths, backbones, strict=True) if not p.exists()}
+        if absent:
+            several = f" for {len(absent)} backbones" if len(absent) > 1 else ""
+            _extract(absent, images, transform, f"{key} {split}{several}")
+    return [Features(torch.from_numpy(np.load(p, mmap_mode="c")), images.labels) for p in paths]
 
 
 def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:
     """Hash of weights, data, transform, precision and code."""
-    parts = [backbone.sha256, images.fingerprint, asdict(transform), device().type, CODE_VERSION]
+    parts = [
+        backbone.sha256,
+        images.fingerprint,
+        asdict(transform),
+        device().type,
+        backbone.precision,
+        CODE_VERSION,
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
 class _Prepared(Dataset[Tensor]):
-    """Images under the evaluation transform."""
+    """Pixels (3, crop_px, crop_px) uint8 under the evaluation transform."""
 
-    def __init__(self, images: Images, transform: EvalTransform, form: InputFormat) -> None:
-        self.images, self.transform, self.form = images, transform, form
+    def __init__(self, images: Images, transform: EvalTransform) -> None:
+        self.images, self.transform = images, transform
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, index: int) -> Tensor:
-        return self.transform(self.images[index][0], self.form)
+        pixels: Tensor = v2.functional.pil_to_tensor(self.transform.pixels(self.images[index][0]))
+        return pixels
+
+
+class _Entry:
+    """A cache entry on its way: filled in path.partial, renamed when it is whole."""
+
+    def __init__(self, backbone: Backbone, path: Path, num_images: int) -> None:
+        self.path, self.form = path, backbone.input
+        self.partial, self.count = path.with_suffix(".partial"), path.with_suffix(".count")
+        begun = self.partial.exists() and self.count.exists()
+        self.done = int(self.count.read_text()) if begun else 0
+        shape = (num_images, backbone.feature_dim)
+        self.store = (
+            open_memmap(self.partial, mode="r+")
+            if self.done
+            else open_memmap(self.partial, mode="w+", dtype=np.float32, shape=shape)
+        )
+        with self.partial.open("r+b") as file:  # a full disk is an error here, not a killed process
+            os.posix_fallocate(file.fileno(), 0, self.partial.stat().st_size)
+        self.network = frozen_network(backbone)
+
+    def put(self, start: int, raw: Tensor) -> None:
+        """Features of pixels (n, 3, H, W) uint8, from this place on."""
+        features = forward(self.network, standardized(raw, self.form))
+        self.store[start : start + len(raw)] = features.cpu().numpy()
+
+    def keep(self, done: int) -> None:
+        """From here a later call goes on."""
+        self.store.flush()
+        self.count.write_text(str(done))
+
+    def finish(self) -> None:
+        """Into the cache."""
+        del self.store
+        self.partial.replace(self.path)
+        self.count.unlink(missing_ok=True)
 
 
 def _extract(
-    backbone: Backbone, images: Images, transform: EvalTransform, path: Path, subject: str
+    backbones: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> None:
-    """Fill path.partial part by part, then rename it; a later call goes on after the last part."""
-    partial, count = path.with_suffix(".partial"), path.with_suffix(".count")
-    done = int(count.read_text()) if partial.exists() and count.exists() else 0
-    shape = (len(images), backbone.feature_dim)
-    store = (
-        open_memmap(partial, mode="r+")
-        if done
-        else open_memmap(partial, mode="w+", dtype=np.float32, shape=shape)
-    )
-    with partial.open("r+b") as file:  # a full disk is an error here, a mapped page would kill
-        os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
-    network = frozen_network(backbone)
-    prepared = _Prepared(images, transform, backbone.input)
+    """Fill the entries part by part; a later call goes on after the last part."""
+    entries = [_Entry(backbone, path, len(images)) for path, backbone in backbones.items()]
+    done = min(entry.done for entry in entries)
+    prepared = _Prepared(images, transform)
     with progress("features", subject, len(images), done=done) as counter:
         while done < len(images):
             upto = min(done + IMAGES_PER_PART, len(images))
             part = Subset(prepared, range(done, upto))
             for batch in DataLoader(part, IMAGES_PER_BATCH, num_workers=num_workers(upto - done)):
-                store[done : done + len(batch)] = forward(network, batch).cpu().numpy()
+                for entry in entries:
+                    entry.put(done, batch)
                 done += len(batch)
                 counter.add(len(batch))
-            store.flush()
-            count.write_text(str(done))
+            for entry in entries:
+                entry.keep(done)
             stop.leave_if_asked()
-    del store
-    partial.replace(path)
-    count.unlink(missing_ok=True)
+    for entry in entries:
+        entry.finish()
 
 
 @contextmanager

@@ -189,7 +189,7 @@ def _require_finite(losses: Tensor, step: int) -> None:
 
 
 def _identity(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
-    parts = [backbone.sha256, images.fingerprint, asdict(training), seed]
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 

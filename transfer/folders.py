@@ -16,3 +16,5 @@ class Folders:
     """This cell's own: what a resumed run needs."""
     broken: frozenset[str] = frozenset()
     """Images that cannot be read and that the user tolerates: they are left out."""
+    classifier: Path | None = None
+    """Where the cell worked whose classifier this one uses."""

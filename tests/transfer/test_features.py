@@ -13,7 +13,13 @@ from PIL import Image
 import transfer.features
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
-from transfer.features import EvalTransform, Features, cache_key, frozen_features
+from transfer.features import (
+    EvalTransform,
+    Features,
+    cache_key,
+    features_together,
+    frozen_features,
+)
 from transfer.folders import Folders
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
@@ -112,3 +118,43 @@ def test_squashing_keeps_the_whole_image() -> None:
     pixels = np.asarray(transform.pixels(Image.fromarray(stripes)))
     assert pixels[:, :6].max() == 0
     assert pixels[:, 10:22].min() == 255
+
+
+def test_a_border_is_cut_off_before_anything_else() -> None:
+    framed = np.full((40, 44, 3), (255, 0, 0), np.uint8)
+    framed[2:-2, 2:-2] = (0, 80, 0)
+    transform = EvalTransform(resize_px=32, crop_px=32, border_px=2)
+    assert set(np.asarray(transform.pixels(Image.fromarray(framed))).reshape(-1, 3)[:, 0]) == {0}
+
+
+def test_several_backbones_share_one_pass_over_the_images(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = random_backbone(
+        arch="resnet18", stem="imagenet", seed=1, input=InputFormat(mean=(0, 0, 0), size_px=32)
+    )
+    alone = [extract(backbone, folders).features for backbone in (small_backbone, other)]
+    elsewhere = replace(folders, cache=folders.cache / "together")
+    decoded = []
+    pixels = EvalTransform.pixels
+
+    def counted(transform: EvalTransform, image: Image.Image) -> Image.Image:
+        decoded.append(image)
+        return pixels(transform, image)
+
+    monkeypatch.setattr(EvalTransform, "pixels", counted)
+    both = features_together([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
+    assert len(decoded) == 80
+    for one, shared in zip(alone, both, strict=True):
+        assert torch.equal(one, shared.features)
+
+
+def test_precision_shapes_the_key_and_the_features_but_little(
+    small_backbone: Backbone, folders: Folders
+) -> None:
+    fast = replace(small_backbone, precision="bfloat16")
+    images = open_split("dtd", folders.data, "val")
+    assert cache_key(fast, images, TRANSFORM) != cache_key(small_backbone, images, TRANSFORM)
+    exact, rounded = (extract(b, folders).features for b in (small_backbone, fast))
+    assert not torch.equal(exact, rounded)
+    assert torch.cosine_similarity(exact, rounded).min() > 0.999

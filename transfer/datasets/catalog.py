@@ -9,10 +9,8 @@ download, ImageNet-100's training count is not printed in any of the papers. Tho
 are of all images, with and without objects; VOC 2012's masks are those of VOC and of SBD.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from transfer.datasets.birdsnap import read_birdsnap
 from transfer.datasets.caltech101 import read_caltech101
@@ -21,7 +19,10 @@ from transfer.datasets.coco import read_coco17, read_coco17_keypoints
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.flowers import read_flowers
 from transfer.datasets.imagenet import read_in1k, read_in100
+from transfer.datasets.imagenet_c import read_imagenet_c100, read_imagenet_c100_made
 from transfer.datasets.images import DataError, Images
+from transfer.datasets.info import AnySplit, DatasetInfo
+from transfer.datasets.objectnet import read_objectnet13
 from transfer.datasets.places365 import read_places365
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
@@ -37,45 +38,11 @@ from transfer.datasets.voc import read_voc07, read_voc12
 from transfer.datasets.voc_masks import read_voc12_seg
 from transfer.datasets.voc_objects import read_voc0712
 
-AnySplit = Images | Scenes | Segmented
 SPLITS = ("train", "val", "trainval", "test")
 COCO_FILES = (
     "From https://cocodataset.org/#download unpack train2017.zip, val2017.zip and "
     "annotations_trainval2017.zip into coco/ (train2017/, val2017/, annotations/)."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetInfo:
-    """One catalogued set."""
-
-    key: str
-    title: str
-    folder: str
-    """Below the data folder."""
-    other_folder: str = ""
-    """A second layout of the same set, read when the first is absent."""
-    second_folder: str = ""
-    """Of a set in two parts, both of which are needed."""
-    num_classes: int
-    """L."""
-    metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
-    """AP: a detection set, whose splits are `Scenes`; mIoU: `Segmented`."""
-    counts: Mapping[str, int]
-    """Published images per split: train, val, trainval, test."""
-    open: Callable[[Path, str, Sizes], AnySplit]
-    how_to_get: str
-
-    def is_there(self, data: Path) -> bool:
-        """Whether its folder exists, or the one of its other layout."""
-        folders = (self.folder, self.other_folder)
-        first = any(folder and (data / folder).is_dir() for folder in folders)
-        return first and (data / self.second_folder).is_dir()
-
-    def absent(self, data: Path) -> Path:
-        """The folder to name when the set is not there."""
-        in_two_parts = self.second_folder and (data / self.folder).is_dir()
-        return data / (self.second_folder if in_two_parts else self.folder)
 
 
 def _counts(train: int, val: int, test: int) -> Mapping[str, int]:
@@ -246,6 +213,40 @@ _INFOS = (
         open=read_in100,
         how_to_get="Get ImageNet-1k, or only the 100 classes of "
         "transfer/datasets/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
+    ),
+    DatasetInfo(
+        key="imagenet_c100",
+        title="ImageNet-C, the classes of ImageNet-100",
+        folder="imagenet-c",
+        num_classes=100,
+        metric="top1",
+        counts={"test": 19 * 5 * 5_000},
+        open=read_imagenet_c100,
+        how_to_get="From https://zenodo.org/records/2235448 unpack noise.tar, blur.tar, "
+        "weather.tar, digital.tar and extra.tar into imagenet-c/, so that "
+        "imagenet-c/gaussian_noise/1/WNID exists.",
+    ),
+    DatasetInfo(
+        key="imagenet_c100_made",
+        title="Corruptions of ImageNet-100 made here, a stand-in for ImageNet-C",
+        folder="imagenet-c-made",
+        num_classes=100,
+        metric="top1",
+        counts={"test": 0},
+        open=read_imagenet_c100_made,
+        how_to_get='With ImageNet-100 in the data folder and the extra "corruptions" installed: '
+        "python -m transfer make-corruptions --data DATA.",
+    ),
+    DatasetInfo(
+        key="objectnet13",
+        title="ObjectNet, thirteen classes of ImageNet-100",
+        folder="objectnet-1.0",
+        num_classes=13,
+        metric="top1",
+        counts={"test": 0},
+        open=read_objectnet13,
+        how_to_get="Unpack objectnet-1.0.zip from https://objectnet.dev/download.html (its "
+        "password is told there) into the data folder: objectnet-1.0/{images,mappings}.",
     ),
     DatasetInfo(
         key="voc07",

@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from transfer.datasets.catalog import SPLITS, AnySplit, dataset_info, expected_sizes, open_any
+from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
 from transfer.datasets.imagenet import imagenet100_wnids
 from transfer.datasets.images import JPEG_START, DataError, ImageFiles, decode_file
+from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.upright import upright_size
@@ -96,7 +97,8 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         counts = {split: (0, n) for split, n in sizes.counts.items()}
         return Report(key, False, small, counts, (0, sizes.classes), (), (problem,))
     splits, problems = _open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
-    counts = {s: (len(splits[s]) if s in splits else 0, sizes.counts[s]) for s in sizes.counts}
+    sizes_found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
+    counts = {s: (found, sizes.counts[s] or found) for s, found in sizes_found.items()}
     problems += _count_problems(counts)
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
@@ -243,7 +245,7 @@ def _classes_without_objects(scenes: Mapping[str, Scenes | Segmented]) -> list[s
 
 def _class_list(key: str, expected: int) -> list[str]:
     """Names that are known without the data: a class folder that is gone can then be named."""
-    if key == "in100" and expected == len(imagenet100_wnids()):
+    if key in ("in100", "imagenet_c100") and expected == len(imagenet100_wnids()):
         return imagenet100_wnids()
     return []
 

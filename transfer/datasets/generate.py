@@ -18,9 +18,14 @@ from transfer.datasets import layouts
 from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.coco_layout import CATEGORIES, write_coco
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
+from transfer.datasets.imagenet import imagenet100_wnids
+from transfer.datasets.imagenet_c import FOLDER as IMAGENET_C_FOLDER
+from transfer.datasets.imagenet_c import KINDS as CORRUPTIONS
+from transfer.datasets.imagenet_c import MADE_FOLDER, MAIN_KINDS, SEVERITIES
 from transfer.datasets.images import DataError
 from transfer.datasets.layouts import Draw, DrawPixels, Plan
-from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint
+from transfer.datasets.objectnet import BORDER_PX, WNIDS
+from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint, png
 from transfer.datasets.voc import CLASSES as VOC_CLASSES
 from transfer.datasets.voc_layout import ADDED_MASKS, MASKED, write_voc
 
@@ -66,6 +71,14 @@ CIFAR_SETS: dict[str, tuple[Plan, int, Callable[[Path, Plan, DrawPixels], None]]
 }
 IMAGENET_PLAN = _plan(10)
 IN100_PLAN = _plan(8)
+IMAGENET_FIRST_KIND = 12
+CORRUPTED = {
+    "imagenet_c100": (IMAGENET_C_FOLDER, CORRUPTIONS),
+    "imagenet_c100_made": (MADE_FOLDER, MAIN_KINDS),
+}
+"""Folder and kinds of corruption; one image of each class."""
+OBJECTNET_IMAGES = 12
+"""Per class."""
 VOC_IMAGE_SETS: dict[str, dict[str, int]] = {
     "2007": {"train": 100, "val": 100, "test": 160},
     "2012": {"train": 200, "val": 160},
@@ -139,9 +152,18 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
         write(root, plan, partial(_draw_cifar, _kinds(plan.classes, first_kind), rng))
         return {key: plan.sizes}
     if key == "in1k":
-        kinds = _kinds(IMAGENET_PLAN.classes, 12)
+        kinds = _kinds(IMAGENET_PLAN.classes, IMAGENET_FIRST_KIND)
         layouts.write_imagenet(root, IMAGENET_PLAN, partial(_draw_jpeg, kinds, FILE_PX, rng))
         return {"in1k": IMAGENET_PLAN.sizes, "in100": IN100_PLAN.sizes}
+    if key in CORRUPTED:
+        folder, corruptions = CORRUPTED[key]
+        wnids = sorted(imagenet100_wnids()[: IN100_PLAN.classes])
+        layouts.write_imagenet_c(root / folder, corruptions, wnids, partial(_draw_corrupted, rng))
+        return {key: _test_only(len(wnids), len(corruptions) * len(SEVERITIES))}
+    if key == "objectnet13":
+        wnids = [w for w in layouts.imagenet_wnids(IMAGENET_PLAN) if w in WNIDS.values()]
+        layouts.write_objectnet(root, wnids, OBJECTNET_IMAGES, partial(_draw_bordered, rng))
+        return {key: _test_only(len(wnids), OBJECTNET_IMAGES)}
     if key == "coco17":
         write_coco(root, COCO_IMAGES, _kinds(len(CATEGORIES), 14), rng)
         return {"coco17": _coco_sizes(len(CATEGORIES)), "coco17_keypoints": _coco_sizes(1)}
@@ -181,6 +203,10 @@ def _held_out(trainval: int, val: int, test: int, classes: int) -> Sizes:
     return Sizes(classes=classes, counts=counts, drawn=True)
 
 
+def _test_only(classes: int, per_class: int) -> Sizes:
+    return Sizes(classes=classes, counts={"test": classes * per_class}, drawn=True)
+
+
 def _write_pool(folder: Path, rng: np.random.Generator) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(POOL_IMAGES):
@@ -197,6 +223,29 @@ def _draw_jpeg(
     kinds: list[int], px: tuple[int, int], rng: np.random.Generator, label: int
 ) -> bytes:
     return jpeg(paint(kinds[label], _size_px(px, rng), rng), comment=f"class {label}")
+
+
+def _painted_class(rng: np.random.Generator, wnid: str) -> Pixels:
+    """A new image of a class of the small ImageNet."""
+    label = layouts.imagenet_wnids(IMAGENET_PLAN).index(wnid)
+    kind = _kinds(IMAGENET_PLAN.classes, IMAGENET_FIRST_KIND)[label]
+    return paint(kind, _size_px(FILE_PX, rng), rng)
+
+
+def _draw_corrupted(rng: np.random.Generator, wnid: str, severity: int) -> bytes:
+    """Noise of the severity, whatever the corruption is called."""
+    pixels = _painted_class(rng, wnid)
+    noisy = pixels + rng.normal(0, 8 * severity, size=pixels.shape)
+    return jpeg(np.clip(noisy, 0, 255).astype(np.uint8))
+
+
+def _draw_bordered(rng: np.random.Generator, wnid: str) -> bytes:
+    pixels = _painted_class(rng, wnid)
+    inside = slice(BORDER_PX, -BORDER_PX)
+    framed = np.empty_like(pixels)
+    framed[:] = (255, 0, 0)
+    framed[inside, inside] = pixels[inside, inside]
+    return png(framed)
 
 
 def _size_px(px: tuple[int, int], rng: np.random.Generator) -> tuple[int, int]:

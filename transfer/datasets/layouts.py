@@ -17,6 +17,8 @@ from scipy.io import savemat
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.imagenet import imagenet100_wnids
+from transfer.datasets.imagenet_c import SEVERITIES
+from transfer.datasets.objectnet import WNIDS
 from transfer.datasets.patterns import Pixels
 
 Draw = Callable[[int], bytes]
@@ -216,7 +218,7 @@ def write_sun397(root: Path, plan: Plan, draw: Draw) -> None:
 
 def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
     """All but two of the classes are in the ImageNet-100 list."""
-    wnids = sorted([*imagenet100_wnids()[: plan.classes - 2], "n01440764", "n15075141"])
+    wnids = imagenet_wnids(plan)
     number = 0
     for label, wnid in enumerate(wnids):
         for i in range(plan.trainval):
@@ -227,6 +229,38 @@ def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
             number += 1
             name = f"ILSVRC2012_val_{number:08d}.JPEG"
             write_file(root / "imagenet" / "val" / wnid / name, draw(label))
+
+
+def imagenet_wnids(plan: Plan) -> list[str]:
+    """Class folders of the small ImageNet, in the order of its labels."""
+    return sorted([*imagenet100_wnids()[: plan.classes - 2], "n01440764", "n15075141"])
+
+
+def write_imagenet_c(
+    folder: Path, kinds: Sequence[str], wnids: Sequence[str], draw: Callable[[str, int], bytes]
+) -> None:
+    """As published, an image per class: KIND/SEVERITY/WNID; `draw` gets class and severity."""
+    for kind in kinds:
+        for severity in SEVERITIES:
+            for number, wnid in enumerate(wnids):
+                name = f"ILSVRC2012_val_{number + 1:08d}.JPEG"
+                write_file(folder / kind / str(severity) / wnid / name, draw(wnid, severity))
+
+
+def write_objectnet(
+    root: Path, wnids: Sequence[str], num_images: int, draw: Callable[[str], bytes]
+) -> None:
+    """As published: images/FOLDER/*.png, and the labels of the folders beside them."""
+    folder = root / "objectnet-1.0"
+    labels = {wnid: label for label, wnid in WNIDS.items()}
+    known = {"".join(filter(str.isalpha, labels[wnid])).lower(): labels[wnid] for wnid in wnids}
+    mapping = {"air_freshener": "Air freshener"} | known
+    content = json.dumps(mapping).encode()
+    write_file(folder / "mappings" / "folder_to_objectnet_label.json", content)
+    for name, label in mapping.items():
+        for i in range(num_images if label in WNIDS else 1):
+            image = draw(WNIDS.get(label, wnids[0]))
+            write_file(folder / "images" / name / f"{i:015x}.png", image)
 
 
 def write_cifar10(root: Path, plan: Plan, draw: DrawPixels) -> None:

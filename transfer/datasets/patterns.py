@@ -149,6 +149,13 @@ def jpeg(pixels: Pixels, *, comment: str = "") -> bytes:
     return content.getvalue()
 
 
+def png(pixels: Pixels) -> bytes:
+    """The image as a PNG file."""
+    content = BytesIO()
+    Image.fromarray(pixels).save(content, "PNG")
+    return content.getvalue()
+
+
 def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane:
     """(H, W), 0 to 1: the kind at a random place, angle, size and line width vary a little."""
     height, width = size_px

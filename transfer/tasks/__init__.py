@@ -3,6 +3,10 @@
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 linear_probe.py     ImageNet-100 and CIFAR with a fixed learning rate (JCL, LORAC, UniCLR, LooC)
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
+low_shot_knn.py     the same with a bank of a few labelled images
+few_shot.py         linear classifiers on a few images per class (LooC Tables 2, 4, 5)
+objectnet.py        the ImageNet-100 classifier on ObjectNet (LooC Table 3)
+corruptions.py      the ImageNet-100 classifier on ImageNet-C (LooC Tables 3, 4, 5)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
 segmentation.py     VOC 2012 segmentation (CO2 Table 3)
@@ -17,10 +21,14 @@ from transfer.backbone import Backbone
 from transfer.detection import recipe
 from transfer.folders import Folders
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO
+from transfer.tasks.corruptions import CorruptionEval
 from transfer.tasks.detection import Detection
+from transfer.tasks.few_shot import FewShot
 from transfer.tasks.knn import KNN
 from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.linear_transfer import LinearTransfer
+from transfer.tasks.low_shot_knn import LowShotKNN
+from transfer.tasks.objectnet import ObjectNetEval
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.voc_svm import VOCSVM
 
@@ -61,6 +69,9 @@ class Task(Protocol):
 FineTuned = Detection | Segmentation
 """What trains the whole network: in a process per GPU, with options of its own, on some backbones
 only."""
+
+Dependent = ObjectNetEval | CorruptionEval
+"""What uses the classifier that another task has trained on the same backbone."""
 
 TRANSFER_STEPS = {
     "aircraft": 5_000,
@@ -111,6 +122,11 @@ TASKS: dict[str, Task] = {
     "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
     "cifar100_knn": KNN(dataset="cifar100", crop_px=32, margin_px=0),
     "in100_knn": KNN(dataset="in100"),
+    "cifar10_lowshot_knn": LowShotKNN(dataset="cifar10", crop_px=32, margin_px=0),
+    "cifar100_lowshot_knn": LowShotKNN(dataset="cifar100", crop_px=32, margin_px=0),
+    "flowers102_fewshot": FewShot(dataset="flowers"),
+    "objectnet13_eval": ObjectNetEval(),
+    "imagenet_c100_eval": CorruptionEval(),
     "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipe.COCO_FPN),
     "coco_insseg": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipe.COCO_FPN_MASKS),
     "coco_keypoint": Detection(
@@ -135,6 +151,11 @@ EXTRA: dict[str, Task] = {
         for key in (*TRANSFER_STEPS, "places365", "in1k")
         if f"{key}_knn" not in TASKS
     },
+    "in100_lowshot_knn": LowShotKNN(dataset="in100"),
+    "cifar10_fewshot": FewShot(dataset="cifar10", crop_px=32, margin_px=0),
+    "imagenet_c100_eval@made": CorruptionEval(
+        dataset="imagenet_c100_made", protocol="looc-2020-made/1"
+    ),
     "coco_det@4conv1fc": Detection(
         dataset="coco17", protocol=FOUR_CONVS, recipe=recipe.COCO_4CONV1FC
     ),
@@ -149,8 +170,8 @@ EXTRA: dict[str, Task] = {
     },
     "voc12_seg_fcn@moco": Segmentation(protocol="moco-2020/1", recipe=VOC_FCN_MOCO),
 }
-"""Nearest neighbors on the other catalogued sets, and detectors and segmentation as others set
-them: run when named, not by default."""
+"""Nearest neighbors and few shots on other sets, corruptions made here, and detectors and
+segmentation as others set them: run when named, not by default."""
 
 
 def reading_of(key: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from transfer.backbone import Backbone
+from transfer.classifier import save_classifier
 from transfer.datasets.images import Images
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
 from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
@@ -89,6 +90,7 @@ class LinearProbe:
             raise NotFiniteError(
                 f"the probe of rate {self.learning_rate} diverged; no result is written"
             )
+        save_classifier(folders.work, heads)
         return Predictions(scores, prepared.test.labels)
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:

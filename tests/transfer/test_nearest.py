@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transfer.features import Features
-from transfer.tasks.knn import knn_scores
+from transfer.nearest import knn_scores
 
 
 def test_votes_equal_a_loop_over_all_pairs() -> None:

@@ -1,0 +1,156 @@
+"""ImageNet-C on the classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
+
+The ImageNet-100 classifier of the same backbone sees the val images under nineteen corruptions at
+five severities. Accuracy, not the benchmark's corruption error.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transfer.backbone import Backbone
+from transfer.classifier import among, load_classifier, scores_of
+from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
+from transfer.features import (
+    EvalTransform,
+    Features,
+    features_together,
+    frozen_features,
+    open_images,
+)
+from transfer.finetune import Heads
+from transfer.folders import Folders
+from transfer.metrics import top1
+
+SEVERE = 3
+"""The paper's d >= 3."""
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """Scores, and what was done to each image."""
+
+    scores: Tensor
+    """(n, L)."""
+    labels: Tensor
+    """(n,)."""
+    kinds: tuple[str, ...]
+    """(n,), such as "glass_blur"."""
+    severities: tuple[int, ...]
+    """(n,), 1 to 5."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Classifier and images."""
+
+    head: Heads
+    classes: tuple[str, ...]
+    """Of the classifier."""
+    test: Features
+    names: tuple[str, ...]
+    """Of the test labels."""
+    files: tuple[str, ...]
+    """Of the test images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorruptionEval:
+    """LooC's test of a trained ImageNet-100 classifier under corruptions.
+
+    Its All exceeds the mean over the fifteen corruptions that it prints in groups, and fits one
+    over all nineteen that are published: both are reported.
+    """
+
+    dataset: str = "imagenet_c100"
+    protocol: str = "looc-2020/1"
+    classifier: str = "in100_linear@looc"
+    """Key of the task that trains it."""
+    classes_of: str = "in100"
+    """The set it is trained on."""
+    resize_px: int = 224
+    """Of the short side; published images are as large as the crop."""
+    crop_px: int = 224
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs, the classifier's among them."""
+        return (self.dataset, self.classes_of)
+
+    def at(self, schedule: str) -> "CorruptionEval":
+        """There is nothing to shorten but the classifier's training."""
+        return self
+
+    def fitted(self, backbone: Backbone) -> "CorruptionEval":
+        """With images of the size that the backbone was trained for."""
+        size_px = backbone.input.size_px
+        return replace(self, resize_px=size_px, crop_px=size_px)
+
+    def extract_together(self, backbones: Iterable[Backbone], folders: Folders) -> None:
+        """Features for several backbones of one image size, every image decoded once."""
+        transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
+        features_together(list(backbones), self.dataset, "test", transform, folders)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Find the classifier, extract features or find them cached."""
+        head = load_classifier(folders.classifier) if folders.classifier else None
+        if head is None:
+            raise FileNotFoundError(
+                f"no trained classifier in {folders.classifier}; run {self.classifier} first"
+            )
+        transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
+        images = open_images(self.dataset, "test", folders)
+        return Prepared(
+            head,
+            open_images(self.classes_of, "test", folders).class_names,
+            frozen_features(backbone, self.dataset, "test", transform, folders),
+            images.class_names,
+            tuple(images.name(i) for i in range(len(images))),
+        )
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
+        """Scores of all classes of the classifier."""
+        scores = scores_of(prepared.head, prepared.test.features)
+        labels = among(prepared.test.labels, prepared.names, prepared.classes)
+        kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
+        return Corrupted(scores, labels, kinds, severities)
+
+    def metrics(self, predictions: Corrupted) -> dict[str, float]:
+        """Percent: means over corruptions and severities. "all" is of the fifteen in groups."""
+        cells = accuracies(predictions)
+
+        def mean(kinds: Iterable[str], *, least: int = 1) -> float:
+            return fmean(
+                cells[kind][severity]
+                for kind in kinds
+                for severity in cells[kind]
+                if severity >= least
+            )
+
+        found = {f"{group}_top1": mean(kinds) for group, kinds in GROUPS.items()}
+        found |= {"all_top1": mean(MAIN_KINDS), "sev3plus_top1": mean(MAIN_KINDS, least=SEVERE)}
+        if set(KINDS) <= set(cells):
+            found |= {"all19_top1": mean(KINDS), "sev3plus19_top1": mean(KINDS, least=SEVERE)}
+        return found
+
+    def details(self, predictions: Corrupted) -> dict[str, object]:
+        """Top-1 of every corruption, by severity."""
+        return {"top1": accuracies(predictions), "num_test": len(predictions.labels)}
+
+
+def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
+    """Top-1 per corruption and severity, percent."""
+    kinds, severities = np.array(predictions.kinds), np.array(predictions.severities)
+    found: dict[str, dict[int, float]] = {}
+    for kind in dict.fromkeys(predictions.kinds):
+        for severity in sorted(set(severities[kinds == kind].tolist())):
+            rows = torch.from_numpy((kinds == kind) & (severities == severity))
+            found.setdefault(kind, {})[severity] = top1(
+                predictions.scores[rows], predictions.labels[rows]
+            )
+    return found

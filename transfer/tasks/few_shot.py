@@ -1,0 +1,154 @@
+"""Few-shot classification: LooC, arXiv:2008.05659, section 4 and Tables 2, 4 and 5.
+
+A linear classifier on frozen features of k images per class, for several k and several draws of
+them, scored on the whole test split: the mean over the draws and its 95 % interval.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from transfer.backbone import Backbone
+from transfer.features import EvalTransform, Features, frozen_features
+from transfer.few_shot_training import FewShotTraining, Problem, draw_support, train_together
+from transfer.finetune import NotFiniteError
+from transfer.folders import Folders
+from transfer.metrics import top1
+from transfer.schedule import share
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All features."""
+
+    pool: Features
+    test: Features
+    num_classes: int
+
+
+@dataclass(frozen=True)
+class FewShotScores:
+    """Of all trials, shot by shot."""
+
+    scores: dict[int, Tensor]
+    """Per number of shots (trials, n, L)."""
+    labels: Tensor
+    """(n,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShot:
+    """LooC's few-shot protocol: means of ten trials.
+
+    The paper tells iterations and rate of Adam; the pool (train and val together), features without
+    augmentation and the initial weights are the usual choices.
+    """
+
+    dataset: str
+    protocol: str = "looc-2020/1"
+    shots: tuple[int, ...] = (5, 10)
+    """k, images per class."""
+    trials: int = 10
+    """Draws of the images; each also has initial weights of its own."""
+    iterations: int = 250
+    """Of Adam."""
+    learning_rate: float = 0.03
+    batch_size: int = 256
+    crop_px: int = 224
+    margin_px: int = 32
+    """The image's short side exceeds the crop by so much at a crop of 224, in proportion otherwise;
+    0 takes the whole image (CIFAR)."""
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> "FewShot":
+        """The same protocol at another length."""
+        if schedule == "smoke":
+            return replace(self, trials=3, iterations=25)
+        if schedule == "paper":
+            return self
+        return replace(self, iterations=max(1, round(self.iterations * share(schedule))))
+
+    def fitted(self, backbone: Backbone) -> "FewShot":
+        """With images of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Extract features or find them cached."""
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        pool = frozen_features(backbone, self.dataset, "trainval", transform, folders)
+        test = frozen_features(backbone, self.dataset, "test", transform, folders)
+        return Prepared(pool, test, int(pool.labels.max()) + 1)
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> FewShotScores:
+        """Train every trial of every shot at once; a few seconds, so nothing is saved midway."""
+        problems = self.problems(prepared, seed)
+        training = FewShotTraining(
+            iterations=self.iterations,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+        )
+        weight, bias = train_together(
+            prepared.pool, problems, training, num_classes=prepared.num_classes
+        )
+        if not bool(weight.isfinite().all()):
+            raise NotFiniteError(
+                f"a classifier of rate {self.learning_rate} diverged; no result is written"
+            )
+        test = prepared.test.features.to(weight.device)
+        scores = torch.stack(
+            [torch.addmm(b, test, w.T).cpu() for w, b in zip(weight, bias, strict=True)]
+        )
+        by_shot = zip(self.shots, scores.split(self.trials), strict=True)
+        return FewShotScores(dict(by_shot), prepared.test.labels)
+
+    def problems(self, prepared: Prepared, seed: int) -> list[Problem]:
+        """All trials of the first number of shots, then of the next."""
+        return [
+            Problem(
+                draw_support(
+                    prepared.pool.labels,
+                    shots=shots,
+                    num_classes=prepared.num_classes,
+                    seed=(seed << 20) + trial,
+                ),
+                seed=(seed << 20) + 1000 * (1 + trial) + shots,
+            )
+            for shots in self.shots
+            for trial in range(self.trials)
+        ]
+
+    def accuracies(self, predictions: FewShotScores, shots: int) -> list[float]:
+        """Top-1 of each trial."""
+        return [top1(scores, predictions.labels) for scores in predictions.scores[shots]]
+
+    def metrics(self, predictions: FewShotScores) -> dict[str, float]:
+        """Percent: means over the trials."""
+        return {
+            f"acc_{shots}shot": fmean(self.accuracies(predictions, shots))
+            for shots in predictions.scores
+        }
+
+    def details(self, predictions: FewShotScores) -> dict[str, object]:
+        """The trials themselves, and half widths of the 95 % intervals under the metrics' names."""
+        trials = {
+            f"acc_{shots}shot": self.accuracies(predictions, shots) for shots in predictions.scores
+        }
+        return {
+            "trials": trials,
+            "interval95": {name: interval95(values) for name, values in trials.items()},
+            "num_test": len(predictions.labels),
+        }
+
+
+def interval95(values: list[float]) -> float:
+    """Half width of the mean's 95 % interval, 1.96 s / sqrt(n), as few-shot papers print it."""
+    return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0

@@ -1,0 +1,121 @@
+"""Nearest neighbors in a bank of a few labelled images: 1 % and 10 % of the training set.
+
+Between few-shot classification and the full nearest-neighbor monitor (`knn.py`); no paper of ours
+prints it, the numbers are the usual ones (k 20 as in DINO, arXiv:2104.14294; the temperature of the
+full monitor).
+"""
+
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from torch import Tensor
+
+from transfer.backbone import Backbone
+from transfer.features import EvalTransform, Features, frozen_features
+from transfer.few_shot_training import draw_support
+from transfer.folders import Folders
+from transfer.metrics import top1
+from transfer.nearest import knn_scores
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that banks are drawn from, and queries."""
+
+    train: Features
+    test: Features
+    num_classes: int
+
+
+@dataclass(frozen=True)
+class LowShotVotes:
+    """Of every bank."""
+
+    votes: dict[str, list[Tensor]]
+    """Per share, such as "1pct", one (n, L) per draw."""
+    labels: Tensor
+    """(n,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowShotKNN:
+    """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
+
+    dataset: str
+    protocol: str = "lowshot/1"
+    percents: tuple[int, ...] = (1, 10)
+    """Of each class's training images, at least one."""
+    draws: int = 5
+    num_neighbors: int = 20
+    temperature: float = 0.1
+    crop_px: int = 224
+    margin_px: int = 32
+    """As in the linear probe."""
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> "LowShotKNN":
+        """A smoke run has a small bank and asks few of it; there is nothing else to shorten."""
+        return replace(self, num_neighbors=3) if schedule == "smoke" else self
+
+    def fitted(self, backbone: Backbone) -> "LowShotKNN":
+        """With images of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Extract features or find them cached."""
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        train = frozen_features(backbone, self.dataset, "trainval", transform, folders)
+        test = frozen_features(backbone, self.dataset, "test", transform, folders)
+        return Prepared(train, test, int(train.labels.max()) + 1)
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> LowShotVotes:
+        """The votes of all banks."""
+        votes = {
+            f"{percent}pct": [
+                knn_scores(
+                    self.bank(prepared, percent, (seed << 20) + draw),
+                    prepared.test.features,
+                    num_classes=prepared.num_classes,
+                    num_neighbors=self.num_neighbors,
+                    temperature=self.temperature,
+                )
+                for draw in range(self.draws)
+            ]
+            for percent in self.percents
+        }
+        return LowShotVotes(votes, prepared.test.labels)
+
+    def bank(self, prepared: Prepared, percent: int, seed: int) -> Features:
+        """So many images of every class."""
+        train = prepared.train
+        per_class = len(train.labels) / prepared.num_classes
+        support = draw_support(
+            train.labels,
+            shots=max(1, round(per_class * percent / 100)),
+            num_classes=prepared.num_classes,
+            seed=seed,
+        )
+        return Features(train.features[support], train.labels[support])
+
+    def metrics(self, predictions: LowShotVotes) -> dict[str, float]:
+        """Percent: means over the draws."""
+        return {
+            f"top1_{share}": fmean(top1(votes, predictions.labels) for votes in draws)
+            for share, draws in predictions.votes.items()
+        }
+
+    def details(self, predictions: LowShotVotes) -> dict[str, object]:
+        """Each draw's own number."""
+        return {
+            "draws": {
+                f"top1_{share}": [top1(votes, predictions.labels) for votes in draws]
+                for share, draws in predictions.votes.items()
+            },
+            "num_test": len(predictions.labels),
+        }

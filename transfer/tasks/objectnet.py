@@ -1,0 +1,90 @@
+"""ObjectNet's thirteen classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
+
+The ImageNet-100 classifier of the same backbone sees photographs from other viewpoints and answers
+with any of its hundred classes.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from transfer.backbone import Backbone
+from transfer.classifier import among, load_classifier, scores_of
+from transfer.datasets.objectnet import BORDER_PX
+from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
+from transfer.finetune import Heads
+from transfer.folders import Folders
+from transfer.metrics import top1, topk
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Classifier and images."""
+
+    head: Heads
+    classes: tuple[str, ...]
+    """Of the classifier."""
+    test: Features
+    names: tuple[str, ...]
+    """Of the test labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectNetEval:
+    """LooC's test of a trained ImageNet-100 classifier on other viewpoints."""
+
+    dataset: str = "objectnet13"
+    protocol: str = "looc-2020/1"
+    classifier: str = "in100_linear@looc"
+    """Key of the task that trains it."""
+    classes_of: str = "in100"
+    """The set it is trained on."""
+    border_px: int = BORDER_PX
+    """The red border, cut off."""
+    crop_px: int = 224
+    margin_px: int = 32
+    """As in the linear probe."""
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs, the classifier's among them."""
+        return (self.dataset, self.classes_of)
+
+    def at(self, schedule: str) -> "ObjectNetEval":
+        """There is nothing to shorten but the classifier's training."""
+        return self
+
+    def fitted(self, backbone: Backbone) -> "ObjectNetEval":
+        """With images of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Find the classifier, extract features or find them cached."""
+        head = load_classifier(folders.classifier) if folders.classifier else None
+        if head is None:
+            raise FileNotFoundError(
+                f"no trained classifier in {folders.classifier}; run {self.classifier} first"
+            )
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        transform = EvalTransform(
+            resize_px=resize_px, crop_px=self.crop_px, border_px=self.border_px
+        )
+        return Prepared(
+            head,
+            open_images(self.classes_of, "test", folders).class_names,
+            frozen_features(backbone, self.dataset, "test", transform, folders),
+            open_images(self.dataset, "test", folders).class_names,
+        )
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Scores of all classes of the classifier."""
+        scores = scores_of(prepared.head, prepared.test.features)
+        return Predictions(scores, among(prepared.test.labels, prepared.names, prepared.classes))
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent."""
+        scores, labels = predictions.scores, predictions.labels
+        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """How many images were scored."""
+        return {"num_test": len(predictions.labels)}
