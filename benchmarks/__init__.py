@@ -6,6 +6,8 @@ suites.py      which tasks each paper reports, and their primary metrics
 tables.py      python -m benchmarks.tables: from result files to results/tables
 paper_page.py  one published table with our rows in it
 method_page.py methods that were trained alike, beside each other
+curves.py      python -m benchmarks.curves: a task over the snapshots of pre-training runs
+curve_page.py  their pages and CSV files
 overview.py    every backbone and every task on one page
 records.py     reads the result files, tolerant of torn ones
 blocks.py      which results may share a column
@@ -15,6 +17,7 @@ against.py     our numbers beside the same method's published ones
 grid.py        lines of numbers, the best of each column bold
 markdown.py    padded tables and numbered notes
 published.py   reads published/
+recipes.py     which recipe makes which published row
 published/     the numbers printed in the five papers, one file each
 bench_*.py     speed: both ways in one process, and their ratio
 """

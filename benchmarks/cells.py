@@ -1,6 +1,6 @@
 """What stands in a cell: mean, standard deviation and number of runs, or why there is nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from benchmarks.blocks import Block, schedule_words
@@ -16,12 +16,14 @@ class Score:
     std: float = 0.0
     """Sample standard deviation; 0 for a single run."""
     runs: int = 1
+    interval: float = 0.0
+    """Half width of the 95 % interval over the trials of a single run."""
 
     def text(self, decimals: int) -> str:
-        """ "71.2", or "71.2 ± 0.3" of several runs."""
-        if self.runs == 1:
-            return f"{self.mean:.{decimals}f}"
-        return f"{self.mean:.{decimals}f} ± {self.std:.{decimals}f}"
+        """ "71.2", or "71.2 ± 0.3" of several runs or trials."""
+        spread = self.std if self.runs > 1 else self.interval
+        told = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
+        return f"{self.mean:.{decimals}f}{told}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,10 @@ def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> C
     values = [result.metrics[metric] for result in done if metric in result.metrics]
     if values:
         broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
-        return Cell(score=score_of(values), notes=_notes(done), failures=broken)
+        score = score_of(values)
+        if len(done) == 1:
+            score = replace(score, interval=done[0].interval95.get(metric, 0.0))
+        return Cell(score=score, notes=_notes(done), failures=broken)
     if failed:
         return Cell(missing="failed", failures=_reasons(failed))
     if done:

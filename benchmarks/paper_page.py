@@ -9,6 +9,7 @@ from benchmarks.cells import Cell, Score, average, cell
 from benchmarks.grid import Entry, Heading, Line, Sayings, describe, grid, new_line, row_label
 from benchmarks.markdown import Notes
 from benchmarks.published import Column, Mark, Paper, Row, Table
+from benchmarks.recipes import missing_lines
 from benchmarks.records import Failure, Model, Result, Results
 from benchmarks.suites import AVERAGE, TRANSFER
 from benchmarks.verdict import noise_rule, suspicion
@@ -54,6 +55,9 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     if notes.lines():
         parts += ["## Notes", "\n".join(notes.lines())]
     parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
+    missing = missing_lines(published, comparable.models)
+    if missing:
+        parts += ["## Not measured here", "\n".join(missing)]
     models = sorted({model for block in blocks for model in block.models})
     if models:
         parts += ["## Backbones", "\n".join(describe(model) for model in models)]
@@ -241,6 +245,8 @@ def _legend(published: Table, block: Block, *, printed: bool) -> str:
     lines = []
     if any(len(results) > 1 for results in block.done.values()):
         lines.append("- ± of → rows: standard deviation over the runs.")
+    if any(results[0].interval95 for results in block.done.values() if len(results) == 1):
+        lines.append("- ± of → rows with one run: 95 % interval over its trials.")
     if printed:
         empty = any(v is None for row in published.rows for v in row.values.values())
         lines += ["- –: not reported by the paper."] if empty else []

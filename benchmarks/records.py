@@ -12,6 +12,8 @@ from typing import Any
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES = "tables"
 """Below the results: what we write, not what we read."""
+CURVES = "curves"
+"""Below the results: records of snapshots, which have pages of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -51,6 +53,8 @@ class Result:
     engine: str
     metrics: Mapping[str, float] = field(hash=False)
     """Percent."""
+    interval95: Mapping[str, float] = field(hash=False)
+    """Half width of the interval of a metric that is a mean over trials."""
     fingerprint: str
     """Of the data, all sets together."""
     small: str
@@ -87,7 +91,7 @@ def read_results(folder: Path) -> Results:
     done, failed, warnings = [], [], []
     for path in sorted(folder.rglob("*.json")):
         name = path.relative_to(folder)
-        if name.parts[0] == TABLES or path.name.startswith("."):
+        if name.parts[0] in (TABLES, CURVES) or path.name.startswith("."):
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")))
@@ -126,6 +130,7 @@ def _result(content: dict[str, Any]) -> Result:
         seed=int(content["seed"]),
         engine=content["engine"],
         metrics={name: float(value) for name, value in content["metrics"].items()},
+        interval95=content.get("details", {}).get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),
         tolerated=tuple(

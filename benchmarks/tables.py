@@ -1,7 +1,7 @@
 """From result files to markdown: python -m benchmarks.tables --results results.
 
 One page for every published table that has a column of a task built here, one for methods that were
-trained alike, and an overview.
+trained alike, one for each task that was run on snapshots, and an overview.
 The same results give the same bytes.
 """
 
@@ -12,11 +12,12 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.curve_page import curve_files, curve_pages
 from benchmarks.method_page import method_page
 from benchmarks.overview import overview_page
 from benchmarks.paper_page import paper_page, tasks_of
 from benchmarks.published import published
-from benchmarks.records import TABLES, read_results
+from benchmarks.records import CURVES, TABLES, read_results
 from benchmarks.suites import BUILT_TASKS
 
 
@@ -50,6 +51,12 @@ def write_tables(results: Path) -> list[Path]:
     if methods:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
+    along = read_results(results / CURVES)
+    for name, page in curve_pages(along, command).items():
+        pages[name] = page
+        listed.append((page.partition("\n")[0].removeprefix("# "), name))
+    for name, text in curve_files(along).items():
+        _write(results / CURVES / name, text)
     pages["overview.md"] = overview_page(found, listed, command)
     return [_write(results / TABLES / name, page) for name, page in pages.items()]
 

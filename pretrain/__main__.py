@@ -14,7 +14,7 @@ import tyro
 from pretrain.checkpoint import CheckpointError
 from pretrain.data import DataError
 from pretrain.launch import LaunchError, launched
-from pretrain.loop import train
+from pretrain.loop import stages
 from pretrain.metrics import NotFiniteError
 from pretrain.progress import duration, say
 from pretrain.recipes import RECIPES
@@ -25,6 +25,7 @@ from pretrain.run import (
     describe,
     prepare,
     write_backbone,
+    write_snapshot,
 )
 from pretrain.settings import SettingsError
 from pretrain.stop import EXIT_STATUS, stop_request
@@ -74,7 +75,10 @@ def run(name: str, command: Command[Any]) -> int:
                 say(f"note: {caution}")
         if command.dry_run:
             return 0
-        steps = train(job, stop)
+        steps = 0
+        for steps in stages(job, stop):
+            if process.speaks and job.pauses_after(steps):
+                write_snapshot(job, command, steps)
         finished = steps == job.num_steps
         if process.speaks:
             path = write_backbone(job, command, steps)

@@ -5,6 +5,8 @@ and the state before it, so a resumed run equals one that never stopped.
 """
 
 import time
+from collections import deque
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,10 +66,17 @@ class Job:
     folder: Path
     process: Process
     execution: Execution
+    snapshot_epochs: int = 0
+    """A pause after every so many epochs, and before the first; 0: none."""
 
     @property
     def checkpoint_path(self) -> Path:
         return self.folder / "checkpoint.pt"
+
+    def pauses_after(self, step: int) -> bool:
+        """Whether the caller is shown the network there."""
+        every = self.snapshot_epochs * self.feed.plan.steps_per_epoch
+        return every > 0 and step % every == 0
 
 
 class Training:
@@ -121,6 +130,15 @@ def train(job: Job, stop: StopRequest) -> int:
 
     Raises NotFiniteError when a loss is not finite; the last checkpoint is from before.
     """
+    (steps,) = deque(stages(job, stop), maxlen=1)
+    return steps
+
+
+def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
+    """The same with pauses: finished steps at every snapshot, and at the end.
+
+    What a snapshot shows is saved after its pause, so that an interrupted one comes again.
+    """
     training = Training(job)
     state = checkpoint.load(job.checkpoint_path, job.settings)
     if state is not None:
@@ -129,14 +147,17 @@ def train(job: Job, stop: StopRequest) -> int:
             say(f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}")
     log = Log(job.folder, training.step) if job.process.speaks else None
     try:
-        _steps(job, training, stop, log)
+        if training.step == 0 and job.pauses_after(0):
+            yield 0
+        yield from _steps(job, training, stop, log)
     finally:
         if log is not None:
             log.close()
-    return training.step
+    yield training.step
 
 
-def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> None:
+def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> Iterator[int]:
+    """Train; the number of steps at each snapshot."""
     network = _wrapped(job, training.method)
     steps_per_epoch = job.feed.plan.steps_per_epoch
     progress = Progress(
@@ -163,6 +184,8 @@ def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> 
             _require_finite(job, training)
         if reading:
             _read(training, progress, log)
+        if job.pauses_after(training.step) and not last:
+            yield training.step
         if saving:
             saved_s = time.monotonic()
         if saving and job.process.speaks:

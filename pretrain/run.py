@@ -55,6 +55,8 @@ class Command(Generic[Config]):
     """Unreadable images that may be left out."""
     safetensors: bool = False
     """Write backbone.safetensors as well."""
+    snapshot_epochs: int = 0
+    """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
     dry_run: bool = False
     """Say what would be done, and stop."""
 
@@ -119,6 +121,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         folder=command.out,
         process=process,
         execution=command.execution,
+        snapshot_epochs=command.snapshot_epochs,
     )
 
 
@@ -197,12 +200,12 @@ def cautions(job: Job) -> list[str]:
     return found
 
 
-def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
-    """Export the backbone as it is after `steps` steps; the path of the file."""
+def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
+    """How the backbone came about that `steps` steps have made."""
     recipe = job.recipe
     published = flat(asdict(RECIPES[job.name]))
     settings = flat(asdict(recipe))
-    made_by: dict[str, object] = {
+    return {
         "method": recipe.method,
         "recipe": job.name,
         "table_row": recipe.table_row,
@@ -219,6 +222,11 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
         "commit": commit(),
         "versions": versions(),
     }
+
+
+def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
+    """Export the backbone as it is after `steps` steps; the path of the file."""
+    recipe = job.recipe
     networks = exported(recipe.arch, job.method.get_submodule("backbone"))
     suffixes = [".pt"] + [".safetensors"] * command.safetensors
     for name, (arch, network) in networks.items():
@@ -228,10 +236,33 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
                 network,
                 arch=arch,
                 stem=recipe.stem,
-                views=replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px),
-                made_by=made_by,
+                views=tested_views(recipe),
+                made_by=made_by(job, command, steps),
             )
     return command.out / "backbone.pt"
+
+
+def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
+    """Export the backbone in the midst of its run, all heads together; the path of the file."""
+    recipe = job.recipe
+    folder = command.out / "snapshots"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"epoch{steps // job.feed.plan.steps_per_epoch:04d}.pt"
+    arch, network = exported(recipe.arch, job.method.get_submodule("backbone"))["backbone"]
+    export(
+        path,
+        network,
+        arch=arch,
+        stem=recipe.stem,
+        views=tested_views(recipe),
+        made_by=made_by(job, command, steps),
+    )
+    return path
+
+
+def tested_views(recipe: Recipe[Any]) -> ViewRecipe:
+    """The views, at the size that the backbone is meant to be tested on."""
+    return replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px)
 
 
 def exported(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]:

@@ -172,7 +172,7 @@ def features_together(
         absent = {p: b for p, b in zip(paths, backbones, strict=True) if not p.exists()}
         if absent:
             several = f" for {len(absent)} backbones" if len(absent) > 1 else ""
-            _extract(absent, images, transform, f"{key} {split}{several}")
+            extract(absent, images, transform, f"{key} {split}{several}")
     return [Features(torch.from_numpy(np.load(p, mmap_mode="c")), images.labels) for p in paths]
 
 
@@ -238,7 +238,7 @@ class _Entry:
         self.count.unlink(missing_ok=True)
 
 
-def _extract(
+def extract(
     backbones: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> None:
     """Fill the entries part by part; a later call goes on after the last part."""

@@ -1,0 +1,103 @@
+"""A task over the snapshots of pre-training runs: python -m benchmarks.curves.
+
+    python -m pretrain simaffinity/cifar10-fig2 --data DIR --out runs/fig2 --snapshot-epochs 10
+    python -m benchmarks.curves --snapshots runs/fig2/snapshots --name SimAffinity --data DATA
+
+Each snapshot gets a record below results/curves; a curve becomes a CSV file there, and the curves
+of a task stand beside each other in results/tables. What is finished is not run again.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from benchmarks.curve_page import CURVES, MARK
+from benchmarks.tables import write_tables
+from transfer import stop
+from transfer.__main__ import data_folder, summary
+from transfer.backbone import BackboneError, load_backbone
+from transfer.cell import Cell, Place, evaluate, registered
+from transfer.datasets.images import DataError
+from transfer.features import AskedPrecision
+from transfer.schedule import share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Evaluate every snapshot of pre-training runs."""
+
+    snapshots: tuple[Path, ...]
+    """Folders written by `python -m pretrain ... --snapshot-epochs N`."""
+    name: tuple[str, ...] = ()
+    """Of the curves, one per folder; the runs' folders if not given."""
+    tasks: str = "cifar10_knn"
+    """Task ids, separated by commas."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    results: Path = Path("results")
+    """Where records and tables go."""
+    runs: Path = Path("runs")
+    """Where caches and unfinished work lie."""
+    schedule: str = "paper"
+    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
+    features_in: AskedPrecision = "auto"
+    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+
+
+def run(request: Request) -> int:
+    """Exit status."""
+    share(request.schedule)
+    keys = [word.strip() for word in request.tasks.split(",") if word.strip()]
+    for key in keys:
+        registered(key)
+    names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
+    place = Place(
+        data=request.data,
+        results=request.results / CURVES,
+        runs=request.runs,
+        schedule=request.schedule,
+        features_in=request.features_in,
+    )
+    for curve, files in zip(names, snapshot_files(request, names), strict=True):
+        for file in files:
+            backbone = load_backbone(file, name=f"{curve}{MARK}{file.stem}")
+            for key in keys:
+                stop.leave_if_asked()
+                cell = Cell(key=key, backbone=backbone, seed=0, place=place)
+                print(summary(cell, evaluate(cell)), flush=True)
+    for path in write_tables(request.results):
+        print(f"table  {path}")
+    return 0
+
+
+def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]:
+    """Of each folder; ValueError for a wrong number of names, a twin, or a folder without any."""
+    if len(names) != len(request.snapshots):
+        raise ValueError(f"{len(names)} names for {len(request.snapshots)} folders of snapshots")
+    if len(set(names)) < len(names):
+        raise ValueError(f"two curves of {', '.join(names)} have one name; give each a --name")
+    files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]
+    for folder, found in zip(request.snapshots, files, strict=True):
+        if not found:
+            raise ValueError(
+                f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
+                "writes them"
+            )
+    return files
+
+
+def main(words: list[str]) -> int:
+    """Exit status of the command line."""
+    request = tyro.cli(Request, args=words, description=__doc__)
+    stop.listen()
+    try:
+        return run(request)
+    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""Snapshots of a run: the network before it, at every pause and at the end."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pretrain.__main__
+from pretrain.__main__ import main, parse
+from pretrain.launch import Process
+from pretrain.loop import stages
+from pretrain.run import prepare
+from pretrain.stop import StopRequest
+
+CPU = Process(device=torch.device("cpu"))
+
+
+def words(images: Path, out: Path, *options: str) -> list[str]:
+    small = ["--batch-size", "10", "--bn-splits", "2", "--epochs", "2"]
+    return ["moco/smoke", "--data", str(images), "--out", str(out), *small, *options]
+
+
+def load(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(file, weights_only=True)
+    return content
+
+
+def test_every_epoch_is_exported_and_the_last_is_the_backbone(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    assert main(words(image_folder, tmp_path / "run", "--snapshot-epochs", "1")) == 0
+    files = sorted((tmp_path / "run" / "snapshots").iterdir())
+    assert [file.name for file in files] == ["epoch0000.pt", "epoch0001.pt", "epoch0002.pt"]
+    contents = [load(file) for file in files]
+    assert [content["made_by"]["epochs"] for content in contents] == [0, 1, 2]
+    end = load(tmp_path / "run" / "backbone.pt")["state_dict"]
+    same = [torch.equal(c["state_dict"]["conv1.weight"], end["conv1.weight"]) for c in contents]
+    assert same == [False, False, True]
+
+
+def test_without_the_option_there_is_none(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(pretrain.__main__, "write_snapshot")
+    assert main([*words(image_folder, tmp_path / "run"), "--steps", "1"]) == 0
+    assert not (tmp_path / "run" / "snapshots").exists()
+
+
+def test_a_run_killed_at_a_pause_comes_to_it_again(image_folder: Path, tmp_path: Path) -> None:
+    arguments = words(image_folder, tmp_path, "--snapshot-epochs", "1")
+    command = parse(arguments[0], arguments[1:])
+    killed = stages(prepare("moco/smoke", command, CPU), StopRequest())
+    assert [next(killed), next(killed)] == [0, 2]
+    killed.close()  # as the kill of the process that was about to write the snapshot
+    again = prepare("moco/smoke", replace(command), CPU)
+    assert list(stages(again, StopRequest())) == [0, 2, 4]
