@@ -432,3 +432,27 @@ def test_one_coco_run_fills_the_tables_of_both_papers(tmp_path: Path) -> None:
     record(tmp_path, 41.2, **COCO)
     for name in ("jcl_table2.md", "lorac_table4.md"):
         assert re.search(r"→ mine.*41\.2", page(tmp_path, name))
+
+
+def test_what_nobody_measured_names_the_recipe_that_would_pretrain_it(tmp_path: Path) -> None:
+    record(tmp_path, 47.5, task=TRANSFER[0], protocol="lorac-2021/1", made_by=LORAC)
+    listed = page(tmp_path, "lorac_table2.md").split("## Not measured here")[1]
+    assert "- MoCo-M: needs pre-training `moco_m/in1k-r50`." in listed
+    assert "- LORAC:" not in listed  # mine stands for it
+
+
+def test_rows_of_other_work_and_random_ones_ask_for_no_pretraining(tmp_path: Path) -> None:
+    record(tmp_path, 86.0)
+    assert "PIRL (Misra & van der Maaten, 2020): of other work, without" in page(tmp_path)
+    assert "- random: needs no pre-training" in page(tmp_path, "jcl_table2.md")
+
+
+def test_an_interval_over_trials_stands_behind_a_mean(tmp_path: Path) -> None:
+    record(tmp_path, 70.0, task="flowers102_fewshot", protocol="looc-2020/1")
+    (path,) = (tmp_path / "mine").glob("*.json")
+    content = json.loads(path.read_text())
+    content["details"] = {"interval95": {"acc_5shot": 0.44}}
+    path.write_text(json.dumps(content))
+    text = page(tmp_path, "looc_table4.md")
+    assert "70.0 ± 0.4" in blocks(text)[0]["→ mine"]
+    assert "95 % interval over its trials" in text
