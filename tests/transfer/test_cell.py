@@ -105,3 +105,21 @@ def test_a_loss_that_is_not_finite_leaves_no_record(
     with pytest.raises(NotFiniteError, match="no result is written"):
         evaluate(cell)
     assert not cell.path.exists()
+
+
+def test_features_in_bfloat16_are_told_and_made_anew_only_where_asked(cell: Cell) -> None:
+    rounded = replace(cell, place=replace(cell.place, features_in="bfloat16"))
+    record = evaluate(rounded)
+    assert record.details["features_in"] == "bfloat16"
+    assert "frozen features in bfloat16, batch norms folded" in record.departures
+    assert finished(cell) == record  # auto takes what is there
+    exact = replace(cell, place=replace(cell.place, features_in="float32"))
+    assert finished(exact) is None
+    assert evaluate(exact).details["features_in"] == "float32"
+
+
+def test_a_record_from_before_precision_was_told_is_of_float32(cell: Cell) -> None:
+    record = evaluate(cell)
+    del record.details["features_in"]
+    write_record(cell.path, record)
+    assert finished(replace(cell, place=replace(cell.place, features_in="float32"))) is not None

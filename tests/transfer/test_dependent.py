@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import transfer.cell
+from benchmarks.plan import planned
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cell import Cell, Place, evaluate, extract_together, finished
 from transfer.classifier import classifier_file
@@ -78,3 +79,7 @@ def test_several_backbones_are_extracted_in_one_pass(
     extract_together([corrupted, replace(corrupted, backbone=other)])
     assert "imagenet_c100 test for 2 backbones" in capsys.readouterr().err
     assert len(list(corrupted.folders.cache.rglob("*.npy"))) == 2
+
+
+def test_the_plan_says_whose_classifier_is_used_and_whether_it_is_there(cell: Cell) -> None:
+    assert planned(cell).why == "classifier of in100_linear@looc: trained first"

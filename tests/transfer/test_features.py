@@ -19,6 +19,7 @@ from transfer.features import (
     cache_key,
     features_together,
     frozen_features,
+    resolved,
 )
 from transfer.folders import Folders
 
@@ -158,3 +159,12 @@ def test_precision_shapes_the_key_and_the_features_but_little(
     exact, rounded = (extract(b, folders).features for b in (small_backbone, fast))
     assert not torch.equal(exact, rounded)
     assert torch.cosine_similarity(exact, rounded).min() > 0.999
+
+
+@pytest.mark.gpu
+def test_a_gpu_makes_nearly_the_features_of_a_cpu(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = extract(replace(small_backbone, precision=resolved("auto")), folders).features
+    monkeypatch.setattr(transfer.features, "device", lambda: torch.device("cpu"))
+    assert torch.cosine_similarity(fast, extract(small_backbone, folders).features).min() > 0.999
