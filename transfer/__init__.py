@@ -4,7 +4,8 @@ backbone.py    reads the backbone file and foreign checkpoints
 convert/       from and to other projects' weights
 datasets/      what each data set is, where it lies, whether it is whole
 features.py    frozen features, cached
-finetune.py    the only supervised loop
+crops.py       random crops of training images, in which order
+finetune.py    the only supervised loop on frozen features
 linear_svm.py  linear SVMs by the dozen
 cost_search.py their cost, by cross-validation
 stages.py      what an interrupted search finds again

@@ -34,6 +34,7 @@ from transfer.record import (
 )
 from transfer.tasks import EXTRA, TASKS, FineTuned, Task, reading_of
 from transfer.tasks.detection import Detection
+from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
 
 
@@ -70,6 +71,8 @@ class Cell:
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
         task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
+        if isinstance(task, SemiSupervised):
+            return task.placed(self.place.data)
         return task.asked(self.place.training) if isinstance(task, FineTuned) else task
 
     @property

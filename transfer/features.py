@@ -31,6 +31,7 @@ from transfer.folders import Folders
 
 CODE_VERSION = 1  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
+QUARTER_TURNS = 4
 IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
 
 
@@ -42,6 +43,8 @@ class EvalTransform:
     crop_px: int
     squash: bool = False
     """Resize to resize_px x resize_px regardless of the aspect, then to crop_px x crop_px."""
+    turns: int = 0
+    """Quarters by which the crop is turned at the end."""
 
     def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
         """(3, crop_px, crop_px), float32."""
@@ -51,10 +54,17 @@ class EvalTransform:
         """The image as the network sees it, before normalization."""
         if self.squash:
             whole = image.resize((self.resize_px, self.resize_px), Image.Resampling.BILINEAR)
-            return whole.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
+            squashed = whole.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
+            return turned(squashed, self.turns)
         small = v2.functional.resize(image, [self.resize_px])
         center: Image.Image = v2.functional.center_crop(small, [self.crop_px, self.crop_px])
-        return center
+        return turned(center, self.turns)
+
+
+def turned(image: Image.Image, quarters: int) -> Image.Image:
+    """Turned counterclockwise by 0 to 3 quarters; pixels only change their place."""
+    kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
+    return image.transpose(kinds[quarters - 1]) if quarters else image
 
 
 def normalized(image: Image.Image, form: InputFormat) -> Tensor:
@@ -138,7 +148,7 @@ def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> s
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-class _Prepared(Dataset[Tensor]):
+class EvalImages(Dataset[Tensor]):
     """Images under the evaluation transform."""
 
     def __init__(self, images: Images, transform: EvalTransform, form: InputFormat) -> None:
@@ -166,7 +176,7 @@ def _extract(
     with partial.open("r+b") as file:  # a full disk is an error here, a mapped page would kill
         os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
     network = frozen_network(backbone)
-    prepared = _Prepared(images, transform, backbone.input)
+    prepared = EvalImages(images, transform, backbone.input)
     with progress("features", subject, len(images), done=done) as counter:
         while done < len(images):
             upto = min(done + IMAGES_PER_PART, len(images))

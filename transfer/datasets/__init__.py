@@ -1,6 +1,7 @@
 """Data sets to evaluate on: which there are, where they lie, whether they are whole.
 
 catalog.py           one table: classes, metric, splits, how to get each set; `open_split`
+info.py              the form of its entries
 images.py            one split: images decoded on demand, labels, fingerprint
 upright.py           images and their sizes as the EXIF orientation wants them seen
 scenes.py            one split of a detection set: images with objects; which can be learned from
@@ -10,8 +11,9 @@ expected.py          how many images there should be; `small-data.json`
 check.py             counts, classes, broken files and annotations; `require` before a run
 class_folders.py     images kept in one folder per class
 torchvision_sets.py  Aircraft, Cars, DTD, Food-101, Pets
-birdsnap.py, caltech101.py, cifar.py, flowers.py, imagenet.py, places365.py, sun397.py, voc.py
-                     own readers, one published layout each
+birdsnap.py, caltech101.py, cifar.py, cub200.py, flowers.py, imagenet.py, inat1k.py, places365.py,
+sun397.py, voc.py    own readers, one published layout each
+labelled_share.py    the labelled 1 % and 10 % of ImageNet-1k: published lists, or a draw
 coco.py, voc_objects.py, voc_masks.py
                      readers of detection sets, and of a segmentation set
 sbd.py               SBD's masks as PNG files

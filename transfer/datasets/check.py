@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from transfer.datasets.catalog import SPLITS, AnySplit, dataset_info, expected_sizes, open_any
+from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
 from transfer.datasets.imagenet import imagenet100_wnids
 from transfer.datasets.images import JPEG_START, DataError, ImageFiles, decode_file
+from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.upright import upright_size

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +58,8 @@ SMALL_SETS: dict[str, SmallSet] = {
     "pets": SmallSet(plan=_plan(6), first_kind=7, write=layouts.write_pets),
     "places365": SmallSet(plan=_plan(5), first_kind=8, write=layouts.write_places365),
     "sun397": SmallSet(plan=_plan(5), first_kind=9, write=layouts.write_sun397),
+    "inat1k": SmallSet(plan=_plan(6), first_kind=15, write=layouts.write_inat1k),
+    "cub200": SmallSet(plan=_plan(6), first_kind=16, write=layouts.write_cub200),
 }
 """The sets of JPEG files with one label per image and a folder of their own."""
 CIFAR_SETS: dict[str, tuple[Plan, int, Callable[[Path, Plan, DrawPixels], None]]] = {
@@ -66,6 +68,10 @@ CIFAR_SETS: dict[str, tuple[Plan, int, Callable[[Path, Plan, DrawPixels], None]]
 }
 IMAGENET_PLAN = _plan(10)
 IN100_PLAN = _plan(8)
+LISTED = {"in1k_1pct": ("1percent.txt", 6), "in1k_10pct": ("10percent.txt", 12)}
+"""Lists of labelled images of the small ImageNet-1k, and how many of each class they name."""
+LISTED_VAL = 2
+"""Of each class."""
 VOC_IMAGE_SETS: dict[str, dict[str, int]] = {
     "2007": {"train": 100, "val": 100, "test": 160},
     "2012": {"train": 200, "val": 160},
@@ -77,6 +83,8 @@ COCO_IMAGES = {"train2017": 48, "val2017": 24}
 COCO_VAL = 12
 WRITTEN_AS = {
     "in100": ("in1k",),
+    "in1k_1pct": ("in1k", "in1k_1pct"),
+    "in1k_10pct": ("in1k", "in1k_1pct"),
     "voc0712": ("voc07", "voc12"),
     "voc12_seg": ("voc12",),
     "coco17_keypoints": ("coco17",),
@@ -142,6 +150,9 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
         kinds = _kinds(IMAGENET_PLAN.classes, 12)
         layouts.write_imagenet(root, IMAGENET_PLAN, partial(_draw_jpeg, kinds, FILE_PX, rng))
         return {"in1k": IMAGENET_PLAN.sizes, "in100": IN100_PLAN.sizes}
+    if key == "in1k_1pct":
+        layouts.write_lists(root, IMAGENET_PLAN, dict(LISTED.values()))
+        return {listed: _listed_sizes(count) for listed, (_, count) in LISTED.items()}
     if key == "coco17":
         write_coco(root, COCO_IMAGES, _kinds(len(CATEGORIES), 14), rng)
         return {"coco17": _coco_sizes(len(CATEGORIES)), "coco17_keypoints": _coco_sizes(1)}
@@ -150,6 +161,12 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
     write_voc(root, year, counts, _kinds(len(VOC_CLASSES), 13), rng)
     masked = {"voc12_seg": _voc12_seg_sizes()} if year == "2012" else {}
     return {key: _voc_sizes(counts), **masked}
+
+
+def _listed_sizes(per_class: int) -> Sizes:
+    """Of one list; all are tested on the same images."""
+    plan = replace(IMAGENET_PLAN, train=per_class - LISTED_VAL, val=LISTED_VAL)
+    return plan.sizes
 
 
 def _voc_sizes(counts: dict[str, int]) -> Sizes:

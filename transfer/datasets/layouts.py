@@ -21,6 +21,8 @@ from transfer.datasets.patterns import Pixels
 
 Draw = Callable[[int], bytes]
 """JPEG of a new image of this class."""
+INAT_MOVED = 4
+"""Images per class of train2019.json, on the average, that the re-split tests on."""
 DrawPixels = Callable[[int], Pixels]
 """(32, 32, 3) of a new image of this class."""
 
@@ -216,9 +218,8 @@ def write_sun397(root: Path, plan: Plan, draw: Draw) -> None:
 
 def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
     """All but two of the classes are in the ImageNet-100 list."""
-    wnids = sorted([*imagenet100_wnids()[: plan.classes - 2], "n01440764", "n15075141"])
     number = 0
-    for label, wnid in enumerate(wnids):
+    for label, wnid in enumerate(_wnids(plan)):
         for i in range(plan.trainval):
             write_file(
                 root / "imagenet" / "train" / wnid / f"{wnid}_{10 + 17 * i}.JPEG", draw(label)
@@ -227,6 +228,63 @@ def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
             number += 1
             name = f"ILSVRC2012_val_{number:08d}.JPEG"
             write_file(root / "imagenet" / "val" / wnid / name, draw(label))
+
+
+def _wnids(plan: Plan) -> list[str]:
+    return sorted([*imagenet100_wnids()[: plan.classes - 2], "n01440764", "n15075141"])
+
+
+def write_lists(root: Path, plan: Plan, per_class: dict[str, int]) -> None:
+    """SimCLR's lists of labelled images: WNID_NUMBER.JPEG, so many of each class per list."""
+    for listing, count in per_class.items():
+        names = [
+            f"{wnid}_{10 + 17 * i}.JPEG"
+            for i in range(plan.trainval - count, plan.trainval)
+            for wnid in _wnids(plan)
+        ]
+        write_lines(root / "imagenet_subsets" / listing, names)
+
+
+def write_cub200(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: four lists of numbered images."""
+    folder = root / "CUB_200_2011"
+    species = ["Black_footed_Albatross", "Laysan_Albatross", "Crested_Auklet", "Brewer_Blackbird"]
+    species += ["Bobolink", "Indigo_Bunting", "Cardinal", "Spotted_Catbird"]
+    classes = [f"{i:03d}.{name}" for i, name in enumerate(species[: plan.classes], start=1)]
+    lists: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
+    number = 0
+    for label, name in enumerate(classes):
+        for i in range(plan.trainval + plan.test):
+            number += 1
+            file = f"{name}/{name[4:]}_{i:04d}_{796_000 + number}.jpg"
+            write_file(folder / "images" / file, draw(label))
+            lists["images"].append(f"{number} {file}")
+            lists["image_class_labels"].append(f"{number} {label + 1}")
+            # trained on and tested on in turns, as far as both last
+            lists["train_test_split"].append(f"{number} {int(i >= plan.test)}")
+    lists["classes"] = [f"{i} {name}" for i, name in enumerate(classes, start=1)]
+    for listing, lines in lists.items():
+        write_lines(folder / f"{listing}.txt", lines)
+
+
+def write_inat1k(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: an annotation file for train and one for val; some of train is tested on."""
+    folder = root / "inat2019"
+    kinds = ["Amphibians", "Birds", "Fungi", "Insects", "Plants", "Reptiles"]
+    categories = [{"id": i, "name": str(i)} for i in range(plan.classes)]
+    number = 0
+    parts = {"train2019": plan.trainval + INAT_MOVED, "val2019": plan.test - INAT_MOVED}
+    for part, per_class in parts.items():
+        images, annotations = [], []
+        for label in range(plan.classes):
+            for _ in range(per_class):
+                number += 1
+                file = f"train_val2019/{kinds[label]}/{label}/{number:032x}.jpg"
+                write_file(folder / file, draw(label))
+                images.append({"id": number, "file_name": file})
+                annotations.append({"id": number, "image_id": number, "category_id": label})
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        write_file(folder / f"{part}.json", json.dumps(content).encode())
 
 
 def write_cifar10(root: Path, plan: Plan, draw: DrawPixels) -> None:

@@ -131,6 +131,11 @@ class Recipe:
     detections: int = 100
     """At most, per image."""
 
+    @property
+    def decay(self) -> float:
+        """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
+        return 0.1
+
     def at_size(self, test_short_px: int) -> "Recipe":
         """For images of another size: what is measured in px, in proportion."""
         factor = test_short_px / self.test_short_px

@@ -54,6 +54,11 @@ class SegmentationRecipe:
     precise_norm_batches: int = 0
     """The norms keep their moving statistics."""
 
+    @property
+    def decay(self) -> float:
+        """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
+        return 0.1
+
     def at_size(self, crop_px: int) -> "SegmentationRecipe":
         """With crops of another side; scales and test stay those of the original image."""
         return replace(self, crop_px=crop_px)

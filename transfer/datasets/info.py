@@ -1,0 +1,51 @@
+"""What is known of a data set without looking at it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from transfer.datasets.expected import Sizes
+from transfer.datasets.images import Images
+from transfer.datasets.scenes import Scenes
+from transfer.datasets.segmented import Segmented
+
+AnySplit = Images | Scenes | Segmented
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo:
+    """One catalogued set."""
+
+    key: str
+    title: str
+    folder: str
+    """Below the data folder."""
+    other_folder: str = ""
+    """A second layout of the same set, read when the first is absent."""
+    second_folder: str = ""
+    """Of a set in two parts, both of which are needed."""
+    num_classes: int
+    """L."""
+    metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
+    """AP: a detection set, whose splits are `Scenes`; mIoU: `Segmented`."""
+    counts: Mapping[str, int]
+    """Published images per split: train, val, trainval, test."""
+    open: Callable[[Path, str, Sizes], AnySplit]
+    how_to_get: str
+
+    def is_there(self, data: Path) -> bool:
+        """Whether its folder exists, or the one of its other layout."""
+        folders = (self.folder, self.other_folder)
+        first = any(folder and (data / folder).is_dir() for folder in folders)
+        return first and (data / self.second_folder).is_dir()
+
+    def absent(self, data: Path) -> Path:
+        """The folder to name when the set is not there."""
+        in_two_parts = self.second_folder and (data / self.folder).is_dir()
+        return data / (self.second_folder if in_two_parts else self.folder)
+
+
+def counted(train: int, val: int, test: int) -> Mapping[str, int]:
+    """Images per split."""
+    return {"train": train, "val": val, "trainval": train + val, "test": test}
