@@ -47,7 +47,8 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
     if not model.method:
         return [], "no published counterpart: the file does not say how it was made"
     same = [r for r in published.rows if r.method == model.method]
-    same = [r for r in same if set(r.variant.split()) <= _words(model.recipe)]
+    # of some heads of a model, the augmentations are these heads', not all of its recipe's
+    same = [r for r in same if set(r.variant.split()) <= _words(model.heads or model.recipe)]
     if model.table_row and not stands_for(model.table_row, published.id):
         return [], f"no published counterpart: the recipe stands for {model.table_row}"
     if not same:

@@ -95,6 +95,8 @@ def describe(model: Model) -> str:
     origin = model.source
     if model.recipe:
         origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
+    if model.heads:
+        origin += f"; {model.heads}"
     if model.texture == "randconv_luma":
         origin += "; textures by randconv_luma, a stand-in for style transfer: no reproduction"
     elif model.texture:

@@ -39,8 +39,9 @@ def tasks_of(published: Table) -> set[str]:
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """The whole page."""
     readings = _readings(published)
-    done = [r for r in results.done if _belongs(r, readings)]
-    failed = [f for f in results.failed if _belongs(f, readings)]
+    of_rows = {row.protocol for row in published.rows} - {""}
+    done = [r for r in results.done if _belongs(r, readings, of_rows)]
+    failed = [f for f in results.failed if _belongs(f, readings, of_rows)]
     blocks = arrange(done, failed, readings)
     comparable = next((b for b in blocks if not b.reasons and not b.version), EMPTY)
     others = [b for b in blocks if b is not comparable]
@@ -74,11 +75,14 @@ def _readings(published: Table) -> dict[str, str]:
     return {task: named.get(task, protocol) for task in tasks_of(published)}
 
 
-def _belongs(entry: Result | Failure, readings: dict[str, str]) -> bool:
-    """Under the paper's reading of the task, or a variant of it such as co2-2021-11point."""
+def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str]) -> bool:
+    """Under the paper's reading of the task, a variant of it such as co2-2021-11point, or the
+    reading of one of its rows."""
     reading = readings.get(entry.task)
+    if reading is None:
+        return False
     name = family(entry.protocol)
-    return reading is not None and (name == reading or name.startswith(reading + "-"))
+    return name == reading or name.startswith(reading + "-") or name in of_rows
 
 
 def _head(published: Table, paper: Paper, command: str) -> str:

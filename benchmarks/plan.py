@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from transfer.backbone import Backbone
 from transfer.cell import Cell, departures, finished, registered
 from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
@@ -12,6 +13,7 @@ from transfer.detection.engines import HOW_TO_INSTALL
 from transfer.tasks import FineTuned
 from transfer.tasks.detection import Detection
 from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.semi_supervised import LISTED_SHARE, SemiSupervised
 from transfer.training.options import TrainingOptions
 
 State = Literal["run", "cached", "no data", "unfit"]
@@ -33,6 +35,8 @@ FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152
 """Arithmetic of a forward pass beside a ResNet-50's (torchvision's table of GFLOPS)."""
 LAYER4_COST = {"resnet18": 0.10, "resnet34": 0.16}
 """Of layer4 alone, in the same unit; 0.20 where blocks are bottlenecks."""
+BACKWARD_COST = 3.0
+"""Arithmetic of a training step of the whole network beside its forward pass."""
 CIFAR_STEM_COST = 15.0
 """Arithmetic of the CIFAR stem (3x3, stride 1, no max-pool) beside the ImageNet stem's."""
 
@@ -80,21 +84,35 @@ def gpu_hours(cell: Cell) -> float:
         return detector_hours(cell.task, cell.backbone.arch)
     if isinstance(cell.task, Segmentation):
         return segmentation_hours(cell.task, cell.backbone.arch)
+    if isinstance(cell.task, SemiSupervised):
+        return few_labels_hours(cell.task, cell.backbone)
     task: Any = cell.task
     counts = DATASETS[task.datasets()[0]].counts
     trained = float(getattr(task, "steps", 0) * getattr(task, "batch_size", 0))
     trained += getattr(task, "epochs", 0) * counts.get("trainval", 0)
     extracted = counts.get("trainval", 0) + counts.get("test", 0)
-    backbone = cell.backbone
+    searches = 2.0 if hasattr(task, "learning_rates") else 1.0  # the rate is searched, then used
+    return forward_hours(cell.backbone, searches * trained + extracted)
+
+
+def forward_hours(backbone: Backbone, passes: float) -> float:
+    """So many images through a backbone at its own size."""
     network, num_heads = network_and_heads(backbone.arch)
     cost = FORWARD_COST.get(network, 1.0)
     cost += max(0, num_heads - 1) * LAYER4_COST.get(network, 0.20)
     cost *= (backbone.input.size_px / 224) ** 2
     if backbone.stem == "cifar":
         cost *= CIFAR_STEM_COST
-    searches = 2.0 if hasattr(task, "learning_rates") else 1.0  # the rate is searched, then used
-    passes = searches * trained + extracted
     return cost * passes / IMAGES_PER_GPU_SECOND / 3600
+
+
+def few_labels_hours(task: SemiSupervised, backbone: Backbone) -> float:
+    """Of the search, on what is not held out, and of the last training."""
+    counts = DATASETS[task.dataset].counts
+    labelled = counts["trainval"] * (task.drawn_share or 1.0)
+    searches = len(task.head_rates) if len(task.head_rates) > 1 else 0
+    trained = task.epochs * labelled * (1 + searches * (1 - task.held_out_share))
+    return forward_hours(backbone, BACKWARD_COST * trained + counts["test"])
 
 
 def detector_hours(task: Detection, arch: str) -> float:
@@ -137,9 +155,25 @@ def render_plan(rows: list[PlannedCell]) -> str:
         f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours if a ResNet-50 "
         f"passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
     )
-    lines += _detector_lines(rows) + _segmentation_lines(rows)
+    lines += _few_labels_lines(rows) + _detector_lines(rows) + _segmentation_lines(rows)
     lines += sorted(_gaps(rows))
     return "\n".join(lines)
+
+
+def _few_labels_lines(rows: list[PlannedCell]) -> list[str]:
+    """How many settings are tried, and where labelled images are drawn for want of the lists."""
+    tasks = [row.cell.task for row in rows if row.state == "run"]
+    cells = [task for task in tasks if isinstance(task, SemiSupervised)]
+    grids = sorted({len(task.head_rates) for task in cells if len(task.head_rates) > 1})
+    lines = [
+        f"few labels: {count} learning rates are tried on labelled images that are held out, then "
+        "one training on all; in one process"
+        for count in grids
+    ]
+    if any(task.dataset == "in1k" for task in cells):
+        wanted = DATASETS[next(iter(LISTED_SHARE))].how_to_get
+        lines.append(f"few labels: drawn by class, the published lists are not there. {wanted}")
+    return lines
 
 
 def _detector_lines(rows: list[PlannedCell]) -> list[str]:

@@ -33,6 +33,8 @@ class Model:
     """Settings in which the run left its recipe."""
     table_row: str = field(default="", compare=False)
     """Results of the paper that its recipe stands for; empty for foreign files."""
+    heads: str = field(default="", compare=False)
+    """The words "heads" and what each is not invariant to, where only some of a file's are used."""
     texture: str = field(default="", compare=False)
     """How its views changed texture, where they did."""
     source: str = field(default="", compare=False)
@@ -164,6 +166,7 @@ def _model(content: dict[str, Any]) -> Model:
         table_row=_words(made_by.get("table_row") or ""),
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
+        heads=" ".join(["heads", *made_by["heads"]]) if "heads" in made_by else "",
         **told,
     )
 

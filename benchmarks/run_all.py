@@ -18,7 +18,7 @@ from benchmarks.suites import SUITES
 from benchmarks.tables import write_tables
 from transfer import stop
 from transfer.__main__ import data_folder, summary
-from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin
+from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin, with_heads
 from transfer.cell import BusyError, Cell, Place, extract_together, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
@@ -41,6 +41,8 @@ class RunAll:
     """Rows in the tables, one per checkpoint; the files' names if not given."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
+    heads: tuple[str, ...] = ()
+    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2: one more row for each."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
@@ -100,12 +102,22 @@ def backbones(request: RunAll) -> list[Backbone]:
         raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     rows = [load_backbone(p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
+    for words in request.heads:
+        heads = _numbers(words, "--heads", "0,2")
+        rows += [with_heads(row, heads) for row in rows[: len(request.ckpt)]]
     if request.random:
         rows.append(random_twin(rows[0]))
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
     return rows
+
+
+def _numbers(words: str, option: str, example: str) -> list[int]:
+    try:
+        return [int(word) for word in words.split(",")]
+    except ValueError as error:
+        raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
 
 
 def plan(request: RunAll) -> list[PlannedCell]:
@@ -121,10 +133,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
         training=request.training,
         features_in=request.features_in,
     )
-    try:
-        seeds = [int(word) for word in request.seeds.split(",")]
-    except ValueError as error:
-        raise ValueError(f"--seeds {request.seeds!r}: expected numbers such as 0,1,2") from error
+    seeds = _numbers(request.seeds, "--seeds", "0,1,2")
     keys = chosen_tasks(request.tasks, request.suite)
     return [
         planned(Cell(key=key, backbone=backbone, seed=seed, place=place))

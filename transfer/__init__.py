@@ -5,8 +5,9 @@ convert/       from and to other projects' weights
 datasets/      what each data set is, where it lies, whether it is whole
 features.py    frozen features, cached
 folded.py      a frozen network made for speed
-finetune.py    the only supervised loop
-classifier.py  a trained classifier that other tasks use
+crops.py       random crops of training images, in which order
+finetune.py    the only supervised loop on frozen features
+classifier.py  linear classifiers, and the one that other tasks use
 few_shot_training.py  many small classifiers on features, trained at once
 nearest.py     votes of the nearest neighbors
 linear_svm.py  linear SVMs by the dozen

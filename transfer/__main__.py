@@ -13,7 +13,13 @@ from typing import Annotated
 import tyro
 
 from transfer import stop
-from transfer.backbone import BackboneError, inspect_file, load_backbone, random_twin
+from transfer.backbone import (
+    BackboneError,
+    inspect_file,
+    load_backbone,
+    random_twin,
+    with_heads,
+)
 from transfer.cell import Cell, Place, departures, registered
 from transfer.console import duration
 from transfer.convert.inspection import render as render_inspection
@@ -62,6 +68,8 @@ class Evaluate:
     """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
     random: bool = False
     """Evaluate a random initialization of the checkpoint's network in its place."""
+    heads: tuple[int, ...] = ()
+    """Of a LooC++ or MoCo++ file, such as 0 2: their features side by side; all if not given."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
@@ -86,6 +94,8 @@ class Evaluate:
             features_in=self.features_in,
         )
         backbone = load_backbone(self.ckpt, name=self.name)
+        if self.heads:
+            backbone = with_heads(backbone, self.heads)
         if self.random:
             backbone = random_twin(backbone)
         if this_process().speaks:

@@ -6,8 +6,8 @@ pre-training room's export: format, arch, stem, state_dict, input, made_by.
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from transfer.convert.resnet import (
     build_resnet,
     feature_dim,
     is_optional,
+    network_and_heads,
     network_with,
     tensor_shapes,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "random_backbone",
     "random_twin",
     "render",
+    "with_heads",
 ]
 
 FORMAT = "ssl-backbone/1"
@@ -97,6 +99,54 @@ class Backbone:
         """(n, 3, H, W) -> (n, C), in eval mode, without gradients."""
         copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
         return network_with(self.arch, self.stem, copies).requires_grad_(False)
+
+
+def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
+    """The backbone with some of its heads, whose features stand side by side in this order.
+
+    Head 0 of LooC++ is invariant to everything; its recipe names the others. One head is an
+    ordinary ResNet. ValueError if the heads are not there, or one is named twice.
+    """
+    network, count = network_and_heads(backbone.arch)
+    asked = tuple(heads)
+    if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(range(count)):
+        raise ValueError(
+            f"heads {', '.join(map(str, asked)) or 'none'} of {backbone.name} are asked for; "
+            + (f"it has heads 0 to {count - 1}" if count else f"{backbone.arch} has no heads")
+        )
+    if asked == tuple(range(count)):
+        return backbone
+    state_dict = {
+        name: tensor
+        for name, tensor in backbone.state_dict.items()
+        if not name.startswith("layer4.")
+    }
+    for place, head in enumerate(asked):
+        old, new = f"layer4.{head}.", "layer4." if len(asked) == 1 else f"layer4.{place}."
+        state_dict |= {
+            new + name.removeprefix(old): tensor
+            for name, tensor in backbone.state_dict.items()
+            if name.startswith(old)
+        }
+    arch = network if len(asked) == 1 else f"{network}-heads{len(asked)}"
+    listed = "+".join(map(str, asked))
+    return replace(
+        backbone,
+        name=f"{backbone.name}-heads{listed}",
+        arch=arch,
+        state_dict=state_dict,
+        made_by={**backbone.made_by, "heads": _head_names(backbone, asked)},
+        source=f"{backbone.source}, heads {listed} of {count}",
+        sha256=content_sha256(arch, backbone.stem, backbone.input, state_dict),
+    )
+
+
+def _head_names(backbone: Backbone, heads: Sequence[int]) -> list[str]:
+    """The augmentation that each head is not invariant to, where the file tells, or its number."""
+    settings = backbone.made_by.get("settings")
+    designated = settings.get("config.designated") if isinstance(settings, dict) else None
+    names = ["invariant", *map(str, designated)] if isinstance(designated, list) else []
+    return [names[head] if head < len(names) else str(head) for head in heads]
 
 
 def content_sha256(

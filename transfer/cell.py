@@ -38,6 +38,7 @@ from transfer.record import (
 from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
 from transfer.tasks.corruptions import CorruptionEval
 from transfer.tasks.detection import Detection
+from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
 
 
@@ -76,6 +77,8 @@ class Cell:
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
         task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
+        if isinstance(task, SemiSupervised):
+            return task.placed(self.place.data)
         return task.asked(self.place.training) if isinstance(task, FineTuned) else task
 
     @property
@@ -220,7 +223,7 @@ def _broken(reports: Iterable[Report]) -> frozenset[str]:
 def _how(cell: Cell) -> dict[str, str]:
     """Arithmetic of frozen features, and whose classifier was used."""
     told: dict[str, str] = {}
-    if not isinstance(cell.task, FineTuned):
+    if not isinstance(cell.task, FineTuned | SemiSupervised):
         told["features_in"] = cell.computing.precision
     return told if cell.needed is None else told | {"classifier": _classifier_hash(cell)}
 
@@ -271,7 +274,8 @@ def departures(cell: Cell) -> list[str]:
     if cell.needed is not None:
         own = _differences(registered(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
-    if cell.computing.precision != "float32" and not isinstance(cell.task, FineTuned):
+    in_float32 = cell.computing.precision == "float32"
+    if not in_float32 and not isinstance(cell.task, FineTuned | SemiSupervised):
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
     return found
 

@@ -1,15 +1,34 @@
-"""A trained linear classifier that other tasks use: kept where its own task worked."""
+"""Linear classifiers, and the one that other tasks use: kept where its own task worked."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from transfer.finetune import Heads
 from transfer.stages import load_stage, save_stage
 
 IMAGES_PER_PART = 65_536
+
+
+@dataclass(frozen=True)
+class Heads:
+    """R linear classifiers."""
+
+    weight: Tensor
+    """(R, L, C)."""
+    bias: Tensor
+    """(R, L)."""
+
+    def scores(self, features: Tensor) -> Tensor:
+        """(R, n, L) of features (n, C)."""
+        weight, bias = self.weight.to(features.device), self.bias.to(features.device)
+        return torch.einsum("nc,rlc->rnl", features, weight) + bias[:, None]
+
+    def only(self, index: int) -> "Heads":
+        """One of them."""
+        return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
 
 
 def classifier_file(folder: Path) -> Path:

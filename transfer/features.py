@@ -33,6 +33,7 @@ from transfer.folders import Folders
 
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
+QUARTER_TURNS = 4
 IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
 
 AskedPrecision = Precision | Literal["auto"]
@@ -49,6 +50,8 @@ class EvalTransform:
     """Resize to resize_px x resize_px regardless of the aspect, then to crop_px x crop_px."""
     border_px: int = 0
     """Cut off on all sides before anything else."""
+    turns: int = 0
+    """Quarters by which the crop is turned at the end."""
 
     def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
         """(3, crop_px, crop_px), float32."""
@@ -61,10 +64,17 @@ class EvalTransform:
             image = image.crop((edge, edge, width - edge, height - edge))
         if self.squash:
             whole = image.resize((self.resize_px, self.resize_px), Image.Resampling.BILINEAR)
-            return whole.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
+            squashed = whole.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
+            return turned(squashed, self.turns)
         small = v2.functional.resize(image, [self.resize_px])
         center: Image.Image = v2.functional.center_crop(small, [self.crop_px, self.crop_px])
-        return center
+        return turned(center, self.turns)
+
+
+def turned(image: Image.Image, quarters: int) -> Image.Image:
+    """Turned counterclockwise by 0 to 3 quarters; pixels only change their place."""
+    kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
+    return image.transpose(kinds[quarters - 1]) if quarters else image
 
 
 def normalized(image: Image.Image, form: InputFormat) -> Tensor:
@@ -189,7 +199,7 @@ def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> s
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-class _Prepared(Dataset[Tensor]):
+class EvalImages(Dataset[Tensor]):
     """Pixels (3, crop_px, crop_px) uint8 under the evaluation transform."""
 
     def __init__(self, images: Images, transform: EvalTransform) -> None:
@@ -244,7 +254,7 @@ def extract(
     """Fill the entries part by part; a later call goes on after the last part."""
     entries = [_Entry(backbone, path, len(images)) for path, backbone in backbones.items()]
     done = min(entry.done for entry in entries)
-    prepared = _Prepared(images, transform)
+    prepared = EvalImages(images, transform)
     with progress("features", subject, len(images), done=done) as counter:
         while done < len(images):
             upto = min(done + IMAGES_PER_PART, len(images))

@@ -10,28 +10,32 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
-from PIL import Image
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import v2
+from torch import Tensor, nn
 
 from transfer import stop
-from transfer.backbone import Backbone, InputFormat
+from transfer.backbone import Backbone
+from transfer.classifier import Heads, save_classifier
 from transfer.console import progress
+from transfer.crops import Labels, RandomView, crop_batches
 from transfer.datasets.images import Images
-from transfer.features import forward, frozen_network, normalized, num_workers
+from transfer.features import QUARTER_TURNS, Features, Predictions, forward, frozen_network
+from transfer.metrics import top1
 
 SAVE_EVERY_S = 120
 
 
 class NotFiniteError(ArithmeticError):
     """The loss of every head is infinite or not a number."""
+
+
+class NotFrozenError(RuntimeError):
+    """A backbone that should not learn has changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +53,15 @@ class ProbeTraining:
     """Cosine to zero per step, or times 0.1 at each milestone."""
     milestones: tuple[float, ...] = (0.6, 0.8)
     """Shares of the training."""
+    optimizer: Literal["sgd", "lars"] = "sgd"
+    """lars: each tensor's step is scaled to its size, as apex's LARC does without clipping (You et
+    al., arXiv:1708.03888)."""
+    trust_coefficient: float = 0.001
+    """Of LARS."""
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
+    labels: Labels = "classes"
     crop_px: int = 224
-    crop_scale: tuple[float, float] = (0.08, 1.0)
-    """Area of the random crop, of the image's; torchvision's default."""
     weight_std: float = 0.01
     """Of the initial weights; biases start at 0 (MoCo's probe)."""
 
@@ -63,30 +71,17 @@ class ProbeTraining:
             raise ValueError(f"give epochs or steps, found {self.epochs} and {self.steps}")
         return self.steps or max(1, round(self.epochs * num_images / self.batch_size))
 
+    def pass_ends(self, num_images: int) -> list[int]:
+        """Steps after which a pass over the images is done, and the last step."""
+        steps, per_pass = self.num_steps(num_images), num_images / self.batch_size
+        ends = (max(1, round(n * per_pass)) for n in range(1, math.ceil(steps / per_pass)))
+        return sorted({*(end for end in ends if end < steps), steps})
+
     def rate_factor(self, share: float) -> float:
         """Of the learning rate after this share of the training."""
         if self.decay == "cosine":
             return 0.5 * (1 + math.cos(math.pi * share))
         return float(0.1 ** sum(share >= milestone for milestone in self.milestones))
-
-
-@dataclass(frozen=True)
-class Heads:
-    """R linear classifiers."""
-
-    weight: Tensor
-    """(R, L, C)."""
-    bias: Tensor
-    """(R, L)."""
-
-    def scores(self, features: Tensor) -> Tensor:
-        """(R, n, L) of features (n, C)."""
-        weight, bias = self.weight.to(features.device), self.bias.to(features.device)
-        return torch.einsum("nc,rlc->rnl", features, weight) + bias[:, None]
-
-    def only(self, index: int) -> "Heads":
-        """One of them."""
-        return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
 
 
 class HeadOptimizer:
@@ -121,10 +116,22 @@ class HeadOptimizer:
         return losses
 
     def _update(self, index: int, parameter: Tensor, slope: Tensor, rate: Tensor) -> None:
+        direction = slope
         if self.training.weight_decay:
-            slope = slope.add(parameter, alpha=self.training.weight_decay)
-        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(slope)
+            direction = slope.add(parameter, alpha=self.training.weight_decay)
+        if self.training.optimizer == "lars":
+            direction = direction * self._ratios(parameter, slope).view_as(rate)
+        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(direction)
         parameter.sub_(rate * velocity)
+
+    def _ratios(self, parameter: Tensor, slope: Tensor) -> Tensor:
+        """LARS's local rate of each head's tensor, (R * L,); 1 where either is all zero."""
+        count, classes, _ = self.shape
+        size, gradient = (t.reshape(count, -1).norm(dim=1) for t in (parameter, slope))
+        ratio = self.training.trust_coefficient * size
+        ratio = ratio / (gradient + self.training.weight_decay * size + 1e-8)
+        defined = (size > 0) & (gradient > 0)
+        return torch.where(defined, ratio, torch.ones_like(ratio)).repeat_interleave(classes)
 
     def heads(self) -> Heads:
         """The heads as they are now, on the CPU."""
@@ -149,35 +156,107 @@ def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, 
     return Heads(weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes))
 
 
+class Curve:
+    """Top-1 of each head on some features after each pass over the training images.
+
+    It is only told: nothing is chosen by it. A head that has diverged counts -1.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self.top1: list[list[float]] = []
+
+    def add(self, heads: Heads) -> None:
+        """After one more pass."""
+        scores = heads.scores(self.features.features)
+        labels = self.features.labels
+        self.top1.append([top1(s, labels) if bool(s.isfinite().all()) else -1.0 for s in scores])
+
+
 def train_heads(
-    backbone: Backbone, images: Images, training: ProbeTraining, seed: int, folder: Path
+    backbone: Backbone,
+    images: Images,
+    training: ProbeTraining,
+    seed: int,
+    folder: Path,
+    curve: Curve | None = None,
 ) -> Heads:
     """Train a head per learning rate on random crops of the images.
 
     An interrupted call, made again with the same arguments, ends with the same weights. A head
     whose rate is too large may diverge, its scores are then not finite; NotFiniteError if all do.
+    NotFrozenError if the backbone is not, to the bit, what it was before the first pass.
     """
     network = frozen_network(backbone)
     where = next(network.parameters()).device
-    num_classes = len(images.class_names)
+    num_classes = QUARTER_TURNS if training.labels == "rotations" else len(images.class_names)
     rates = training.learning_rates
     heads = new_heads(rates, num_classes, backbone.feature_dim, training.weight_std, seed)
     optimizer = HeadOptimizer(heads, training, where)
-    steps = training.num_steps(len(images))
+    ends = training.pass_ends(len(images))
+    steps = ends[-1]
     saved = SavedTraining(folder / f"heads-{_identity(backbone, images, training, seed)}.pt")
-    start = saved.restore(optimizer)
+    start = saved.restore(optimizer, curve)
     with progress("train", f"{len(rates)} rates", steps, "steps", done=start) as counter:
-        for step, (pixels, labels) in enumerate(
-            crop_batches(images, training, backbone.input, seed, range(start, steps)), start
-        ):
+        view = RandomView(px=training.crop_px, labels=training.labels)
+        batches = crop_batches(
+            images, view, backbone.input, seed, training.batch_size, range(start, steps)
+        )
+        for step, (pixels, labels) in enumerate(batches, start):
             factor = training.rate_factor(step / steps)
             losses = optimizer.step(forward(network, pixels), labels.to(where), factor)
             counter.add(1)
-            if step % 50 == 0 or step == steps - 1:
+            done = step + 1
+            if step % 50 == 0 or done == steps:
                 _require_finite(losses, step)
-            saved.save_when_due(optimizer, step + 1)
-    saved.save(optimizer, steps)
+            if done in (start + ends[0], steps):
+                require_frozen(network, backbone)
+            if curve is not None and done in ends:
+                curve.add(optimizer.heads())
+            saved.save_when_due(optimizer, done, curve)
+    if start < steps:
+        saved.save(optimizer, steps, curve)
     return optimizer.heads()
+
+
+def probed(
+    backbone: Backbone,
+    images: Images,
+    training: ProbeTraining,
+    test: Features,
+    seed: int,
+    folder: Path,
+) -> Predictions:
+    """Train the head of one learning rate and score test with its last weights.
+
+    These are kept in the folder, for tasks that use the classifier. Top-1 after each pass stands in
+    the details, with the best, which is not the result.
+    """
+    curve = Curve(test)
+    heads = train_heads(backbone, images, training, seed, folder, curve)
+    scores = heads.scores(test.features)[0]
+    if not bool(scores.isfinite().all()):
+        raise NotFiniteError(
+            f"the probe of rate {training.learning_rates[0]} diverged; no result is written"
+        )
+    save_classifier(folder, heads)
+    passes = [found[0] for found in curve.top1]
+    best = max(range(len(passes)), key=lambda index: passes[index])
+    details = {"top1_after_each_pass": passes, "best_top1": passes[best], "best_pass": best + 1}
+    return Predictions(scores, test.labels, details)
+
+
+def require_frozen(network: nn.Module, backbone: Backbone) -> None:
+    """NotFrozenError unless weights, buffers and mode are those that the training began with."""
+    now, before = network.state_dict(), frozen_network(backbone).state_dict()
+    changed = [name for name, tensor in before.items() if not torch.equal(now[name], tensor)]
+    learning = [name for name, module in network.named_modules() if module.training]
+    if changed or learning:
+        raise NotFrozenError(
+            f"{len(changed)} of {len(now)} tensors of the frozen backbone have changed while the "
+            f"head was trained {changed[:3]}, {len(learning)} modules are in training mode "
+            f"{learning[:3]}; no result is written"
+        )
 
 
 def _require_finite(losses: Tensor, step: int) -> None:
@@ -201,90 +280,29 @@ class SavedTraining:
         self.last = time.monotonic()
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def restore(self, optimizer: HeadOptimizer) -> int:
+    def restore(self, optimizer: HeadOptimizer, curve: Curve | None = None) -> int:
         """Load what is there; the number of steps it has behind it."""
         if not self.path.exists():
             return 0
         state = torch.load(self.path, map_location="cpu", weights_only=True)
         optimizer.load(state)
+        if curve is not None:
+            curve.top1 = state["curve"]
         return int(state["step"])
 
-    def save_when_due(self, optimizer: HeadOptimizer, step: int) -> None:
+    def save_when_due(self, optimizer: HeadOptimizer, step: int, curve: Curve | None) -> None:
         """Save now and then, and leave if a signal asked for it."""
         if stop.asked() or time.monotonic() - self.last > SAVE_EVERY_S:
-            self.save(optimizer, step)
+            self.save(optimizer, step, curve)
             stop.leave_if_asked()
 
-    def save(self, optimizer: HeadOptimizer, step: int) -> None:
+    def save(self, optimizer: HeadOptimizer, step: int, curve: Curve | None = None) -> None:
         """The state after `step` steps."""
         temporary = self.path.with_suffix(".tmp")
+        state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}
         with temporary.open("wb") as file:
-            torch.save({**optimizer.state(), "step": step}, file)
+            torch.save(state, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path)
         self.last = time.monotonic()
-
-
-class RandomCrops(Dataset[tuple[Tensor, Tensor]]):
-    """Random resized crop and flip; what is drawn depends on the seed and the place in the run.
-
-    So neither the number of loader processes nor an interruption changes a pixel.
-    """
-
-    def __init__(
-        self, images: Images, training: ProbeTraining, form: InputFormat, seed: int
-    ) -> None:
-        self.images, self.training, self.form, self.seed = images, training, form, seed
-        self.crop = v2.RandomResizedCrop(
-            training.crop_px, scale=training.crop_scale, antialias=True
-        )
-        self.flip = v2.RandomHorizontalFlip()
-
-    def __getitem__(self, place: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """place: position in the run, index of the image."""
-        position, index = place
-        image, label = self.images[index]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed((self.seed << 40) + position)
-            view: Image.Image = self.flip(self.crop(image))
-        return normalized(view, self.form), torch.as_tensor(label)
-
-
-def crop_batches(
-    images: Images, training: ProbeTraining, form: InputFormat, seed: int, steps: range
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of steps: pixels (n, 3, H, W) and labels (n,)."""
-    places = Places(len(images), training.batch_size, seed, steps)
-    workers = num_workers(len(steps) * training.batch_size)
-    yield from DataLoader(
-        RandomCrops(images, training, form, seed), batch_sampler=places, num_workers=workers
-    )
-
-
-class Places:
-    """Which images make up which batch: reshuffled passes over the set, laid end to end.
-
-    Every batch is full; where the set does not divide by the batch, one batch spans two passes.
-    """
-
-    def __init__(self, num_images: int, batch_size: int, seed: int, steps: range) -> None:
-        self.num_images, self.batch_size = num_images, batch_size
-        self.seed, self.steps = seed, steps
-        self.turn, self.order = -1, [0]
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        for step in self.steps:
-            first = step * self.batch_size
-            yield [(place, self._index(place)) for place in range(first, first + self.batch_size)]
-
-    def _index(self, place: int) -> int:
-        turn, offset = divmod(place, self.num_images)
-        if turn != self.turn:
-            generator = torch.Generator().manual_seed((self.seed << 24) + turn)
-            self.order = torch.randperm(self.num_images, generator=generator).tolist()
-            self.turn = turn
-        return self.order[offset]

@@ -81,8 +81,17 @@ def hashed_fields(protocol: object) -> list[Field[Any]]:
 
 
 def protocol_hash(task: str, protocol: object) -> str:
-    """Twelve hex digits over the task id and every number of a protocol dataclass."""
-    numbers = {spec.name: getattr(protocol, spec.name) for spec in hashed_fields(protocol)}
+    """Twelve hex digits over the task id and every number of a protocol dataclass.
+
+    A field marked as added counts only where it leaves its default: what was recorded before the
+    field came keeps its hash.
+    """
+    numbers = {
+        spec.name: value
+        for spec in hashed_fields(protocol)
+        for value in [getattr(protocol, spec.name)]
+        if not (spec.metadata.get("added", False) and value == spec.default)
+    }
     text = json.dumps([task, type(protocol).__name__, numbers], sort_keys=True, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -195,3 +195,43 @@ def test_detectron2_asked_for_and_absent_is_a_wrong_request(
     request = request_for(training=TrainingOptions(engine="detectron2"), tasks="coco_det")
     with pytest.raises(ValueError, match="detectron2 cannot be imported here"):
         run(request)
+
+
+def test_heads_of_a_loocpp_file_are_rows_of_their_own(
+    request_for: Request, tmp_path: Path, small_data: Path
+) -> None:
+    backbone = random_backbone(arch="resnet18-heads3", stem="imagenet", seed=0)
+    path = tmp_path / "loocpp.pt"
+    form = {"mean": [0.5] * 3, "std": [0.2] * 3, "size": 32, "channels": "RGB"}
+    fields = {"format": "ssl-backbone/1", "arch": backbone.arch, "stem": "imagenet"}
+    rest = {"state_dict": backbone.state_dict, "input": form, "made_by": {}}
+    torch.save(fields | rest, path)
+    rows = plan(request_for(ckpt=(path,), tasks="in100_linear@looc", heads=("0", "0,2")))
+    found = [(row.cell.backbone.name, row.cell.backbone.arch) for row in rows]
+    assert found == [
+        ("loocpp", "resnet18-heads3"),
+        ("loocpp-heads0", "resnet18"),
+        ("loocpp-heads0+2", "resnet18-heads2"),
+    ]
+    assert len({row.cell.path for row in rows}) == 3
+    with pytest.raises(ValueError, match="heads 0 to 2"):
+        plan(request_for(ckpt=(path,), heads=("0,3",)))
+    with pytest.raises(ValueError, match="--heads 'a'"):
+        plan(request_for(ckpt=(path,), heads=("a",)))
+
+
+def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
+    small_backbone: Backbone, small_data: Path, place: Place
+) -> None:
+    paper = replace(place, schedule="paper")
+    keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")
+    rows = [planned(Cell(key=key, backbone=small_backbone, seed=0, place=paper)) for key in keys]
+    # forward and backward of 32 px images: a search on four fifths for each of seven rates
+    cost = 0.44 * (32 / 224) ** 2 / 2500 / 3600
+    expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)
+    assert rows[0].gpu_hours == pytest.approx(expected, rel=0.01)
+    assert rows[0].gpu_hours / rows[1].gpu_hours == pytest.approx(6.6 * 50 / 20, rel=0.01)
+    told = render_plan(rows)
+    assert "7 learning rates are tried" in told
+    assert "the published lists are not there" in told
+    assert "lorac-2021-drawn/1" in told

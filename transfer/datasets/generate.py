@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.layouts import Draw, DrawPixels, Plan
 from transfer.datasets.objectnet import BORDER_PX, WNIDS
 from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint, png
+from transfer.datasets.robustness_layout import write_imagenet_c, write_objectnet
 from transfer.datasets.voc import CLASSES as VOC_CLASSES
 from transfer.datasets.voc_layout import ADDED_MASKS, MASKED, write_voc
 
@@ -63,6 +64,8 @@ SMALL_SETS: dict[str, SmallSet] = {
     "pets": SmallSet(plan=_plan(6), first_kind=7, write=layouts.write_pets),
     "places365": SmallSet(plan=_plan(5), first_kind=8, write=layouts.write_places365),
     "sun397": SmallSet(plan=_plan(5), first_kind=9, write=layouts.write_sun397),
+    "inat1k": SmallSet(plan=_plan(6), first_kind=15, write=layouts.write_inat1k),
+    "cub200": SmallSet(plan=_plan(6), first_kind=16, write=layouts.write_cub200),
 }
 """The sets of JPEG files with one label per image and a folder of their own."""
 CIFAR_SETS: dict[str, tuple[Plan, int, Callable[[Path, Plan, DrawPixels], None]]] = {
@@ -71,6 +74,10 @@ CIFAR_SETS: dict[str, tuple[Plan, int, Callable[[Path, Plan, DrawPixels], None]]
 }
 IMAGENET_PLAN = _plan(10)
 IN100_PLAN = _plan(8)
+LISTED = {"in1k_1pct": ("1percent.txt", 6), "in1k_10pct": ("10percent.txt", 12)}
+"""Lists of labelled images of the small ImageNet-1k, and how many of each class they name."""
+LISTED_VAL = 2
+"""Of each class."""
 IMAGENET_FIRST_KIND = 12
 CORRUPTED = {
     "imagenet_c100": (IMAGENET_C_FOLDER, CORRUPTIONS),
@@ -90,6 +97,8 @@ COCO_IMAGES = {"train2017": 48, "val2017": 24}
 COCO_VAL = 12
 WRITTEN_AS = {
     "in100": ("in1k",),
+    "in1k_1pct": ("in1k", "in1k_1pct"),
+    "in1k_10pct": ("in1k", "in1k_1pct"),
     "voc0712": ("voc07", "voc12"),
     "voc12_seg": ("voc12",),
     "coco17_keypoints": ("coco17",),
@@ -155,14 +164,17 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
         kinds = _kinds(IMAGENET_PLAN.classes, IMAGENET_FIRST_KIND)
         layouts.write_imagenet(root, IMAGENET_PLAN, partial(_draw_jpeg, kinds, FILE_PX, rng))
         return {"in1k": IMAGENET_PLAN.sizes, "in100": IN100_PLAN.sizes}
+    if key == "in1k_1pct":
+        layouts.write_lists(root, IMAGENET_PLAN, dict(LISTED.values()))
+        return {listed: _listed_sizes(count) for listed, (_, count) in LISTED.items()}
     if key in CORRUPTED:
         folder, corruptions = CORRUPTED[key]
         wnids = sorted(imagenet100_wnids()[: IN100_PLAN.classes])
-        layouts.write_imagenet_c(root / folder, corruptions, wnids, partial(_draw_corrupted, rng))
+        write_imagenet_c(root / folder, corruptions, wnids, partial(_draw_corrupted, rng))
         return {key: _test_only(len(wnids), len(corruptions) * len(SEVERITIES))}
     if key == "objectnet13":
         wnids = [w for w in layouts.imagenet_wnids(IMAGENET_PLAN) if w in WNIDS.values()]
-        layouts.write_objectnet(root, wnids, OBJECTNET_IMAGES, partial(_draw_bordered, rng))
+        write_objectnet(root, wnids, OBJECTNET_IMAGES, partial(_draw_bordered, rng))
         return {key: _test_only(len(wnids), OBJECTNET_IMAGES)}
     if key == "coco17":
         write_coco(root, COCO_IMAGES, _kinds(len(CATEGORIES), 14), rng)
@@ -172,6 +184,12 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
     write_voc(root, year, counts, _kinds(len(VOC_CLASSES), 13), rng)
     masked = {"voc12_seg": _voc12_seg_sizes()} if year == "2012" else {}
     return {key: _voc_sizes(counts), **masked}
+
+
+def _listed_sizes(per_class: int) -> Sizes:
+    """Of one list; all are tested on the same images."""
+    plan = replace(IMAGENET_PLAN, train=per_class - LISTED_VAL, val=LISTED_VAL)
+    return plan.sizes
 
 
 def _voc_sizes(counts: dict[str, int]) -> Sizes:

@@ -1,4 +1,4 @@
-"""What the catalogue says of one data set."""
+"""What is known of a data set without looking at it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,3 +44,8 @@ class DatasetInfo:
         """The folder to name when the set is not there."""
         in_two_parts = self.second_folder and (data / self.folder).is_dir()
         return data / (self.second_folder if in_two_parts else self.folder)
+
+
+def counted(train: int, val: int, test: int) -> Mapping[str, int]:
+    """Images per split."""
+    return {"train": train, "val": val, "trainval": train + val, "test": test}

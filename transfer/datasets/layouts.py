@@ -17,12 +17,12 @@ from scipy.io import savemat
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.imagenet import imagenet100_wnids
-from transfer.datasets.imagenet_c import SEVERITIES
-from transfer.datasets.objectnet import WNIDS
 from transfer.datasets.patterns import Pixels
 
 Draw = Callable[[int], bytes]
 """JPEG of a new image of this class."""
+INAT_MOVED = 4
+"""Images per class of train2019.json, on the average, that the re-split tests on."""
 DrawPixels = Callable[[int], Pixels]
 """(32, 32, 3) of a new image of this class."""
 
@@ -218,9 +218,8 @@ def write_sun397(root: Path, plan: Plan, draw: Draw) -> None:
 
 def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
     """All but two of the classes are in the ImageNet-100 list."""
-    wnids = imagenet_wnids(plan)
     number = 0
-    for label, wnid in enumerate(wnids):
+    for label, wnid in enumerate(imagenet_wnids(plan)):
         for i in range(plan.trainval):
             write_file(
                 root / "imagenet" / "train" / wnid / f"{wnid}_{10 + 17 * i}.JPEG", draw(label)
@@ -236,31 +235,57 @@ def imagenet_wnids(plan: Plan) -> list[str]:
     return sorted([*imagenet100_wnids()[: plan.classes - 2], "n01440764", "n15075141"])
 
 
-def write_imagenet_c(
-    folder: Path, kinds: Sequence[str], wnids: Sequence[str], draw: Callable[[str, int], bytes]
-) -> None:
-    """As published, an image per class: KIND/SEVERITY/WNID; `draw` gets class and severity."""
-    for kind in kinds:
-        for severity in SEVERITIES:
-            for number, wnid in enumerate(wnids):
-                name = f"ILSVRC2012_val_{number + 1:08d}.JPEG"
-                write_file(folder / kind / str(severity) / wnid / name, draw(wnid, severity))
+def write_lists(root: Path, plan: Plan, per_class: dict[str, int]) -> None:
+    """SimCLR's lists of labelled images: WNID_NUMBER.JPEG, so many of each class per list."""
+    for listing, count in per_class.items():
+        names = [
+            f"{wnid}_{10 + 17 * i}.JPEG"
+            for i in range(plan.trainval - count, plan.trainval)
+            for wnid in imagenet_wnids(plan)
+        ]
+        write_lines(root / "imagenet_subsets" / listing, names)
 
 
-def write_objectnet(
-    root: Path, wnids: Sequence[str], num_images: int, draw: Callable[[str], bytes]
-) -> None:
-    """As published: images/FOLDER/*.png, and the labels of the folders beside them."""
-    folder = root / "objectnet-1.0"
-    labels = {wnid: label for label, wnid in WNIDS.items()}
-    known = {"".join(filter(str.isalpha, labels[wnid])).lower(): labels[wnid] for wnid in wnids}
-    mapping = {"air_freshener": "Air freshener"} | known
-    content = json.dumps(mapping).encode()
-    write_file(folder / "mappings" / "folder_to_objectnet_label.json", content)
-    for name, label in mapping.items():
-        for i in range(num_images if label in WNIDS else 1):
-            image = draw(WNIDS.get(label, wnids[0]))
-            write_file(folder / "images" / name / f"{i:015x}.png", image)
+def write_cub200(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: four lists of numbered images."""
+    folder = root / "CUB_200_2011"
+    species = ["Black_footed_Albatross", "Laysan_Albatross", "Crested_Auklet", "Brewer_Blackbird"]
+    species += ["Bobolink", "Indigo_Bunting", "Cardinal", "Spotted_Catbird"]
+    classes = [f"{i:03d}.{name}" for i, name in enumerate(species[: plan.classes], start=1)]
+    lists: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
+    number = 0
+    for label, name in enumerate(classes):
+        for i in range(plan.trainval + plan.test):
+            number += 1
+            file = f"{name}/{name[4:]}_{i:04d}_{796_000 + number}.jpg"
+            write_file(folder / "images" / file, draw(label))
+            lists["images"].append(f"{number} {file}")
+            lists["image_class_labels"].append(f"{number} {label + 1}")
+            # trained on and tested on in turns, as far as both last
+            lists["train_test_split"].append(f"{number} {int(i >= plan.test)}")
+    lists["classes"] = [f"{i} {name}" for i, name in enumerate(classes, start=1)]
+    for listing, lines in lists.items():
+        write_lines(folder / f"{listing}.txt", lines)
+
+
+def write_inat1k(root: Path, plan: Plan, draw: Draw) -> None:
+    """As published: an annotation file for train and one for val; some of train is tested on."""
+    folder = root / "inat2019"
+    kinds = ["Amphibians", "Birds", "Fungi", "Insects", "Plants", "Reptiles"]
+    categories = [{"id": i, "name": str(i)} for i in range(plan.classes)]
+    number = 0
+    parts = {"train2019": plan.trainval + INAT_MOVED, "val2019": plan.test - INAT_MOVED}
+    for part, per_class in parts.items():
+        images, annotations = [], []
+        for label in range(plan.classes):
+            for _ in range(per_class):
+                number += 1
+                file = f"train_val2019/{kinds[label]}/{label}/{number:032x}.jpg"
+                write_file(folder / file, draw(label))
+                images.append({"id": number, "file_name": file})
+                annotations.append({"id": number, "image_id": number, "category_id": label})
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        write_file(folder / f"{part}.json", json.dumps(content).encode())
 
 
 def write_cifar10(root: Path, plan: Plan, draw: DrawPixels) -> None:

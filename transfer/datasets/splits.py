@@ -23,12 +23,12 @@ SEED = "held-out 0"
 
 
 def seeded_ranks(
-    names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.int64]
+    names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.int64], seed: str = SEED
 ) -> NDArray[np.int64]:
     """(n,) place of each image in the random order of its group, from 0."""
-    seed = SEED.encode()
+    start = seed.encode() + b"/"
     encoded = (name.encode() if isinstance(name, str) else bytes(name) for name in names)
-    digests = (hashlib.sha256(seed + b"/" + name).digest()[:8] for name in encoded)
+    digests = (hashlib.sha256(start + name).digest()[:8] for name in encoded)
     draw = np.frombuffer(b"".join(digests), dtype=">u8")
     order = np.lexsort((draw, groups))
     sorted_groups = groups[order]

@@ -131,30 +131,10 @@ class Recipe:
     detections: int = 100
     """At most, per image."""
 
-    def of_length(self, share: float) -> "Recipe":
-        """For a share of the iterations; the warm-up stays, up to half the way to the first drop.
-
-        A drop within the warm-up would make all of it ten times lower.
-        """
-        milestones = tuple(max(1, round(step * share)) for step in self.milestones)
-        return replace(
-            self,
-            iterations=max(1, round(self.iterations * share)),
-            milestones=milestones,
-            warmup_iterations=min(self.warmup_iterations, max(1, milestones[0] // 2)),
-        )
-
-    def with_batch(self, batch_size: int) -> "Recipe":
-        """Linear scaling rule: learning rate by the batch, iterations by its inverse."""
-        factor = batch_size / self.batch_size
-        return replace(
-            self,
-            batch_size=batch_size,
-            learning_rate=self.learning_rate * factor,
-            iterations=round(self.iterations / factor),
-            milestones=tuple(round(step / factor) for step in self.milestones),
-            warmup_iterations=round(self.warmup_iterations / factor),
-        )
+    @property
+    def decay(self) -> float:
+        """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
+        return 0.1
 
     def at_size(self, test_short_px: int) -> "Recipe":
         """For images of another size: what is measured in px, in proportion."""

@@ -54,24 +54,10 @@ class SegmentationRecipe:
     precise_norm_batches: int = 0
     """The norms keep their moving statistics."""
 
-    def of_length(self, share: float) -> "SegmentationRecipe":
-        """For a share of the iterations."""
-        return replace(
-            self,
-            iterations=max(1, round(self.iterations * share)),
-            milestones=tuple(max(1, round(step * share)) for step in self.milestones),
-        )
-
-    def with_batch(self, batch_size: int) -> "SegmentationRecipe":
-        """Linear scaling rule: learning rate by the batch, iterations by its inverse."""
-        factor = batch_size / self.batch_size
-        return replace(
-            self,
-            batch_size=batch_size,
-            learning_rate=self.learning_rate * factor,
-            iterations=round(self.iterations / factor),
-            milestones=tuple(round(step / factor) for step in self.milestones),
-        )
+    @property
+    def decay(self) -> float:
+        """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
+        return 0.1
 
     def at_size(self, crop_px: int) -> "SegmentationRecipe":
         """With crops of another side; scales and test stay those of the original image."""

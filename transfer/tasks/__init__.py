@@ -1,7 +1,9 @@
 """One protocol per file; TASKS is the whole list.
 
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
-linear_probe.py     ImageNet-100 and CIFAR with a fixed learning rate (JCL, LORAC, UniCLR, LooC)
+linear_probe.py     linear classifiers with a fixed learning rate (all five papers, MoCo)
+rotation.py         which way up an image is (LooC Table 1)
+semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LORAC Table III)
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
 low_shot_knn.py     the same with a bank of a few labelled images
 few_shot.py         linear classifiers on a few images per class (LooC Tables 2, 4, 5)
@@ -29,7 +31,9 @@ from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.linear_transfer import LinearTransfer
 from transfer.tasks.low_shot_knn import LowShotKNN
 from transfer.tasks.objectnet import ObjectNetEval
+from transfer.tasks.rotation import RotationProbe
 from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.tasks.voc_svm import VOCSVM
 
 
@@ -88,6 +92,64 @@ TRANSFER_STEPS = {
 }
 """LORAC, section 6: optimizer steps per data set."""
 
+IN1K_PROBES = {
+    "jcl": LinearProbe(dataset="in1k", protocol="jcl-2020/1", learning_rate=30.0, decay="step"),
+    "co2": LinearProbe(dataset="in1k", protocol="co2-2021/1", learning_rate=15.0, decay="step"),
+    "lorac": LinearProbe(dataset="in1k", protocol="lorac-2021/1", learning_rate=1.2),
+    "uniclr": LinearProbe(
+        dataset="in1k",
+        protocol="uniclr-2022/1",
+        learning_rate=0.02 * 1024 / 256,  # scaled linearly, as SimSiam's
+        epochs=90.0,
+        batch_size=1024,
+        optimizer="lars",
+    ),
+    "moco": LinearProbe(dataset="in1k", protocol="moco-2020/1", learning_rate=30.0, decay="step"),
+}
+"""ImageNet-1k: JCL, section 4.1; CO2, section 3.1; LORAC and UniCLR, section 4; MoCo's own."""
+
+LOOC_PROBE: dict[str, Any] = {
+    "protocol": "looc-2020/1",
+    "learning_rate": 30.0,
+    "decay": "step",
+}
+"""LooC, appendix C."""
+
+LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)
+"""LORAC, section 6: seven, log-spaced."""
+LORAC_10PCT: dict[str, Any] = {
+    "protocol": "lorac-2021/1",
+    "epochs": 50.0,
+    "head_rates": LORAC_HEAD_RATES,
+    "head_factor": 20.0,
+}
+FEW_LABELS = {
+    **{
+        f"in1k_semi_{part}@{reading}": SemiSupervised(
+            dataset=f"in1k_{part}",
+            protocol=protocol,
+            epochs=20.0,
+            head_rates=(1.0,),
+            head_factor=100.0,
+            weight_decay=weight_decay,
+        )
+        for part in ("1pct", "10pct")
+        for reading, protocol, weight_decay in (
+            ("co2", "co2-2021/1", 1e-4),
+            ("co2-v1", "co2-2021-v1/1", 5e-4),
+        )
+    },
+    "in1k_semi_1pct@lorac": SemiSupervised(
+        dataset="in1k_1pct",
+        protocol="lorac-2021/1",
+        epochs=30.0,
+        head_rates=LORAC_HEAD_RATES,
+        head_factor=250.0,
+    ),
+    "in1k_semi_10pct@lorac": SemiSupervised(dataset="in1k_10pct", **LORAC_10PCT),
+}
+"""CO2, section 3.3, for MoCo v2 and, with another weight decay, for MoCo v1; LORAC, section 6."""
+
 CIFAR_PROBE: dict[str, Any] = {
     "protocol": "uniclr-2022/1",
     "learning_rate": 30.0,
@@ -104,6 +166,7 @@ TASKS: dict[str, Task] = {
     "transfer_linear/places365": LinearTransfer(dataset="places365", epochs=100.0),
     "voc07_svm": VOCSVM(),
     "voc07_svm@11point": VOCSVM(protocol="co2-2021-11point/1", points="11"),
+    **{f"in1k_linear@{reading}": probe for reading, probe in IN1K_PROBES.items()},
     "in100_linear@jcl": LinearProbe(
         dataset="in100", protocol="jcl-2020/1", learning_rate=10.0, decay="step"
     ),
@@ -114,9 +177,10 @@ TASKS: dict[str, Task] = {
     "in100_linear@uniclr": LinearProbe(
         dataset="in100", protocol="uniclr-2022/1", learning_rate=30.0
     ),
-    "in100_linear@looc": LinearProbe(
-        dataset="in100", protocol="looc-2020/1", learning_rate=30.0, decay="step", epochs=200.0
-    ),
+    "in100_linear@looc": LinearProbe(dataset="in100", epochs=200.0, **LOOC_PROBE),
+    "rotation4_linear": RotationProbe(),
+    "inat1k_linear": LinearProbe(dataset="inat1k", epochs=100.0, **LOOC_PROBE),
+    "cub200_linear": LinearProbe(dataset="cub200", epochs=200.0, **LOOC_PROBE),
     "cifar10_linear": LinearProbe(dataset="cifar10", **CIFAR_PROBE),
     "cifar100_linear": LinearProbe(dataset="cifar100", **CIFAR_PROBE),
     "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
@@ -127,6 +191,7 @@ TASKS: dict[str, Task] = {
     "flowers102_fewshot": FewShot(dataset="flowers"),
     "objectnet13_eval": ObjectNetEval(),
     "imagenet_c100_eval": CorruptionEval(),
+    **FEW_LABELS,
     "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipe.COCO_FPN),
     "coco_insseg": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=recipe.COCO_FPN_MASKS),
     "coco_keypoint": Detection(
@@ -148,7 +213,7 @@ C4_READINGS = {
 EXTRA: dict[str, Task] = {
     **{
         f"{key}_knn": KNN(dataset=key)
-        for key in (*TRANSFER_STEPS, "places365", "in1k")
+        for key in (*TRANSFER_STEPS, "places365", "in1k", "inat1k", "cub200")
         if f"{key}_knn" not in TASKS
     },
     "in100_lowshot_knn": LowShotKNN(dataset="in100"),
@@ -156,6 +221,26 @@ EXTRA: dict[str, Task] = {
     "imagenet_c100_eval@made": CorruptionEval(
         dataset="imagenet_c100_made", protocol="looc-2020-made/1"
     ),
+    "in1k_linear@uniclr-0.4": replace(
+        IN1K_PROBES["uniclr"], protocol="uniclr-2022-0.4/1", learning_rate=0.4
+    ),
+    "in1k_linear@lorac-code": replace(
+        IN1K_PROBES["lorac"],
+        protocol="lorac-2021-code/1",
+        learning_rate=6.0,
+        decay="step",
+        batch_size=2048,
+    ),
+    **{
+        f"cifar10_semi_{percent}pct": SemiSupervised(
+            dataset="cifar10",
+            drawn_share=percent / 100,
+            batch_size=64,
+            margin_px=0,
+            **LORAC_10PCT,
+        )
+        for percent in (1, 10, 100)
+    },
     "coco_det@4conv1fc": Detection(
         dataset="coco17", protocol=FOUR_CONVS, recipe=recipe.COCO_4CONV1FC
     ),
@@ -170,8 +255,9 @@ EXTRA: dict[str, Task] = {
     },
     "voc12_seg_fcn@moco": Segmentation(protocol="moco-2020/1", recipe=VOC_FCN_MOCO),
 }
-"""Nearest neighbors and few shots on other sets, corruptions made here, and detectors and
-segmentation as others set them: run when named, not by default."""
+"""Nearest neighbors and few shots on other sets, corruptions made here, probes with other numbers
+for the same model (UniCLR's rate may be too low; LORAC's released code), few labels of CIFAR-10,
+and detectors and segmentation as others set them: run when named, not by default."""
 
 
 def reading_of(key: str) -> tuple[str, str]:

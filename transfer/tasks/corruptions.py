@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.classifier import among, load_classifier, scores_of
+from transfer.classifier import Heads, among, load_classifier, scores_of
 from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.features import (
     EvalTransform,
@@ -23,7 +23,6 @@ from transfer.features import (
     frozen_features,
     open_images,
 )
-from transfer.finetune import Heads
 from transfer.folders import Folders
 from transfer.metrics import top1
 

@@ -4,11 +4,9 @@ JCL Table 2 (Cai et al., NeurIPS 2020, arXiv:2009.14776), which LORAC's Table IV
 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -16,8 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transfer.backbone import Backbone, BackboneError
-from transfer.console import say
+from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.coco_ap import Kind, coco_ap
@@ -31,10 +28,18 @@ from transfer.detection.train import train
 from transfer.detection.voc_ap import voc_ap
 from transfer.folders import Folders
 from transfer.processes import this_process
-from transfer.schedule import share
-from transfer.training.norms import Norm, images_per_norm, norm_for
+from transfer.training.length import at_schedule
+from transfer.training.norms import Norm, norm_for
 from transfer.training.options import EngineChoice, TrainingOptions
-from transfer.training.rates import by_name, tried
+from transfer.training.prepared import (
+    Prepared,
+    identity,
+    require_fit,
+    say_proven,
+    told,
+    unfit,
+)
+from transfer.training.rates import best, by_name, tried
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
@@ -55,19 +60,6 @@ class Portion:
     usable: NDArray[np.int64]
     """Indices of the training images that can be learned from."""
     test: Scenes
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """All that the run needs, found and proven before it starts."""
-
-    backbone: Backbone
-    norm: Norm
-    differences: dict[str, float]
-    """Of each stage's map from torchvision's, largest, on a fixed image."""
-    images: Portion
-    held_out: Portion | None
-    """Parts of the training images, where learning rates are to be tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +108,7 @@ class Detection:
 
     def at(self, schedule: str) -> Self:
         """The same detector, trained for a share of the iterations; smoke: a tiny one."""
-        if schedule == "paper":
-            return self
-        if schedule == "smoke":
-            return replace(self, recipe=self.recipe.tiny())
-        return replace(self, recipe=self.recipe.of_length(share(schedule)))
+        return replace(self, recipe=at_schedule(self.recipe, schedule))
 
     def fitted(self, backbone: Backbone) -> Self:
         """With the backbone's pixel scale; the image size is the detector's own."""
@@ -132,7 +120,7 @@ class Detection:
         return replace(
             self,
             recipe=options.applied(self.recipe),
-            learning_rates=options.learning_rates if len(options.learning_rates) > 1 else (),
+            learning_rates=options.searched_rates,
             engine_choice=options.engine,
         )
 
@@ -142,28 +130,17 @@ class Detection:
 
     def unfit(self, backbone: Backbone) -> str:
         """Why a backbone cannot carry a detector; empty if it can."""
-        if backbone.stem != "imagenet":
-            return (
-                f"the {backbone.stem} stem keeps the image's full size: the stages' strides are "
-                "not the detectors' 4 to 32"
-            )
-        if "-heads" in backbone.arch:
-            return f"{backbone.arch} has several layer4; give the file of one head"
-        return ""
+        return unfit(backbone, "the stages' strides are not the detectors' 4 to 32")
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Open all annotations, put the weights in their place and prove it on a fixed image."""
-        reason = self.unfit(backbone)
-        if reason:
-            raise BackboneError(f"{backbone.name}: no detector can be built on it: {reason}")
+        require_fit(backbone, self.unfit(backbone))
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
         detector = self.initial(self.recipe, backbone, images.train, norm, seed=0)
         differences = prove(detector, backbone.state_dict, backbone.arch, self.recipe)
-        if process.speaks:
-            placed, worst = len(backbone.state_dict), max(differences.values())
-            say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
+        say_proven(backbone, differences, norm)
         held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         return Prepared(backbone, norm, differences, images, held_out)
 
@@ -191,14 +168,14 @@ class Detection:
         detector.load_backbone(backbone.state_dict)
         return detector
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Detected:
+    def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Detected:
         """Choose the rate if several are given, train on all images, look at the test images."""
         found = self.tried(prepared, folders, seed)
-        rate = max(found, key=lambda rate: found[rate]) if found else self.recipe.learning_rate
+        rate = best(found, self.recipe.learning_rate)
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
         return replace(done, details={**done.details, "held_out_AP": by_name(found)})
 
-    def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
+    def tried(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> dict[float, float]:
         """AP on held-out training images by learning rate; empty where none are to be tried."""
         portion = prepared.held_out
         if portion is None:
@@ -212,7 +189,7 @@ class Detection:
 
     def trained(
         self,
-        prepared: Prepared,
+        prepared: Prepared[Portion],
         portion: Portion,
         folders: Folders,
         seed: int,
@@ -224,42 +201,26 @@ class Detection:
         recipe = replace(self.recipe, learning_rate=rate)
         detector = self.initial(recipe, prepared.backbone, portion.train, prepared.norm, seed=seed)
         detector.network.to(process.device)
+        images = portion.train.fingerprint
+        same = identity(
+            prepared, recipe, seed, code_version=CODE_VERSION, engine=self.engine, images=images
+        )
         training = train(
             detector,
             portion.train,
             portion.usable,
             recipe,
             seed=seed,
-            folder=folders.work / f"{name}-{self.identity(prepared, portion, recipe, seed)}",
+            folder=folders.work / f"{name}-{same}",
             process=process,
         )
         found = detect(detector, portion.test, recipe, process)
         details = {
-            "norm": prepared.norm,
-            "num_processes": process.num_processes,
-            "tensors_placed": len(prepared.backbone.state_dict),
-            "largest_difference_of_maps": prepared.differences,
-            "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+            **told(prepared, recipe, training),
             "num_train": len(portion.usable),
             "num_test": len(portion.test),
-            "learning_rate": rate,
-            "training": asdict(training),
         }
         return Detected(found, portion.test, self.kinds, details)
-
-    def identity(self, prepared: Prepared, portion: Portion, recipe: Recipe, seed: int) -> str:
-        """Of all that shapes the weights: a changed setting never goes on from old ones."""
-        parts = [
-            CODE_VERSION,
-            self.engine,
-            prepared.norm,
-            prepared.backbone.sha256,
-            portion.train.fingerprint,
-            asdict(recipe),
-            seed,
-            this_process().num_processes,
-        ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -1,19 +1,18 @@
-"""Linear probes with a fixed learning rate, as five papers set them.
+"""Linear probes with a fixed learning rate, as the papers set them.
 
 A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
 split after the last epoch. Each paper's reading is a named instance of one dataclass.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 
 from transfer.backbone import Backbone
-from transfer.classifier import save_classifier
 from transfer.datasets.images import Images
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
-from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
+from transfer.finetune import ProbeTraining, probed
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
 from transfer.schedule import share
@@ -45,6 +44,8 @@ class LinearProbe:
     margin_px: int = 32
     """The test image's short side exceeds the crop by so much at a crop of 224, in proportion
     otherwise; 0 takes the whole image (CIFAR)."""
+    optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
+    """lars: with a trust coefficient of 0.001 (SimSiam's probe)."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -80,18 +81,14 @@ class LinearProbe:
             batch_size=self.batch_size,
             epochs=self.epochs,
             decay=self.decay,
+            optimizer=self.optimizer,
             sgd_momentum=self.sgd_momentum,
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-        heads = train_heads(prepared.backbone, prepared.train, training, seed, folders.work)
-        scores = heads.scores(prepared.test.features)[0]
-        if not bool(scores.isfinite().all()):
-            raise NotFiniteError(
-                f"the probe of rate {self.learning_rate} diverged; no result is written"
-            )
-        save_classifier(folders.work, heads)
-        return Predictions(scores, prepared.test.labels)
+        return probed(
+            prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
+        )
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Percent."""
@@ -99,5 +96,5 @@ class LinearProbe:
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """How many images were scored."""
-        return {"num_test": int(torch.numel(predictions.labels))}
+        """How many images were scored, and top-1 after each pass, by which nothing is chosen."""
+        return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}

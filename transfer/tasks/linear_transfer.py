@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
+from transfer.classifier import Heads
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
-from transfer.finetune import Heads, NotFiniteError, ProbeTraining, train_heads
+from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
 from transfer.folders import Folders
 from transfer.metrics import mean_per_class, top1
 from transfer.schedule import share

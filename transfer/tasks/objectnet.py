@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from transfer.backbone import Backbone
-from transfer.classifier import among, load_classifier, scores_of
+from transfer.classifier import Heads, among, load_classifier, scores_of
 from transfer.datasets.objectnet import BORDER_PX
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
-from transfer.finetune import Heads
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
 

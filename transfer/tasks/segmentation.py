@@ -3,11 +3,9 @@
 CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217), with MoCo's network.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -15,22 +13,29 @@ from typing import Self
 import numpy as np
 import torch
 
-from transfer.backbone import Backbone, BackboneError
-from transfer.console import say
+from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.folders import Folders
 from transfer.processes import this_process
-from transfer.schedule import share
 from transfer.segmentation.iou import Overlap, confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.train import train
-from transfer.training.norms import Norm, images_per_norm, norm_for
+from transfer.training.length import at_schedule
+from transfer.training.norms import Norm, norm_for
 from transfer.training.options import TrainingOptions
-from transfer.training.rates import by_name, tried
+from transfer.training.prepared import (
+    Prepared,
+    identity,
+    require_fit,
+    say_proven,
+    told,
+    unfit,
+)
+from transfer.training.rates import best, by_name, tried
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
@@ -42,19 +47,6 @@ class Portion:
 
     train: Segmented
     test: Segmented
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """All that the run needs, found and proven before it starts."""
-
-    backbone: Backbone
-    norm: Norm
-    differences: dict[str, float]
-    """Of each stage's map from torchvision's, largest, on a fixed image."""
-    images: Portion
-    held_out: Portion | None
-    """Parts of the training images, where learning rates are to be tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +89,7 @@ class Segmentation:
 
     def at(self, schedule: str) -> Self:
         """The same network, trained for a share of the iterations; smoke: a narrow one."""
-        if schedule == "paper":
-            return self
-        if schedule == "smoke":
-            return replace(self, recipe=self.recipe.tiny())
-        return replace(self, recipe=self.recipe.of_length(share(schedule)))
+        return replace(self, recipe=at_schedule(self.recipe, schedule))
 
     def fitted(self, backbone: Backbone) -> Self:
         """With the backbone's pixel scale; the image size is the protocol's own."""
@@ -113,7 +101,7 @@ class Segmentation:
         return replace(
             self,
             recipe=options.applied(self.recipe),
-            learning_rates=options.learning_rates if len(options.learning_rates) > 1 else (),
+            learning_rates=options.searched_rates,
         )
 
     def num_processes(self, options: TrainingOptions) -> int:
@@ -122,28 +110,17 @@ class Segmentation:
 
     def unfit(self, backbone: Backbone) -> str:
         """Why a backbone cannot carry the network; empty if it can."""
-        if backbone.stem != "imagenet":
-            return (
-                f"the {backbone.stem} stem keeps the image's full size: layer4 would not have the "
-                "protocol's stride of 16"
-            )
-        if "-heads" in backbone.arch:
-            return f"{backbone.arch} has several layer4; give the file of one head"
-        return ""
+        return unfit(backbone, "layer4 would not have the protocol's stride of 16")
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Find all images and masks, put the weights in their place and prove it."""
-        reason = self.unfit(backbone)
-        if reason:
-            raise BackboneError(f"{backbone.name}: it cannot be segmented with: {reason}")
+        require_fit(backbone, self.unfit(backbone))
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
         network = self.initial(backbone, images.train, norm, folders, seed=0)
         differences = prove(network, backbone.state_dict, backbone.arch, self.recipe)
-        if process.speaks:
-            placed, worst = len(backbone.state_dict), max(differences.values())
-            say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
+        say_proven(backbone, differences, norm)
         held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         return Prepared(backbone, norm, differences, images, held_out)
 
@@ -171,14 +148,14 @@ class Segmentation:
         load_backbone(network, backbone.state_dict)
         return network
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predicted:
+    def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Predicted:
         """Choose the rate if several are given, train on all images, look at the test images."""
         found = self.tried(prepared, folders, seed)
-        rate = max(found, key=lambda rate: found[rate]) if found else self.recipe.learning_rate
+        rate = best(found, self.recipe.learning_rate)
         done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
         return replace(done, details={**done.details, "held_out_mIoU": by_name(found)})
 
-    def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
+    def tried(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> dict[float, float]:
         """mIoU on held-out training images by learning rate; empty where none are to be tried."""
         portion = prepared.held_out
         if portion is None:
@@ -192,7 +169,7 @@ class Segmentation:
 
     def trained(
         self,
-        prepared: Prepared,
+        prepared: Prepared[Portion],
         portion: Portion,
         folders: Folders,
         seed: int,
@@ -203,40 +180,22 @@ class Segmentation:
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         network = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
-        folder = folders.work / f"{name}-{self.identity(prepared, portion, recipe, seed)}"
+        images = portion.train.fingerprint
+        same = identity(
+            prepared, recipe, seed, code_version=CODE_VERSION, engine=ENGINE, images=images
+        )
+        folder = folders.work / f"{name}-{same}"
         training = train(network, portion.train, recipe, seed=seed, folder=folder, process=process)
         predictions = folder / "predictions"
         predict(network, portion.test, predictions, process)
         details = {
-            "norm": prepared.norm,
-            "num_processes": process.num_processes,
-            "tensors_placed": len(prepared.backbone.state_dict),
-            "largest_difference_of_maps": prepared.differences,
-            "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+            **told(prepared, recipe, training),
             "masks": list(portion.train.notes),
             "num_train": len(portion.train),
             "num_test": len(portion.test),
-            "learning_rate": rate,
-            "training": asdict(training),
             "predictions": predictions.relative_to(folders.work).as_posix(),
         }
         return Predicted(predictions, portion.test, details)
-
-    def identity(
-        self, prepared: Prepared, portion: Portion, recipe: SegmentationRecipe, seed: int
-    ) -> str:
-        """Of all that shapes the weights: a changed setting never goes on from old ones."""
-        parts = [
-            CODE_VERSION,
-            self.engine,
-            prepared.norm,
-            prepared.backbone.sha256,
-            portion.train.fingerprint,
-            asdict(recipe),
-            seed,
-            this_process().num_processes,
-        ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
     def metrics(self, predicted: Predicted) -> dict[str, float]:
         """Percent."""

@@ -16,7 +16,11 @@ class Course(Protocol):
 
     @property
     def milestones(self) -> tuple[int, ...]:
-        """Iterations after which the learning rate is a tenth."""
+        """Iterations after which the learning rate decays."""
+
+    @property
+    def decay(self) -> float:
+        """What each milestone multiplies the learning rate by."""
 
     @property
     def learning_rate(self) -> float:
@@ -54,7 +58,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def learning_rate(course: Course, iteration: int) -> float:
-    """Of the step that follows `iteration` finished ones: a tenth from each milestone on.
+    """Of the step that follows `iteration` finished ones: decayed from each milestone on.
 
     The warm-up rises linearly to the value that the milestones give at its end.
     """
@@ -67,4 +71,4 @@ def learning_rate(course: Course, iteration: int) -> float:
 
 
 def _decay(course: Course, iteration: int) -> float:
-    return float(0.1 ** sum(iteration >= milestone for milestone in course.milestones))
+    return float(course.decay ** sum(iteration >= milestone for milestone in course.milestones))

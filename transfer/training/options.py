@@ -1,18 +1,16 @@
 """What a user may ask of a long training besides its protocol: engine, memory, several rates."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 
-from transfer.detection.recipe import Recipe
 from transfer.processes import started_processes
-from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.training.course import Precision
+from transfer.training.length import AnyRecipe, of_length, with_batch
 
 SMALLEST_PX = 32
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
-AnyRecipe = TypeVar("AnyRecipe", Recipe, SegmentationRecipe)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +40,11 @@ class TrainingOptions:
     """Several are tried on a held-out part of the training set; one is taken as it is; none: the
     protocol's is taken."""
 
+    @property
+    def searched_rates(self) -> tuple[float, ...]:
+        """Learning rates to be tried."""
+        return self.learning_rates if len(self.learning_rates) > 1 else ()
+
     def num_processes(self, batch_size: int) -> int:
         """As many as torchrun started, else as asked, else the most GPUs that divide the batch."""
         gpus = torch.cuda.device_count()
@@ -54,9 +57,9 @@ class TrainingOptions:
         """The recipe as it will run; ValueError if it cannot run so, or not here."""
         self._check()
         if self.batch_size and self.batch_size != recipe.batch_size:
-            recipe = recipe.with_batch(self.batch_size)
+            recipe = with_batch(recipe, self.batch_size)
         if self.iterations:
-            recipe = recipe.of_length(self.iterations / recipe.iterations)
+            recipe = of_length(recipe, self.iterations / recipe.iterations)
         if self.image_px:
             recipe = recipe.at_size(self.image_px)
         if self.precision is not None:

@@ -9,6 +9,11 @@ from transfer.finetune import NotFiniteError
 from transfer.processes import this_process
 
 
+def best(found: dict[float, float], otherwise: float) -> float:
+    """The rate with the highest score; another where none was tried."""
+    return max(found, key=lambda rate: found[rate]) if found else otherwise
+
+
 def tried(
     rates: Sequence[float], score: Callable[[float], float], metric: str
 ) -> dict[float, float]:

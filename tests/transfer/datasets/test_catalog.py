@@ -39,6 +39,12 @@ PUBLISHED = {
     "sun397": (397, "top1", 40 * 397, 10 * 397, 50 * 397),
     "in1k": (1_000, "top1", 1_281_167 - 50_000, 50_000, 50 * 1_000),
     "in100": (100, "top1", 126_689 - 5_000, 5_000, 50 * 100),
+    # SimCLR's lists; the part to be held out is ours
+    "in1k_1pct": (1_000, "top1", 12_811 - 3 * 1_000, 3 * 1_000, 50 * 1_000),
+    "in1k_10pct": (1_000, "top1", 128_116 - 26 * 1_000, 26 * 1_000, 50 * 1_000),
+    # a tenth of iNaturalist's 265,213 training images is tested on, as LooC has it
+    "inat1k": (1_010, "top1", 265_213 - 26_521 - 3 * 1_010, 3 * 1_010, 3_030 + 26_521),
+    "cub200": (200, "top1", 5_994 - 5 * 200, 5 * 200, 5_794),
     "voc07": (20, "mAP", 2_501, 5_011 - 2_501, 4_952),
     "voc12": (20, "mAP", 5_717 - 572, 572, 5_823),
     # of VOC's and COCO's own pages; detection
@@ -111,7 +117,7 @@ def test_val_takes_the_same_number_of_images_from_every_class(key: str, small_da
     assert counts.tolist() == [sizes.counts["val"] // sizes.classes] * sizes.classes
 
 
-@pytest.mark.parametrize("key", [key for key in ONE_LABEL_FILES if key not in ("in1k", "in100")])
+@pytest.mark.parametrize("key", [key for key in ONE_LABEL_FILES if not key.startswith("in1")])
 def test_labels_are_those_that_the_generator_drew(key: str, small_data: Path) -> None:
     for split in ("trainval", "test"):
         images = open_split(key, small_data, split)

@@ -11,6 +11,7 @@ from transfer.detection.recipe import (
     VOC_C4_NONE,
     Recipe,
 )
+from transfer.training.length import of_length
 
 
 def test_coco_is_the_1x_schedule() -> None:
@@ -42,7 +43,7 @@ def test_four_convolutions_have_norms_in_box_and_mask_heads() -> None:
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.001])
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4])
 def test_a_shorter_run_ends_its_warm_up_before_the_first_drop(recipe: Recipe, share: float) -> None:
-    short = recipe.of_length(share)
+    short = of_length(recipe, share)
     assert short.iterations == round(recipe.iterations * share)
     assert short.warmup_iterations < short.milestones[0]
     assert short.learning_rate == recipe.learning_rate

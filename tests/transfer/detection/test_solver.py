@@ -11,6 +11,7 @@ from transfer.detection.detectron2_engine import known_noise_ignored
 from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
 from transfer.detection.solver import sgd
 from transfer.training.course import learning_rate, set_rate
+from transfer.training.length import of_length
 
 
 def group_of(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, object]:
@@ -62,8 +63,8 @@ def test_the_rate_rises_linearly_and_drops_at_each_milestone() -> None:
 @pytest.mark.parametrize(
     "recipe",
     [
-        VOC_C4.of_length(1 / 100),
-        COCO_FPN.of_length(1 / 200),
+        of_length(VOC_C4, 1 / 100),
+        of_length(COCO_FPN, 1 / 200),
         replace(COCO_FPN, iterations=60, milestones=(20, 40), warmup_iterations=30),
     ],
 )

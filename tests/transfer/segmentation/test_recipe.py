@@ -4,6 +4,7 @@ import pytest
 
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO
 from transfer.training.course import learning_rate
+from transfer.training.length import of_length
 from transfer.training.options import TrainingOptions
 
 
@@ -12,7 +13,7 @@ def test_co2_trains_fifty_epochs_and_moco_30k_iterations() -> None:
     assert VOC_FCN_MOCO.iterations == 30_000
 
 
-@pytest.mark.parametrize("recipe", [VOC_FCN, VOC_FCN_MOCO, VOC_FCN.of_length(0.1)])
+@pytest.mark.parametrize("recipe", [VOC_FCN, VOC_FCN_MOCO, of_length(VOC_FCN, 0.1)])
 def test_the_rate_drops_at_70_and_90_percent(recipe: object) -> None:
     assert isinstance(recipe, type(VOC_FCN))
     at = {share: learning_rate(recipe, round(share * recipe.iterations)) for share in (0.69, 0.71)}

@@ -37,7 +37,7 @@ def test_several_heads_are_unfit(arch: str) -> None:
 def test_a_cifar_stem_is_unfit(place: Place) -> None:
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
     asked = cell("coco_det", backbone, place)
-    with pytest.raises(BackboneError, match="no detector can be built on it: the cifar stem"):
+    with pytest.raises(BackboneError, match="no network can be built on it: the cifar stem"):
         asked.task.prepare(backbone, asked.folders)
 
 

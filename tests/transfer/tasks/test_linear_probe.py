@@ -1,7 +1,10 @@
-"""Five readings of the fixed-rate probe, as the papers print them."""
+"""The readings of the fixed-rate probe, as the papers print them."""
+
+from dataclasses import replace
 
 import pytest
 
+from transfer.record import protocol_hash
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe
 
@@ -14,6 +17,12 @@ from transfer.tasks.linear_probe import LinearProbe
         ("in100_linear@lorac-moco", 30.0, 100, "step", 224),  # LORAC, MoCo v2
         ("in100_linear@uniclr", 30.0, 100, "cosine", 224),  # UniCLR, section 4.1
         ("in100_linear@looc", 30.0, 200, "step", 224),  # LooC, appendix C
+        ("in1k_linear@jcl", 30.0, 100, "step", 224),  # JCL, section 4.1
+        ("in1k_linear@co2", 15.0, 100, "step", 224),  # CO2, section 3.1
+        ("in1k_linear@lorac", 1.2, 100, "cosine", 224),  # LORAC, its own models
+        ("in1k_linear@moco", 30.0, 100, "step", 224),  # MoCo
+        ("inat1k_linear", 30.0, 100, "step", 224),  # LooC, appendix C
+        ("cub200_linear", 30.0, 200, "step", 224),
         ("cifar10_linear", 30.0, 100, "cosine", 32),
         ("cifar100_linear", 30.0, 100, "cosine", 32),
     ],
@@ -26,6 +35,29 @@ def test_the_readings_are_those_of_the_papers(
     assert (task.learning_rate, task.epochs, task.decay) == (rate, epochs, decay)
     assert task.crop_px == crop_px
     assert (task.batch_size, task.sgd_momentum, task.weight_decay) == (256, 0.9, 0.0)
+    assert task.optimizer == "sgd"
+
+
+def test_uniclr_probes_imagenet_with_lars_at_batch_1024() -> None:
+    task = TASKS["in1k_linear@uniclr"]
+    assert isinstance(task, LinearProbe)
+    assert (task.optimizer, task.batch_size, task.epochs, task.decay) == (
+        *("lars", 1024, 90.0, "cosine"),
+    )
+    assert task.learning_rate == pytest.approx(0.08)
+    assert (task.sgd_momentum, task.weight_decay) == (0.9, 0.0)
+
+
+def test_imagenet_has_five_readings_with_names_of_their_own() -> None:
+    names = {task.protocol for key, task in TASKS.items() if key.startswith("in1k_linear@")}
+    assert names == {"jcl-2020/1", "co2-2021/1", "lorac-2021/1", "uniclr-2022/1", "moco-2020/1"}
+
+
+def test_the_optimizer_came_later_and_leaves_older_records_their_hash() -> None:
+    task = TASKS["cifar10_linear"]
+    assert protocol_hash("cifar10_linear", task) == "07878afad36b"  # of the records so far
+    assert isinstance(task, LinearProbe)
+    assert protocol_hash("cifar10_linear", replace(task, optimizer="lars")) != "07878afad36b"
 
 
 def test_imagenet_is_tested_on_a_center_crop_of_256_and_cifar_on_whole_images() -> None:

@@ -8,10 +8,11 @@ from torch import Tensor
 
 import transfer.tasks.linear_transfer
 from transfer.backbone import Backbone
+from transfer.classifier import Heads
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
 from transfer.features import Features
-from transfer.finetune import Heads, NotFiniteError, ProbeTraining
+from transfer.finetune import NotFiniteError, ProbeTraining
 from transfer.folders import Folders
 from transfer.tasks import TASKS
 from transfer.tasks.linear_transfer import RATES, LinearTransfer, Prepared

@@ -1,0 +1,48 @@
+"""Every test image in four positions, each told as what it is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from transfer.backbone import Backbone
+from transfer.cell import Cell, Place, evaluate
+from transfer.datasets.catalog import open_split
+from transfer.features import EvalTransform, frozen_network, turned
+from transfer.folders import Folders
+from transfer.tasks.rotation import RotationProbe
+
+TASK = RotationProbe(crop_px=32)
+
+
+def test_it_is_the_imagenet_100_probe_of_looc() -> None:
+    task = RotationProbe()
+    assert (task.learning_rate, task.epochs, task.batch_size) == (30.0, 200.0, 256)
+    assert (task.dataset, task.crop_px, task.crop_px + task.margin_px) == ("in100", 224, 256)
+
+
+def test_features_of_a_position_are_those_of_the_turned_image(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    test = TASK.prepare(small_backbone, Folders(small_data, tmp_path, tmp_path)).test
+    images = open_split("in100", small_data, "test")
+    assert test.labels.tolist() == [0] * 160 + [1] * 160 + [2] * 160 + [3] * 160
+    whole = EvalTransform(resize_px=37, crop_px=32)
+    picture = whole.pixels(images[7][0])
+    network = frozen_network(small_backbone)
+    for quarters in range(4):
+        seen = EvalTransform(resize_px=32, crop_px=32)(
+            turned(picture, quarters), small_backbone.input
+        )
+        expected = network(seen[None].contiguous(memory_format=torch.channels_last))[0]
+        found = test.features[160 * quarters + 7]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_scores_every_image_four_times(small_backbone: Backbone, place: Place) -> None:
+    cell = Cell(key="rotation4_linear", backbone=small_backbone, seed=0, place=place)
+    record = evaluate(cell)
+    assert record.details["num_test"] == 640
+    assert list(record.metrics) == ["acc"]
+    assert record.details["best_top1"] >= record.metrics["acc"]

@@ -1,0 +1,108 @@
+"""Which way up an image is: LooC, arXiv:2008.05659, section 4 and Table 1.
+
+A linear classifier of four rotations on the frozen backbone. It learns from crops that are flipped
+and then turned by a number of quarters that is drawn evenly, and is scored on every test image in
+all four positions. The paper tells no settings for it: they are those of its ImageNet-100 probe.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+
+from transfer.backbone import Backbone
+from transfer.datasets.images import Images
+from transfer.features import (
+    QUARTER_TURNS,
+    EvalTransform,
+    Features,
+    Predictions,
+    frozen_features,
+    open_images,
+)
+from transfer.finetune import ProbeTraining, probed
+from transfer.folders import Folders
+from transfer.metrics import top1
+from transfer.schedule import share
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that the run needs, found before it starts."""
+
+    backbone: Backbone
+    train: Images
+    test: Features
+    """Of the test images four times, one position after the other; the label is the position."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotationProbe:
+    """Four rotations of ImageNet-100."""
+
+    dataset: str = "in100"
+    protocol: str = "looc-2020/1"
+    learning_rate: float = 30.0
+    epochs: float = 200.0
+    batch_size: int = 256
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
+    crop_px: int = 224
+    margin_px: int = 32
+    """The test image's short side exceeds the crop by so much at a crop of 224, in proportion
+    otherwise."""
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> Self:
+        """The same protocol at another length."""
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / 25, batch_size=32)
+        if schedule == "paper":
+            return self
+        return replace(self, epochs=self.epochs * share(schedule))
+
+    def fitted(self, backbone: Backbone) -> Self:
+        """With crops of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Open the training images, extract the features of the test images in each position."""
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        upright = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        positions = [
+            frozen_features(
+                backbone, self.dataset, "test", replace(upright, turns=quarters), folders
+            ).features
+            for quarters in range(QUARTER_TURNS)
+        ]
+        labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(positions[0]))
+        train = open_images(self.dataset, "trainval", folders)
+        return Prepared(backbone, train, Features(torch.cat(positions), labels))
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Train, then score test once with the last weights."""
+        training = ProbeTraining(
+            learning_rates=(self.learning_rate,),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decay="step",
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            labels="rotations",
+            crop_px=self.crop_px,
+        )
+        return probed(
+            prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
+        )
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent."""
+        return {"acc": top1(predictions.scores, predictions.labels)}
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """How many cases were scored, and accuracy after each pass, by which nothing is chosen."""
+        return {**predictions.details, "num_test": len(predictions.labels)}

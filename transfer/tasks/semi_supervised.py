@@ -1,0 +1,208 @@
+"""Few labels: the whole network is fine-tuned on 1 % or 10 % of ImageNet-1k's.
+
+CO2 Table 2 (Wei et al., ICLR 2021, arXiv:2010.02217, section 3.3) and LORAC Table III (Jin et al.,
+arXiv:2108.02696, section 6).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+
+from transfer.backbone import Backbone
+from transfer.classification import Classifier, FineTuning, predicted, train
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.images import Images
+from transfer.datasets.labelled_share import drawn_share
+from transfer.datasets.splits import balanced_split
+from transfer.features import EvalTransform, Predictions, open_images
+from transfer.folders import Folders
+from transfer.metrics import top1, topk
+from transfer.processes import this_process
+from transfer.schedule import share
+from transfer.training.course import Precision
+from transfer.training.rates import best, by_name, tried
+
+CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
+LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
+"""Of ImageNet-1k's training images, in SimCLR's lists."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that the run needs, found before it starts."""
+
+    backbone: Backbone
+    labelled: Images
+    test: Images
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemiSupervised:
+    """All layers trained on few labelled images, a learning rate for backbone and classifier."""
+
+    dataset: str
+    protocol: str
+    drawn_share: float = 0.0
+    """Share of the training images that count as labelled, drawn alike from each class; 0: the set
+    is a published list, all of it is labelled."""
+    epochs: float
+    """Passes over the labelled images."""
+    head_rates: tuple[float, ...]
+    """Of the classifier. Several are tried on labelled images that are held out, and the best is
+    trained once more on all; a single one is taken as it is."""
+    head_factor: float
+    """The classifier's learning rate in units of the backbone's."""
+    milestones: tuple[float, ...] = (0.6, 0.8)
+    """Shares of the training after which both rates decay."""
+    decay: float = 0.2
+    """What a milestone multiplies them by."""
+    batch_size: int = 256
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
+    held_out_share: float = 0.2
+    """Of each class's labelled images, where rates are tried."""
+    crop_px: int = 224
+    margin_px: int = 32
+    """As in the linear probe."""
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Data sets it needs."""
+        return (self.dataset,)
+
+    def at(self, schedule: str) -> Self:
+        """The same protocol at another length; smoke: two passes, two of the rates."""
+        if schedule == "smoke":
+            rates = self.head_rates[2:5:2] or self.head_rates
+            return replace(self, epochs=2.0, batch_size=16, head_rates=rates)
+        if schedule == "paper":
+            return self
+        return replace(self, epochs=self.epochs * share(schedule))
+
+    def fitted(self, backbone: Backbone) -> Self:
+        """With crops of the size that the backbone was trained for."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def placed(self, data: Path) -> Self:
+        """With a draw of the same share, under a name of its own, where the list is not there."""
+        if self.drawn_share or DATASETS[self.dataset].is_there(data):
+            return self
+        name, version = self.protocol.split("/")
+        drawn = LISTED_SHARE[self.dataset]
+        return replace(self, dataset="in1k", drawn_share=drawn, protocol=f"{name}-drawn/{version}")
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Find the labelled images and those to be tested."""
+        labelled = open_images(self.dataset, "trainval", folders)
+        if self.drawn_share:
+            labelled = drawn_share(labelled, self.drawn_share)
+        return Prepared(backbone, labelled, open_images(self.dataset, "test", folders))
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Choose the rate if several are given, train on all that is labelled, score test once."""
+        labelled, found = prepared.labelled, {}
+        if len(self.head_rates) > 1:
+            found = self.tried(prepared, folders, seed)
+        rate = best(found, self.head_rates[0])
+        done = self.trained(prepared, labelled, prepared.test, rate, folders, seed, "all")
+        edges = (min(self.head_rates), max(self.head_rates))
+        details = {
+            **done.details,
+            "held_out_top1": by_name(found),
+            "at_grid_edge": bool(found) and rate in edges,
+            "labels": self.labels(),
+            "fingerprint_of_labelled": labelled.fingerprint,
+        }
+        return replace(done, details=details)
+
+    def labels(self) -> str:
+        """Where the choice of labelled images comes from."""
+        if not self.drawn_share:
+            return "published list"
+        return f"drawn by class with a fixed seed, {100 * self.drawn_share:g} % of {self.dataset}"
+
+    def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
+        """Top-1 on held-out labelled images by the classifier's rate."""
+        labelled = prepared.labelled
+        least = int(np.bincount(labelled.labels.numpy()).min())
+        held_out = max(1, round(self.held_out_share * least))
+        learned, judged = (
+            balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")
+        )
+
+        def score(rate: float) -> float:
+            name = f"rate-{rate:g}"
+            done = self.trained(prepared, learned, judged, rate, folders, seed, name)
+            return top1(done.scores, done.labels)
+
+        return tried(self.head_rates, score, "top-1")
+
+    def trained(
+        self,
+        prepared: Prepared,
+        learned: Images,
+        judged: Images,
+        rate: float,
+        folders: Folders,
+        seed: int,
+        name: str,
+    ) -> Predictions:
+        """Fine-tune on some images with the classifier's rate; scores of others."""
+        backbone, process = prepared.backbone, this_process()
+        course = self.course(len(learned), rate)
+        parts = [CODE_VERSION, backbone.sha256, learned.fingerprint, asdict(course), seed]
+        same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+        classifier = Classifier(backbone, len(learned.class_names), seed)
+        training = train(
+            classifier,
+            learned,
+            backbone.input,
+            course,
+            seed=seed,
+            folder=folders.work / f"{name}-{same}",
+            process=process,
+            name=name,
+        )
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        scores = predicted(classifier, judged, transform, backbone.input)
+        details: Mapping[str, object] = {
+            "head_rate": rate,
+            "backbone_rate": course.learning_rate,
+            "precision": course.precision,
+            "num_labelled": len(learned),
+            "training": asdict(training),
+        }
+        return Predictions(scores, judged.labels, dict(details))
+
+    def course(self, num_images: int, rate: float) -> FineTuning:
+        """The training of so many images; in bf16 where the frozen backbones are, on a GPU."""
+        steps = max(1, round(self.epochs * num_images / self.batch_size))
+        precision: Precision = "bfloat16" if this_process().device.type == "cuda" else "float32"
+        return FineTuning(
+            iterations=steps,
+            milestones=tuple(round(part * steps) for part in self.milestones),
+            decay=self.decay,
+            learning_rate=rate / self.head_factor,
+            batch_size=self.batch_size,
+            precision=precision,
+            head_factor=self.head_factor,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            crop_px=self.crop_px,
+        )
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Percent."""
+        scores, labels = predictions.scores, predictions.labels
+        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
+
+    def details(self, predictions: Predictions) -> dict[str, object]:
+        """The chosen rate, what each rate scored on held-out images, and how it was trained."""
+        return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
