@@ -169,7 +169,7 @@ def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
 
     def moving(network: nn.Module, images: Tensor) -> Tensor:
         seen.append(len(images))
-        network.bn1.running_var.mul_(1.01)
+        network.get_buffer("bn1.running_var").mul_(1.01)
         return torch.zeros(len(images), 512)
 
     monkeypatch.setattr(transfer.finetune, "forward", moving)
