@@ -1,5 +1,6 @@
 """The segmentation task: what it refuses, what it tells, and where its rates are tried."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
-from transfer.datasets.segmented import IGNORED, read_mask
+from transfer.datasets.segmented import IGNORED, read_mask, write_mask
+from transfer.datasets.voc_masks import FOLDER
 from transfer.finetune import NotFiniteError
 from transfer.tasks import EXTRA, TASKS
 from transfer.tasks.segmentation import Segmentation
@@ -51,17 +53,28 @@ def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, pla
 
 
 def test_broken_masks_stop_a_run_before_it_starts(
-    small_backbone: Backbone, place: Place, small_detection_data: Path, tmp_path: Path
+    small_backbone: Backbone,
+    place: Place,
+    small_detection_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = tmp_path / "data"
-    (data / "VOCdevkit").mkdir(parents=True)
-    for name in ("small-data.json", "VOCdevkit/VOC2012"):
-        (data / name).symlink_to(small_detection_data / name)
-    whole = cell(small_backbone, place, data)
-    assert whole.task.datasets() == ("voc12_seg",)
-    (data / "small-data.json").unlink()
-    with pytest.raises(DataError, match="40 images found, 1,449 expected"):
-        evaluate(whole)
+    shutil.copytree(small_detection_data / FOLDER, data / FOLDER)
+    shutil.copy(small_detection_data / "small-data.json", data)
+    unknown, other_size, missing, *_ = sorted((data / FOLDER / "SegmentationClass").iterdir())
+    write_mask(unknown, np.full_like(read_mask(unknown), 77))
+    write_mask(other_size, read_mask(other_size)[:-1])
+    missing.unlink()
+    monkeypatch.setattr(Segmentation, "prepare", lambda *_: pytest.fail("the run has started"))
+    with pytest.raises(DataError, match="3 images are missing, too many or unusable") as told:
+        evaluate(cell(small_backbone, place, data))
+    lines = [line for line in str(told.value).splitlines() if "SegmentationClass/" in line]
+    whys = ((unknown, "unknown ids 77"), (other_size, "its image has"), (missing, "missing"))
+    for line, (file, why) in zip(sorted(lines), sorted(whys, key=lambda w: w[0].stem), strict=True):
+        assert f"JPEGImages/{file.stem}.jpg" in line
+        assert file.name in line
+        assert why in line
 
 
 @pytest.mark.slow
