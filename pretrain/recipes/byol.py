@@ -1,4 +1,7 @@
-"""Runs of BYOL: Grill et al., NeurIPS 2020, arXiv:2006.07733."""
+"""Runs of BYOL: Grill et al., NeurIPS 2020, arXiv:2006.07733.
+
+Its code draws the target network apart from the online one; here it starts as its copy.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,11 +38,12 @@ EPOCHS300 = replace(
 
 
 def at_length(epochs: int, table_row: str) -> Recipe[Any]:
-    """A length that other papers print."""
+    """A length that other papers print: SimSiam's reproduction, whose rates are not told."""
     return replace(
         EPOCHS300,
         epochs=epochs,
-        paper=f"BYOL (arXiv:2006.07733), its settings for 300 epochs; it has no run of {epochs}",
+        paper="BYOL (arXiv:2006.07733), its settings for 300 epochs; the printed number is that of "
+        f"SimSiam's reproduction (arXiv:2011.10566, table 4), BYOL's code has none for {epochs}",
         table_row=table_row,
     )
 
