@@ -79,7 +79,7 @@ class InstDiscConfig:
 class InstDisc(nn.Module):
     """Encoder and a bank with a row for each image, and Z once it has been estimated.
 
-    The released code's bank starts with even numbers in a cube, not on the sphere.
+    The released code draws the first rows evenly from a cube, not from the sphere.
     """
 
     uses_indices = True

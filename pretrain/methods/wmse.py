@@ -77,7 +77,7 @@ class WMSEConfig:
     hidden_dim: int = 1024
     """Width of the projector's hidden layers."""
     num_hidden: int = 1
-    """How many there are."""
+    """How many: 1 in the released code, 2 in SimCLRv2's, where the paper's ImageNet run is from."""
     embedding_dim: int = 128
     """D."""
     sync_bn: bool = True

@@ -121,7 +121,7 @@ class ZeroCL(nn.Module):
     """One encoder for both views; whitening is over the images of all processes.
 
     In the released code each process whitens the features, or the images, of its own part of the
-    batch, and correlations are averaged over processes, where images of one place are unlike.
+    batch, and correlations are averaged over processes, though images of one place differ there.
     """
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: ZeroCLConfig) -> None:

@@ -2,10 +2,10 @@
 
 The paper takes code and settings over from Chen et al., 2020b, read here as SimCLRv2,
 arXiv:2006.10029: a projector of three layers, LARS, rate, decay, warm-up and views. The authors
-released a loss to put into that code, but no ImageNet script. Departing from SimCLRv2, no norm
-closes the projector, since whitening undoes it, and views and residual branches are as simclr.py
-tells; departing from the released loss, which cuts rows as they come, each step draws an order, as
-in the authors' code for small images. That one uses Adam, which is not here.
+released a loss to put into that code, but no script of the run. Departing from SimCLRv2, no norm
+closes the projector, since whitening undoes it, and LARS, crops, pixels and residual branches are
+as simclr.py tells; departing from that loss, which cuts rows as they come, each step draws an
+order, as does the authors' code for smaller images. That one uses Adam, which is not here.
 """
 
 from collections.abc import Mapping
