@@ -40,6 +40,22 @@ def test_the_scale_is_of_the_original_image(split: Segmented, scale: float) -> N
     assert sample.image.shape[1:] == sample.mask.shape
 
 
+def test_a_double_scale_repeats_each_pixel_of_the_mask(split: Segmented) -> None:
+    sample = training_sample(split, 1, replace(AS_IT_IS, scales=(2.0, 2.0)), 0)
+    assert np.array_equal(sample.mask.numpy(), split.mask(1).repeat(2, axis=0).repeat(2, axis=1))
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("scale", [0.5, 1.37, 2.0])
+def test_image_and_mask_are_scaled_alike(split: Segmented, scale: float, index: int) -> None:
+    sample = training_sample(split, index, replace(AS_IT_IS, scales=(scale, scale)), 0)
+    is_color = (sample.image == PALETTE[:, :, None, None]).all(dim=1)
+    pure = is_color.any(dim=0)  # elsewhere an edge has mixed two colors
+    assert torch.equal(is_color.int().argmax(dim=0)[pure], sample.mask[pure].long())
+    assert pure.float().mean() > 0.75
+    assert len(sample.mask[pure].unique()) == 2
+
+
 def test_a_flip_turns_both(split: Segmented) -> None:
     flipped = training_sample(split, 1, replace(AS_IT_IS, flip_share=1.0), 0)
     assert np.array_equal(flipped.mask.numpy(), split.mask(1)[:, ::-1])

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer import stop
@@ -20,7 +21,7 @@ from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.train import train
 from transfer.training import loop
 
-pytestmark = pytest.mark.slow  # mmsegmentation takes seconds to import
+slow = pytest.mark.slow  # mmsegmentation takes seconds to import
 ALONE = Process(device=torch.device("cpu"))
 SHORT = replace(VOC_FCN.tiny(), crop_px=49, iterations=6, milestones=(4,))
 
@@ -41,6 +42,33 @@ def trained(folder: Path, images: Path, network: FCN | None = None) -> dict[str,
     return {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
 
+class Sum(nn.Module):
+    """In the place of loss and network: each parameter's gradient is 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2))
+        self.head = nn.Conv2d(2, 3, 1)
+
+    def forward(self, samples: object) -> dict[str, Tensor]:
+        """Of all parameters."""
+        return {"loss": torch.stack([parameter.sum() for parameter in self.parameters()]).sum()}
+
+
+def test_every_parameter_takes_the_recipes_steps_with_momentum_and_decay(tmp_path: Path) -> None:
+    network: Any = Sum()
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    recipe = replace(SHORT, iterations=2, milestones=(1,), learning_rate=0.1)
+    recipe = replace(recipe, sgd_momentum=0.5, weight_decay=0.25)
+    split = drawn_split(tmp_path)
+    train(network, split, recipe, seed=0, folder=tmp_path, process=ALONE, num_workers=0)
+    for start, end in zip(before, network.parameters(), strict=True):
+        first = 1 + 0.25 * start
+        second = 0.5 * first + 1 + 0.25 * (start - 0.1 * first)
+        torch.testing.assert_close(end.detach(), start - 0.1 * first - 0.01 * second)
+
+
+@slow
 def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     split = drawn_split(tmp_path)
     recipe = replace(SHORT, iterations=40, milestones=(35,), learning_rate=0.05, scales=(1.0, 1.0))
@@ -54,6 +82,7 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     assert overlap(counts).mean > 50  # background alone gives 23
 
 
+@slow
 def test_stopped_and_resumed_equals_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +105,7 @@ def test_stopped_and_resumed_equals_undisturbed(
     assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
 
 
+@slow
 def test_killed_and_resumed_equals_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
