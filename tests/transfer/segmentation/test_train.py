@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer import stop
 from transfer.backbone import random_backbone
-from transfer.datasets.segmented import read_mask
+from transfer.datasets.segmented import Segmented, read_mask
 from transfer.processes import Process
 from transfer.segmentation.iou import confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
@@ -20,6 +20,7 @@ from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.train import train
 from transfer.training import loop
+from transfer.training.course import Precision
 
 slow = pytest.mark.slow  # mmsegmentation takes seconds to import
 ALONE = Process(device=torch.device("cpu"))
@@ -125,3 +126,41 @@ def test_killed_and_resumed_equals_undisturbed(
             trained(tmp_path / "b", tmp_path / "images", network)
     resumed = trained(tmp_path / "b", tmp_path / "images")
     assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
+
+
+def two_steps(
+    folder: Path, split: Segmented, precision: Precision, device: str
+) -> tuple[FCN, float]:
+    """The network after them, with its predictions in the folder, and their mean loss."""
+    process = Process(device=torch.device(device))
+    recipe = replace(SHORT, iterations=2, milestones=(), precision=precision)
+    network = network_for(folder)
+    done = train(network, split, recipe, seed=1, folder=folder, process=process, num_workers=0)
+    predict(network, split, folder / "predictions", process)
+    return network, done.losses["loss_seg"]
+
+
+@slow
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        ("cpu", "bfloat16"),
+        pytest.param("cuda:0", "float32", marks=pytest.mark.gpu),
+        pytest.param("cuda:0", "bfloat16", marks=pytest.mark.gpu),
+    ],
+)
+def test_other_devices_and_precisions_stay_near_a_cpus_float32(
+    device: str, precision: Precision, tmp_path: Path
+) -> None:
+    split = drawn_split(tmp_path)
+    _, expected = two_steps(tmp_path / "float32", split, "float32", "cpu")
+    network, loss = two_steps(tmp_path / "other", split, precision, device)
+    assert loss == pytest.approx(expected, rel=0.01)
+    assert {weight.dtype for weight in network.state_dict().values()} == {torch.float32, torch.long}
+    assert {str(weight.device) for weight in network.state_dict().values()} == {device}
+    for i in range(len(split)):
+        ours, theirs = (
+            read_mask(prediction_path(tmp_path / name / "predictions", split, i))
+            for name in ("other", "float32")
+        )
+        assert np.mean(ours == theirs) > 0.9

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.slow
 FOLDER = "SEGMENTATIONS"
 """Variable of the environment: where two processes meet."""
 CPU = torch.device("cpu")
-ONE_STEP = replace(
-    VOC_FCN.tiny(), iterations=1, milestones=(), learning_rate=1.0, weight_decay=0.0
-)
+ONE_STEP = replace(VOC_FCN.tiny(), iterations=1, milestones=(), learning_rate=1.0, weight_decay=0.0)
 """Weights fall by their gradient."""
 NUM_IMAGES = 3
 """To predict: one process has two of them."""
