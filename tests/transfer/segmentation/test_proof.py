@@ -48,3 +48,5 @@ def test_one_convolution_of_each_block_and_the_shortcut_are_altered(
     }
     blocks = {f"layer4.{number}.{convolution}" for number in range(len(plain.layer4))}
     assert altered == blocks | {"layer4.0.downsample.0"}
+    found = [twin.get_submodule(name) for name in blocks]
+    assert {(c.stride, c.dilation, c.padding) for c in found} == {((1, 1), (2, 2), (2, 2))}
