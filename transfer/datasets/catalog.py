@@ -221,7 +221,7 @@ _INFOS = (
         second_folder="imagenet",
         num_classes=1_000,
         metric="top1",
-        counts=counted(12_811 - 3_000, 3_000, 50_000),
+        counts=counted(12_811 - 2_000, 2_000, 50_000),
         open=read_in1k_1pct,
         how_to_get=LISTS,
     ),
