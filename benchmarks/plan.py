@@ -187,8 +187,7 @@ def _detector_lines(rows: list[PlannedCell]) -> list[str]:
         f"detection: about {hours:.1f} GPU hours on V100 by detectron2's model zoo (assumed for "
         f"either engine, not measured); {_on_gpus(cells, options)}"
     ]
-    if any(row.cell.key == "voc0712_det_c4" for row in cells) and len(_seeds(cells)) < 3:
-        lines.append("voc0712_det_c4: the paper's numbers are means of three runs: --seeds 0,1,2")
+    lines += _three_runs(cells, "voc0712_det_c4")
     if any(row.cell.task.engine == "torchvision" for row in cells):
         chosen = options.engine == "torchvision"
         why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
@@ -205,7 +204,8 @@ def _segmentation_lines(rows: list[PlannedCell]) -> list[str]:
     return [
         f"segmentation: about {hours:.1f} GPU hours if a ResNet-50 trains on "
         f"{FCN_IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second (assumed, not measured); "
-        f"{_on_gpus(cells, cells[0].cell.place.training)}"
+        f"{_on_gpus(cells, cells[0].cell.place.training)}",
+        *_three_runs(cells, "voc12_seg_fcn"),
     ]
 
 
@@ -221,8 +221,12 @@ def _on_gpus(cells: list[PlannedCell], options: TrainingOptions) -> str:
     return f"{hours:.1f} hours on {most} GPU{'s' * (most > 1)}"
 
 
-def _seeds(cells: list[PlannedCell]) -> set[int]:
-    return {row.cell.seed for row in cells}
+def _three_runs(cells: list[PlannedCell], key: str) -> list[str]:
+    """CO2 averages three of its runs on VOC."""
+    seeds = {row.cell.seed for row in cells if row.cell.key == key}
+    if 0 < len(seeds) < 3:
+        return [f"{key}: the paper's numbers are means of three runs: --seeds 0,1,2"]
+    return []
 
 
 def _gaps(rows: list[PlannedCell]) -> set[str]:

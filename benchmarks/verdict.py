@@ -33,23 +33,27 @@ TOLERANCES = {
 """Per task id; what is not here has UNTOLD."""
 
 
-DETECTION = ("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4")
-SUSPICIOUS_AP = 3.0
-"""A pre-trained detector ahead of a random one by no more may have trained from scratch."""
+SUSPICIOUS = {
+    "coco_det": ("AP", 3.0),
+    "coco_insseg": ("AP", 3.0),
+    "coco_keypoint": ("AP", 3.0),
+    "voc0712_det_c4": ("AP", 3.0),
+    "voc12_seg_fcn": ("mIoU", 10.0),
+}
+"""Ahead of random weights by no more, a fine-tuned network may have trained from scratch."""
 
 
 def suspicion(ours: Score, random: Score | None, best: float | None, task: str, metric: str) -> str:
-    """What to say of a detector's AP that is as low as from random weights; empty if it is not.
+    """What to say of a number that is as low as from random weights; empty if it is not.
 
-    best: the highest published AP, for where even that lies close.
+    best: the highest published number, for where even that lies close.
     """
-    if task not in DETECTION or metric != "AP" or random is None:
-        return ""
-    if ours.mean - random.mean > SUSPICIOUS_AP:
+    told, margin = SUSPICIOUS.get(task, ("", 0.0))
+    if metric != told or random is None or ours.mean - random.mean > margin:
         return ""
     beside = "" if best is None else f"; the best published is {best:.1f}"
     return (
-        f"not more than {SUSPICIOUS_AP:g} AP above a random initialization "
+        f"not more than {margin:g} {metric} above a random initialization "
         f"({random.mean:.1f}{beside}): weights may not be loaded"
     )
 

@@ -89,6 +89,11 @@ class Training:
         if job.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = _optimizer(self.method, recipe)
+        # all names are looked up, those of shares that are over as well: a wrong one is refused
+        self.frozen_until = [
+            (self.method.get_parameter(name), share)
+            for name, share in getattr(self.method, "frozen_until", {}).items()
+        ]
         self.step = 0
         self.window = Window()
 
@@ -237,9 +242,9 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
     # without a gradient, and not with one of zeros: neither decay nor momentum moves what is frozen
-    for name, share in getattr(training.method, "frozen_until", {}).items():
+    for parameter, share in training.frozen_until:
         if ended <= share:
-            training.method.get_parameter(name).grad = None
+            parameter.grad = None
     training.optimizer.step()
     training.window.add(metrics)
     training.step += 1

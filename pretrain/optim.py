@@ -103,9 +103,10 @@ def lars(
 class LARS(Optimizer):
     """SGD whose step is scaled, tensor by tensor, to the tensor's own size.
 
-    You et al., arXiv:1708.03888. The local rate is trust * |w| / (|g| + decay * |w|); it is 1
-    where a weight or its gradient is all zero (apex's LARC leaves out the decay as well there). No
-    step waits for the device.
+    You et al., arXiv:1708.03888. The local rate is trust * |w| / (|g| + decay * |w| + 1e-8), as in
+    apex and timm; the code of SimCLR, BYOL and Barlow Twins has |g + decay * w| below the line,
+    which hardly differs at decays of 1e-6. It is 1 where a weight or its gradient is all zero
+    (apex's LARC leaves out the decay as well there). No step waits for the device.
     """
 
     def __init__(

@@ -188,6 +188,7 @@ def train_heads(
     NotFrozenError if the backbone is not, to the bit, what it was before the first pass.
     """
     network = frozen_network(backbone)
+    before = weights_of(network)
     where = next(network.parameters()).device
     num_classes = QUARTER_TURNS if training.labels == "rotations" else len(images.class_names)
     rates = training.learning_rates
@@ -210,7 +211,7 @@ def train_heads(
             if step % 50 == 0 or done == steps:
                 _require_finite(losses, step)
             if done in (start + ends[0], steps):
-                require_frozen(network, backbone)
+                require_frozen(network, before)
             if curve is not None and done in ends:
                 curve.add(optimizer.heads())
             saved.save_when_due(optimizer, done, curve)
@@ -246,9 +247,14 @@ def probed(
     return Predictions(scores, test.labels, details)
 
 
-def require_frozen(network: nn.Module, backbone: Backbone) -> None:
-    """NotFrozenError unless weights, buffers and mode are those that the training began with."""
-    now, before = network.state_dict(), frozen_network(backbone).state_dict()
+def weights_of(network: nn.Module) -> dict[str, Tensor]:
+    """A copy of all weights and buffers."""
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
+    """NotFrozenError unless all weights and buffers are these, and nothing is in training mode."""
+    now = network.state_dict()
     changed = [name for name, tensor in before.items() if not torch.equal(now[name], tensor)]
     learning = [name for name, module in network.named_modules() if module.training]
     if changed or learning:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from transfer import stop
+
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
@@ -37,6 +39,28 @@ def this_process() -> Process:
 def started_processes() -> int:
     """As many as torchrun started, 0 without it."""
     return int(os.environ.get("WORLD_SIZE", 0))
+
+
+def any_process(wishes: list[bool], process: Process) -> list[bool]:
+    """Whether any process has each wish; all processes come here at the same time."""
+    if process.num_processes == 1:
+        return wishes
+    flags = torch.tensor(wishes, dtype=torch.int32, device=process.device)
+    dist.all_reduce(flags, dist.ReduceOp.MAX)
+    return [bool(flag) for flag in flags.tolist()]
+
+
+def dealt(count: int, process: Process) -> Iterator[int]:
+    """This process's indices among `count`, dealt in turn.
+
+    Raises Stopped where a signal asked any process for it, and on all of them: none is left waiting
+    for one that is gone. All take equally many turns for that, if not equally many indices.
+    """
+    for first in range(0, count, process.num_processes):
+        if any_process([stop.asked()], process)[0]:
+            raise stop.Stopped(stop.REQUEUE)
+        if first + process.rank < count:
+            yield first + process.rank
 
 
 @contextmanager

@@ -62,8 +62,9 @@ class BarlowTwinsConfig:
     off_diagonal_weight: float = 5e-3
     """Lambda; the released code has 0.0051."""
     loss_scale: float = 0.024
-    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, so it
-    sets the rate of biases and batch norm alone: the paper's 0.0048 beside 0.2 for weights."""
+    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, if the
+    decay has it too, as in the recipe; so it sets the rate of biases and batch norm alone: the
+    paper's 0.0048 beside 0.2 for weights."""
     hidden_dim: int = 8192
     """Width of the projector's two hidden layers."""
     embedding_dim: int = 8192

@@ -126,7 +126,12 @@ class DINO(nn.Module):
         self.register_buffer("center", torch.zeros(config.output_dim))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 + S of (n, 3, H, W), small ones last; progress: share of the run done."""
+        """views: 2 + S of (n, 3, H, W), small ones last; progress: share of the run done.
+
+        The target encoder moves before the step, in the released code after it. So it moves with
+        the momentum of two steps later on the schedule, and the one that a run exports has not
+        followed the encoder's last two steps, of which the released one takes in next to nothing.
+        """
         config = self.config
         momentum = rising_momentum(config.momentum, progress)
         self.target_encoder.follow(self.encoder, momentum)

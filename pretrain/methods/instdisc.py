@@ -28,7 +28,7 @@ def nce_loss(
 
     query (n, d); own (n, d), the images' rows of the bank; noise (n, m, d), rows drawn evenly from
     all of the bank; rows of unit length. log_partition: logarithm of Z in eq. 4, a scalar. The
-    query alone gets a gradient.
+    query alone gets a gradient. The released code adds 1e-7 to the denominators of eq. 6.
     """
     with torch.autocast(query.device.type, enabled=False):
         positive, negative = bank_logits(query, own, noise, temperature=temperature)
@@ -52,7 +52,7 @@ def bank_logits(
 def log_partition_estimate(logits: Tensor, *, num_images: int) -> Tensor:
     """Logarithm of eq. 8, Z as the mean over these logits (n, m) of all processes: a scalar.
 
-    float32, without gradient.
+    float32, without gradient. The released code's mean has the images' own rows as well.
     """
     total = gather(logits.float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
     return total + math.log(num_images / (logits.numel() * num_processes()))
@@ -77,7 +77,10 @@ class InstDiscConfig:
 
 
 class InstDisc(nn.Module):
-    """Encoder and a bank with a row for each image, and Z once it has been estimated."""
+    """Encoder and a bank with a row for each image, and Z once it has been estimated.
+
+    The released code draws the first rows evenly from a cube, not from the sphere.
+    """
 
     uses_indices = True
     bank: Tensor

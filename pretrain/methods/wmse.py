@@ -64,7 +64,7 @@ def whitened(rows: Tensor, ridge: float) -> tuple[Tensor, Factor]:
 
 @dataclass(frozen=True, kw_only=True)
 class WMSEConfig:
-    """Settings of W-MSE; the defaults are the paper's for two views of large images."""
+    """Settings of W-MSE; the defaults are the released code's for two views of ImageNet-100."""
 
     num_views: int = 2
     """V, positives of an image, d in the paper; 2 in W-MSE 2, 4 in W-MSE 4."""
@@ -75,7 +75,9 @@ class WMSEConfig:
     ridge: float = 0.0
     """Added to covariances, times their mean variance; the paper has none."""
     hidden_dim: int = 1024
-    """Width of the projector's hidden layer."""
+    """Width of the projector's hidden layers."""
+    num_hidden: int = 1
+    """How many: 1 in the released code, 2 in SimCLRv2's, where the paper's ImageNet run is from."""
     embedding_dim: int = 128
     """D."""
     sync_bn: bool = True
@@ -98,7 +100,7 @@ class WMSE(nn.Module):
         self.views = config.num_views * (View(),)
         self.backbone = backbone  # what export.py writes
         projector = plain_ended_mlp(
-            feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=1
+            feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=config.num_hidden
         )
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:

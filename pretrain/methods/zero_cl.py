@@ -38,7 +38,10 @@ def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> Tensor:
 
 
 def terms_of(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
-    """Of z1 and z2 (N, D): features are standardized over images, or images over features."""
+    """Of z1 and z2 (N, D): features are standardized over images, or images over features.
+
+    By biased variances plus 1e-5; the released code adds 1e-4 to deviations over one less.
+    """
     with torch.autocast(z1.device.type, enabled=False):
         rows = [at_least_float32(z) for z in (z1, z2)]
         by_feature = [batch_norm(z, None, None, training=True) for z in rows]
@@ -91,17 +94,18 @@ def spectral(moment: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroCLConfig:
-    """Settings of Zero-CL; the defaults are the released code's for ImageNet."""
+    """Settings of Zero-CL; the defaults are the released code's for ImageNet but for the widths."""
 
     ridge: float = 0.01
     """Added to the variance, which is 1 on average, in every direction before whitening."""
     loss_scale: float = 0.016
-    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, so it
-    sets the rate of biases and batch norm alone: 0.0048 beside 0.3 for weights."""
+    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, if the
+    decay has it too, as in the recipes; so it sets the rate of biases and batch norm alone: 0.0048
+    beside 0.3 for weights."""
     hidden_dim: int = 2048
-    """Width of the projector's two hidden layers."""
+    """Width of the projector's two hidden layers; the released code's is 8192."""
     embedding_dim: int = 2048
-    """D."""
+    """D; the released code's is 8192."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 
@@ -116,7 +120,8 @@ class ZeroCLConfig:
 class ZeroCL(nn.Module):
     """One encoder for both views; whitening is over the images of all processes.
 
-    The released code whitens features over the images of one process.
+    In the released code each process whitens the features, or the images, of its own part of the
+    batch, and correlations are averaged over processes, though images of one place differ there.
     """
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: ZeroCLConfig) -> None:

@@ -1,7 +1,8 @@
 """The run of Barlow Twins: Zbontar et al., ICML 2021, arXiv:2103.03230.
 
 Departing from it, crops are bilinear, and residual branches start as torchvision's default has
-them, not at zero. The rate of biases and batch norm is in the method's `loss_scale`.
+them, not at zero. The rate of biases and batch norm is in the method's `loss_scale`, by which the
+paper's decay is multiplied as well; the code's first release scaled its loss, but not its decay.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         warmup_epochs=10,
         schedule_unit="step",
         optimizer="lars",
-        weight_decay=1.5e-6,
+        weight_decay=BarlowTwinsConfig.loss_scale * 1.5e-6,
         paper="Barlow Twins (arXiv:2103.03230); the released code decays weights by 1e-6",
         table_row="lorac/table1, uniclr/table2: Barlow Twins",
     ),

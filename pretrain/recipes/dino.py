@@ -21,9 +21,10 @@ VIEWS = replace(
 """The code's, but for crops by bilinear and not by bicubic interpolation."""
 UNCLEAR = (
     "DINO in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: optimizer, batch "
-    "and crops are those of UniCLR's own rows, the momentum is what DINO's code advises for small "
-    "batches"
+    "and views, both alike and not DINO's, are those of UniCLR's own rows, the momentum is what "
+    "DINO's code advises for small batches, outputs and the temperature's warm-up are ours"
 )
+DOUBTFUL = "; the value also stands in solo-learn's table, for a ResNet-18"
 
 
 def in_uniclr(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
@@ -63,7 +64,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         paper="DINO (arXiv:2104.14294), arguments of the released ResNet-50",
         table_row="arXiv:2104.14294, table 2: DINO, RN50",
     ),
-    "dino/in100-r50": in_uniclr(IN100, 400, "ImageNet-100"),
+    "dino/in100-r50": replace(in_uniclr(IN100, 400, "ImageNet-100"), paper=f"{UNCLEAR}{DOUBTFUL}"),
     "dino/cifar10-r18": in_uniclr(CIFAR10, 1000, "CIFAR-10"),
     "dino/cifar100-r18": in_uniclr(CIFAR100, 1000, "CIFAR-100"),
 }

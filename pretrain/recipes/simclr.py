@@ -1,7 +1,8 @@
 """Runs of SimCLR: Chen et al., ICML 2020, arXiv:2002.05709.
 
-The paper's LARS keeps the rate inside its momentum, and ours outside: they differ while the rate
-changes.
+Departing from its code, LARS keeps the rate outside of its momentum and not inside, which differs
+while the rate changes; crops are bilinear, not bicubic; residual branches start as torchvision's
+default has them, not at zero; and images are normalized, of which the code shows nothing.
 """
 
 import math
@@ -30,20 +31,25 @@ IN1K: Recipe[Any] = Recipe(
     table_row="co2/table1, lorac/table1: SimCLR, 1000 epochs",
 )
 
+UNCLEAR = (
+    "SimCLR in UniCLR (arXiv:2211.14516), Table 3, with the value of Zero-CL's README; neither "
+    "says who ran it: "
+)
+
 
 def root_rate(batch_size: int) -> float:
     """Learning rate in proportion to the root of the batch: appendix B.1."""
     return 0.075 * math.sqrt(batch_size)
 
 
-def shorter(batch_size: int, learning_rate: float, table_row: str) -> Recipe[Any]:
-    """200 epochs, appendix B.1."""
+def shorter(batch_size: int, learning_rate: float, growth: str, table_row: str) -> Recipe[Any]:
+    """200 epochs, with a rate whose growth with the batch is told."""
     return replace(
         IN1K,
         epochs=200,
         batch_size=batch_size,
         learning_rate=learning_rate,
-        paper="SimCLR (arXiv:2002.05709), appendix B.1",
+        paper=f"SimCLR (arXiv:2002.05709), table B.1, rate by {growth}",
         table_row=table_row,
     )
 
@@ -54,8 +60,8 @@ def in_uniclr(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
         recipe,
         method="simclr",
         config=SimCLRConfig(temperature=0.5),
-        paper="SimCLR in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
-        "optimizer, batch and views are those of UniCLR's own rows, the temperature is SimCLR's",
+        paper=f"{UNCLEAR}optimizer, batch and views are those of UniCLR's own rows, the "
+        "temperature is SimCLR's",
         table_row=f"uniclr/table3: {dataset}",
     )
 
@@ -63,13 +69,16 @@ def in_uniclr(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
 RECIPES: Mapping[str, Recipe[Any]] = {
     "simclr/in1k-r50": IN1K,
     "simclr/in1k-r50-epochs200-batch8192": shorter(
-        8192, linear_rate(8192, per_256=0.3), "jcl/table1: SimCLR"
+        8192,
+        linear_rate(8192, per_256=0.3),
+        "the batch, as in figure 9",
+        "jcl/table1: SimCLR",
     ),
     "simclr/in1k-r50-epochs200-batch4096": shorter(
-        4096, root_rate(4096), "uniclr/table2: SimCLR, batch 4096"
+        4096, root_rate(4096), "the batch's root", "uniclr/table2: SimCLR, batch 4096"
     ),
     "simclr/in1k-r50-epochs200-batch256": shorter(
-        256, root_rate(256), "uniclr/table2: SimCLR, batch 256"
+        256, root_rate(256), "the batch's root", "uniclr/table2: SimCLR, batch 256"
     ),
     "simclr/in100-r50": replace(
         IN1K,
@@ -77,8 +86,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         epochs=400,
         batch_size=256,
         learning_rate=root_rate(256),
-        paper="SimCLR in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
-        "as on ImageNet-1k with this batch",
+        paper=f"{UNCLEAR}as on ImageNet-1k with this batch; that README names no network",
         table_row="uniclr/table3: ImageNet-100",
     ),
     "simclr/cifar10-r18": in_uniclr(CIFAR10, "CIFAR-10"),

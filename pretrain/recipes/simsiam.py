@@ -54,7 +54,8 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         EPOCHS200,
         images="ImageNet-100 train",
         epochs=400,
-        paper=f"{UNCLEAR}as on ImageNet-1k",
+        paper=f"{UNCLEAR}as on ImageNet-1k; solo-learn's table has the value, for SimCLR on a "
+        "ResNet-18",
         table_row="uniclr/table3: ImageNet-100",
     ),
     "simsiam/cifar10-r18": on_cifar(CIFAR10, "CIFAR-10"),

@@ -1,8 +1,11 @@
 """The ImageNet run of W-MSE 4: Ermolov et al., ICML 2021, arXiv:2007.06346.
 
-Its code is SimCLR's with another loss: sub-batches of twice as many rows as features, cut once.
-Projector, optimizer, rate and views are therefore SimCLR's, arXiv:2002.05709; the paper's runs on
-small images use Adam, which is not here.
+The paper takes code and settings over from Chen et al., 2020b, read here as SimCLRv2,
+arXiv:2006.10029: a projector of three layers, LARS, rate, decay, warm-up and views. The authors
+released a loss to put into that code, but no script of the run. Departing from SimCLRv2, no norm
+closes the projector, since whitening undoes it, and LARS, crops, pixels and residual branches are
+as simclr.py tells; departing from that loss, which cuts rows as they come, each step draws an
+order, as does the authors' code for smaller images. That one uses Adam, which is not here.
 """
 
 from collections.abc import Mapping
@@ -14,7 +17,7 @@ from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
 RECIPES: Mapping[str, Recipe[Any]] = {
     "wmse/in1k-r50": Recipe(
         method="wmse",
-        config=WMSEConfig(num_views=4, hidden_dim=2048),
+        config=WMSEConfig(num_views=4, hidden_dim=2048, num_hidden=2),
         arch="resnet50",
         images="ImageNet-1k train",
         views=SIMCLR_VIEWS,
@@ -25,7 +28,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         schedule_unit="step",
         optimizer="lars",
         weight_decay=1e-6,
-        paper="W-MSE 4 (arXiv:2007.06346); what it takes from SimCLR's code is as in SimCLR",
+        paper="W-MSE 4 (arXiv:2007.06346), in SimCLRv2's code (arXiv:2006.10029) and settings",
         table_row="uniclr/table2: W-MSE",
     ),
 }

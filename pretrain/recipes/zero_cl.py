@@ -3,8 +3,9 @@
 Rates, decay, warm-up, LARS, views and, on CIFAR, widths are the authors' released scripts' for
 ImageNet-100 and CIFAR; epochs and, on ImageNet-1k, the batch are as UniCLR prints them. The
 scripts train on one of the two losses at a time; the sum at equal weights, the width of 2048 on
-ImageNet and the batch on CIFAR are ours. Crops are bilinear, and residual branches start as
-torchvision's default has them, not at zero.
+ImageNet, where they have 8192, and the batch on CIFAR are ours. Crops are bilinear, and residual
+branches start as torchvision's default has them, not at zero. Decays are the scripts' times the
+factor of the loss, see the method's `loss_scale`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ IN1K: Recipe[Any] = Recipe(
     warmup_epochs=10,
     schedule_unit="step",
     optimizer="lars",
-    weight_decay=1e-6,
+    weight_decay=ZeroCLConfig.loss_scale * 1e-6,
     trust_coefficient=0.02,
     paper=f"{PAPER}; epochs and batch of UniCLR (arXiv:2211.14516), Table 2",
     table_row="uniclr/table2: Zero-CL",
@@ -60,7 +61,7 @@ def on_cifar(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
         images=uniclr.images,
         views=views,
         epochs=1000,
-        weight_decay=1e-4,
+        weight_decay=ZeroCLConfig.loss_scale * 1e-4,
         paper=f"{PAPER}; the batch is ours",
         table_row=f"uniclr/table3: {dataset}",
     )
@@ -71,7 +72,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "zero_cl/in100-r50": replace(
         AT_256,
         images="ImageNet-100 train",
-        paper=f"{PAPER}; there with one loss at a time",
+        paper=f"{PAPER}; there with one loss at a time, on a network that the README does not name",
         table_row="uniclr/table3: ImageNet-100",
     ),
     "zero_cl/cifar10-r18": on_cifar(CIFAR10, "CIFAR-10"),

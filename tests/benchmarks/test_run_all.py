@@ -186,6 +186,9 @@ def test_the_plan_tells_the_hours_of_segmentation(
     assert "about 0.0 GPU hours if a ResNet-50 passes" in told
     assert "segmentation: about 3.2 GPU hours" in told
     assert "0.8 hours on 4 GPUs" in told
+    assert "voc12_seg_fcn: the paper's numbers are means of three runs" in told
+    three = [replace(row, cell=replace(row.cell, seed=seed)) for seed in range(3)]
+    assert "means of three runs" not in render_plan(three)
 
 
 def test_detectron2_asked_for_and_absent_is_a_wrong_request(

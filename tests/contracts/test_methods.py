@@ -15,7 +15,7 @@ from pretrain.__main__ import main
 from pretrain.data import BatchPlan, find_images
 from pretrain.feed import Batch, Feed
 from pretrain.launch import Process
-from pretrain.loop import Execution, Job, train
+from pretrain.loop import Execution, Job, Training, train, training_step
 from pretrain.methods.instdisc import InstDisc
 from pretrain.methods.supervised import Supervised
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -200,6 +200,26 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
     assert train(last, StopRequest()) == 4
     assert same_state(whole.method, last.method)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("name", "late"), [("swav", "prototypes"), ("dino", "encoder.1.last_layer.weight")]
+)
+def test_what_a_paper_freezes_moves_from_its_share_on_and_all_else_from_the_start(
+    name: str, late: str, images: Path, tmp_path: Path
+) -> None:
+    short = job(name, images, tmp_path)
+    recipe = replace(short.recipe, schedule_unit="step", learning_rate=1.0)
+    # both smoke recipes freeze for a hundredth of the run: two steps of these
+    long = replace(short, recipe=recipe, num_steps=200)
+    training, still = Training(long), []
+    learning = {k: v for k, v in long.method.named_parameters() if v.requires_grad}
+    for batch in long.feed.batches(0, 4):
+        before = {key: weight.detach().clone() for key, weight in learning.items()}
+        training_step(long, training, long.method, batch)
+        # SwAV makes its prototypes unit length again at each step, which may round
+        still.append({k for k, v in learning.items() if (v - before[k]).abs().max() < 1e-6})
+    assert still == [{late}, {late}, set(), set()]
 
 
 def smoke_run(name: str, images: Path, out: Path) -> int:

@@ -209,7 +209,7 @@ BARLOW_TWINS = Run(
     1000,
     2048,
     1.6,
-    BARLOW_LARS | {"weight_decay": 1.5e-6},
+    BARLOW_LARS | {"weight_decay": pytest.approx(1.5e-6 * 0.0048 / 0.2)},
     BYOL_VIEWS,
     {
         "off_diagonal_weight": 0.005,
@@ -237,7 +237,10 @@ VICREG_CODE = Run(
 VICREG_VIEWS = replace(
     MOCO_V2, crop_area=(0.08, 1.0), saturation=0.2, blur_probability=0.5, solarize_probability=0.1
 )
-ZERO_CL_LARS = UNICLR_LARS | {"trust_coefficient": 0.02}
+ZERO_CL_LARS = UNICLR_LARS | {
+    "trust_coefficient": 0.02,
+    "weight_decay": pytest.approx(1e-6 * 0.0048 / 0.3),
+}
 ZERO_CL = Run(
     "resnet50",
     IN1K,
@@ -486,7 +489,13 @@ PUBLISHED: dict[str, Run] = {
         1.2,
         UNICLR_LARS,
         SIMCLR_VIEWS,
-        {"num_views": 4, "embedding_dim": 128, "whitening_size": 2 * 128, "hidden_dim": 2048},
+        {
+            "num_views": 4,
+            "embedding_dim": 128,
+            "whitening_size": 2 * 128,
+            "hidden_dim": 2048,
+            "num_hidden": 3 - 1,
+        },
     ),
     "zero_cl/in1k-r50": ZERO_CL,
     "zero_cl/in100-r50": ZERO_CL_256._replace(images=IN100),
@@ -495,7 +504,11 @@ PUBLISHED: dict[str, Run] = {
             arch=run.arch,
             images=run.images,
             epochs=1000,
-            optimization={**ZERO_CL_256.optimization, "stem": "cifar", "weight_decay": 1e-4},
+            optimization={
+                **ZERO_CL_256.optimization,
+                "stem": "cifar",
+                "weight_decay": pytest.approx(1e-4 * 0.0048 / 0.3),
+            },
             views=replace(
                 run.views,
                 crop_area=(0.08, 1.0),

@@ -15,7 +15,7 @@ from pretrain.checkpoint import SaveError
 from pretrain.data import BatchPlan, find_images
 from pretrain.feed import Feed
 from pretrain.launch import Process
-from pretrain.loop import Execution, Job, train
+from pretrain.loop import Execution, Job, Training, train
 from pretrain.methods.jcl import JCL, JCLConfig
 from pretrain.metrics import NotFiniteError
 from pretrain.parts.view import View
@@ -235,6 +235,15 @@ def test_what_is_frozen_neither_moves_nor_decays_nor_gathers_momentum(
     assert len(set(weights[:6])) == 1  # five steps of fifteen leave it
     assert len(set(weights[5:])) == 10
     assert len(set(biases)) == 15
+
+
+def test_a_frozen_name_that_is_no_parameters_is_refused_before_the_first_step(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    method = Freezer()
+    method.frozen_until = {"backbone.wieght": 0.0}  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="wieght"):
+        Training(job(image_folder, tmp_path, method=method))
 
 
 def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(

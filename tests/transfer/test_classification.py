@@ -93,7 +93,8 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
         F.cross_entropy(head(network(pixels)), torch.stack([s.label for s in batch])).backward()
         sgd.step()
     torch.testing.assert_close(found.layers[1].weight, head.weight, rtol=1e-3, atol=1e-4)
-    mean, expected = found.layers[0].bn1.running_mean, network.bn1.running_mean
+    mean = found.get_buffer("layers.0.bn1.running_mean")
+    expected = network.get_buffer("bn1.running_mean")
     torch.testing.assert_close(mean, expected, rtol=1e-3, atol=1e-4)
 
 

@@ -24,6 +24,7 @@ from transfer.finetune import (
     probed,
     require_frozen,
     train_heads,
+    weights_of,
 )
 
 CPU = torch.device("cpu")
@@ -154,12 +155,13 @@ def test_a_pass_ends_with_the_step_nearest_to_its_last_image(
 
 def test_a_frozen_backbone_that_moved_or_left_eval_mode_is_told(small_backbone: Backbone) -> None:
     network = small_backbone.network()
-    require_frozen(network, small_backbone)
-    network.bn1.running_mean[0] += 1e-6
+    before = weights_of(network)
+    require_frozen(network, before)
+    network.get_buffer("bn1.running_mean")[0] += 1e-6
     with pytest.raises(NotFrozenError, match=r"1 of 120 tensors .*bn1\.running_mean"):
-        require_frozen(network, small_backbone)
+        require_frozen(network, before)
     with pytest.raises(NotFrozenError, match="modules are in training mode"):
-        require_frozen(small_backbone.network().train(), small_backbone)
+        require_frozen(small_backbone.network().train(), before)
 
 
 def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
@@ -169,7 +171,7 @@ def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
 
     def moving(network: nn.Module, images: Tensor) -> Tensor:
         seen.append(len(images))
-        network.bn1.running_var.mul_(1.01)
+        network.get_buffer("bn1.running_var").mul_(1.01)
         return torch.zeros(len(images), 512)
 
     monkeypatch.setattr(transfer.finetune, "forward", moving)

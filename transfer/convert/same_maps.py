@@ -14,8 +14,11 @@ from torchvision.models import ResNet
 Channels = tuple[float, float, float]
 
 TOLERANCE = 1e-4
-"""Largest difference allowed at any place of a stage, in units of its largest value where that
-exceeds 1, as in networks without training; the same kernels make no difference at all."""
+"""Largest difference allowed at any place of a stage, in units of its largest value; the same
+kernels make no difference at all."""
+
+SMALLEST = 1e-12
+"""A stage without larger values is dead: it has no difference that counts."""
 
 
 def fixed_images() -> Tensor:
@@ -43,7 +46,7 @@ def torchvision_maps(
 def differences(
     found: Mapping[str, Tensor], expected: Mapping[str, Tensor], advice: str
 ) -> dict[str, float]:
-    """Largest of each stage; ValueError, ending with the advice, above TOLERANCE."""
+    """Largest of each stage, relative; ValueError, ending with the advice, above TOLERANCE."""
     apart = {name: _difference(found[name], expected[name]) for name in expected}
     for name, difference in apart.items():
         if not difference <= TOLERANCE:  # also where it is no number
@@ -81,4 +84,4 @@ def _difference(found: Tensor, expected: Tensor) -> float:
             f"the network's map is {tuple(found.shape)}, that of the backbone "
             f"{tuple(expected.shape)}: a stride is in the wrong place"
         )
-    return ((found - expected).abs().max() / expected.abs().max().clamp_min(1)).item()
+    return ((found - expected).abs().max() / expected.abs().max().clamp_min(SMALLEST)).item()

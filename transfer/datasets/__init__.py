@@ -2,6 +2,7 @@
 
 catalog.py           one table: classes, metric, splits, how to get each set; `open_split`
 info.py              the form of its entries
+robustness_sets.py   its entries of sets that are only tested on
 images.py            one split: images decoded on demand, labels, fingerprint
 upright.py           images and their sizes as the EXIF orientation wants them seen
 scenes.py            one split of a detection set: images with objects; which can be learned from

@@ -19,13 +19,12 @@ from transfer.datasets.cub200 import read_cub200
 from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.flowers import read_flowers
 from transfer.datasets.imagenet import read_in1k, read_in100
-from transfer.datasets.imagenet_c import read_imagenet_c100, read_imagenet_c100_made
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.inat1k import read_inat1k
 from transfer.datasets.info import AnySplit, DatasetInfo, counted
 from transfer.datasets.labelled_share import read_in1k_1pct, read_in1k_10pct
-from transfer.datasets.objectnet import read_objectnet13
 from transfer.datasets.places365 import read_places365
+from transfer.datasets.robustness_sets import ROBUSTNESS_SETS
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.sun397 import read_sun397
@@ -216,40 +215,7 @@ _INFOS = (
         how_to_get="Get ImageNet-1k, or only the 100 classes of "
         "transfer/datasets/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
     ),
-    DatasetInfo(
-        key="imagenet_c100",
-        title="ImageNet-C, the classes of ImageNet-100",
-        folder="imagenet-c",
-        num_classes=100,
-        metric="top1",
-        counts={"test": 19 * 5 * 5_000},
-        open=read_imagenet_c100,
-        how_to_get="From https://zenodo.org/records/2235448 unpack noise.tar, blur.tar, "
-        "weather.tar, digital.tar and extra.tar into imagenet-c/, so that "
-        "imagenet-c/gaussian_noise/1/WNID exists.",
-    ),
-    DatasetInfo(
-        key="imagenet_c100_made",
-        title="Corruptions of ImageNet-100 made here, a stand-in for ImageNet-C",
-        folder="imagenet-c-made",
-        num_classes=100,
-        metric="top1",
-        counts={"test": 0},
-        open=read_imagenet_c100_made,
-        how_to_get='With ImageNet-100 in the data folder and the extra "corruptions" installed: '
-        "python -m transfer make-corruptions --data DATA.",
-    ),
-    DatasetInfo(
-        key="objectnet13",
-        title="ObjectNet, thirteen classes of ImageNet-100",
-        folder="objectnet-1.0",
-        num_classes=13,
-        metric="top1",
-        counts={"test": 0},
-        open=read_objectnet13,
-        how_to_get="Unpack objectnet-1.0.zip from https://objectnet.dev/download.html (its "
-        "password is told there) into the data folder: objectnet-1.0/{images,mappings}.",
-    ),
+    *ROBUSTNESS_SETS,
     DatasetInfo(
         key="in1k_1pct",
         title="ImageNet-1k, 1 % labelled",
@@ -257,7 +223,7 @@ _INFOS = (
         second_folder="imagenet",
         num_classes=1_000,
         metric="top1",
-        counts=counted(12_811 - 3_000, 3_000, 50_000),
+        counts=counted(12_811 - 2_000, 2_000, 50_000),
         open=read_in1k_1pct,
         how_to_get=LISTS,
     ),

@@ -16,6 +16,8 @@ from transfer.datasets.segmented import Mask, write_mask
 
 FOLDERS = ("benchmark_RELEASE/dataset", "sbd", "SBD/dataset", "VOCdevkit/benchmark_RELEASE/dataset")
 """Below the data folder: where SBD is usually unpacked."""
+AUGMENTED_LISTS = ("trainaug.txt", "train_aug.txt")
+"""By either name it comes with SegmentationClassAug; without it, the masks that are there count."""
 NOT_A_MASK = (MatReadError, NotImplementedError, OSError, LookupError, ValueError, TypeError)
 """What scipy raises on other and on damaged files."""
 HOW_TO_GET = (
@@ -34,15 +36,12 @@ def read_sbd_mask(file: Path) -> Mask:
     """(H, W): classes of a file in cls/; DataError if it holds none."""
     try:
         content = scipy.io.loadmat(file, variable_names=["GTcls"])
-        return np.asarray(content["GTcls"][0, 0]["Segmentation"], dtype=np.uint8)
-    except (
-        MatReadError,
-        OSError,
-        LookupError,
-        ValueError,
-        TypeError,
-        NotImplementedError,
-    ) as error:
+        classes = np.asarray(content["GTcls"][0, 0]["Segmentation"])
+        mask = classes.astype(np.uint8)
+        if classes.ndim != 2 or not np.array_equal(mask, classes):
+            raise ValueError(f"{classes.dtype} of shape {classes.shape}, or no ids from 0 to 255")
+        return mask
+    except NOT_A_MASK as error:
         raise DataError(
             f"{file}: holds no GTcls.Segmentation ({type(error).__name__}: {error}). {HOW_TO_GET}"
         ) from error
@@ -51,7 +50,7 @@ def read_sbd_mask(file: Path) -> Mask:
 def convert_sbd(data: Path, sbd: Path | None = None) -> int:
     """Write SegmentationClassAug and its list, trainaug.txt, from SBD's files; how many masks.
 
-    What is there already is left. A list is written only after all masks.
+    What is there already is left, in the list too, which is written only after all masks.
     """
     folder = sbd or sbd_folder(data)
     if folder is None or not (folder / "cls").is_dir():
@@ -59,7 +58,7 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
         raise DataError(f"SBD is not there: no cls/*.mat in {where}. {HOW_TO_GET}")
     voc = data / "VOCdevkit" / "VOC2012"
     lists, masks = voc / "ImageSets" / "Segmentation", voc / "SegmentationClassAug"
-    own, tested = (lists.joinpath(f"{name}.txt").read_text().split() for name in ("train", "val"))
+    own, tested = (listed_ids(lists / f"{name}.txt") for name in ("train", "val"))
     wanted = sorted({f.stem for f in (folder / "cls").glob("*.mat")} - {*own, *tested})
     masks.mkdir(exist_ok=True)
     with progress("masks", "SBD", len(wanted)) as counter:
@@ -69,8 +68,18 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
             if not file.exists():
                 write_mask(file, read_sbd_mask(folder / "cls" / f"{image_id}.mat"))
             counter.add(1)
-    listing = lists / "trainaug.txt"
+    before = [
+        i for name in AUGMENTED_LISTS if (lists / name).exists() for i in listed_ids(lists / name)
+    ]
+    listed = sorted({*own, *wanted, *before} - {*tested})
+    listing = lists / AUGMENTED_LISTS[0]
     unfinished = listing.with_suffix(".tmp")
-    unfinished.write_text("".join(f"{image_id}\n" for image_id in sorted({*own, *wanted})))
+    unfinished.write_text("".join(f"{image_id}\n" for image_id in listed))
     unfinished.replace(listing)
     return len(wanted)
+
+
+def listed_ids(listing: Path) -> list[str]:
+    """Of the images in a list: an id per line, or the paths of an image and its mask."""
+    lines = listing.read_text().splitlines()
+    return [Path(line.split()[0]).stem for line in lines if line.strip()]

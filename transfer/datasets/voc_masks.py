@@ -9,24 +9,28 @@ from pathlib import Path
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
-from transfer.datasets.sbd import sbd_folder
+from transfer.datasets.sbd import AUGMENTED_LISTS, listed_ids, sbd_folder
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.splits import drawn_split
 from transfer.datasets.voc import CLASSES
 
 FOLDER = "VOCdevkit/VOC2012"
 CLASS_NAMES = ("background", *CLASSES)
-AUGMENTED_LISTS = ("trainaug.txt", "train_aug.txt")
-"""By either name it comes with SegmentationClassAug; without it, the masks that are there count."""
 
 
 def read_voc12_seg(data: Path, split: str, sizes: Sizes) -> Segmented:
     """Reads ImageSets/Segmentation, SegmentationClass, SegmentationClassAug and JPEGImages."""
     lists = data / FOLDER / "ImageSets" / "Segmentation"
-    tested = lists.joinpath("val.txt").read_text().split()
+    tested = listed_ids(lists / "val.txt")
     if split == "test":
         return _of(data, tested, frozenset(tested), "")
-    own = lists.joinpath("train.txt").read_text().split()
+    own = listed_ids(lists / "train.txt")
+    both = sorted({*own} & {*tested})
+    if both:
+        raise DataError(
+            f"{lists}: {len(both)} images are in both train.txt and val.txt, first {both[0]}; "
+            "expected none: the test would be on images that were learned"
+        )
     added, source = _added(data, frozenset([*own, *tested]))
     trainval = _of(data, sorted([*own, *added]), frozenset(own), source)
     return drawn_split(trainval, split, sizes)
@@ -61,7 +65,13 @@ def _added(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
     for name in AUGMENTED_LISTS:
         listing = data / FOLDER / "ImageSets" / "Segmentation" / name
         if listing.is_file():
-            listed = set(listing.read_text().split()) - known
+            listed = set(listed_ids(listing)) - known
             return sorted(listed), f"augmented masks: SegmentationClassAug, listed in {name}"
     found = {file.stem for file in folder.glob("*.png")} - known
-    return sorted(found), "augmented masks: SegmentationClassAug, all files but VOC's own"
+    source = "augmented masks: SegmentationClassAug, all files but VOC's own"
+    if sbd_folder(data) is not None:
+        source += (
+            "; should python -m transfer convert-sbd have been interrupted, run it again: it has "
+            "left no list"
+        )
+    return sorted(found), source

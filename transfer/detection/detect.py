@@ -5,14 +5,13 @@ from contextlib import nullcontext
 import torch
 import torch.distributed as dist
 
-from transfer import stop
 from transfer.console import progress
 from transfer.datasets.scenes import Scenes
 from transfer.detection.recipe import Recipe
 from transfer.detection.results import Detections, in_original
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
-from transfer.processes import Process
+from transfer.processes import Process, dealt
 
 
 def detect(
@@ -23,17 +22,15 @@ def detect(
     One image at a time: alone in its batch it is padded as little as in detectron2's test.
     """
     detector.network.eval()
-    mine = range(process.rank, len(scenes), process.num_processes)
     found = []
-    counting = progress("detect", recipe.finds, len(mine)) if process.speaks else nullcontext()
+    counting = progress("detect", recipe.finds, len(scenes)) if process.speaks else nullcontext()
     with torch.inference_mode(), counting as counter:
-        for index in mine:
-            stop.leave_if_asked()
+        for index in dealt(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
             found.append(in_original(result, scenes.scene(index), image))
             if counter is not None:
-                counter.add(1)
+                counter.add(min(process.num_processes, len(scenes) - index))
     return gathered(found, process)
 
 

@@ -28,13 +28,16 @@ class Overlap:
 
 
 def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
-    """Of one image; ignored pixels do not count."""
+    """Of one image; ignored pixels do not count. ValueError for other sizes or classes."""
     if predicted.shape != truth.shape:
         raise ValueError(
             f"a prediction of {predicted.shape} for a mask of {truth.shape}; expected the size of "
             "the original image"
         )
     counted = truth != IGNORED
+    highest = max(predicted[counted].max(initial=0), truth[counted].max(initial=0))
+    if highest >= num_classes:
+        raise ValueError(f"class {highest} where 0 to {num_classes - 1} are expected")
     pairs = truth[counted].astype(np.int64) * num_classes + predicted[counted]
     counts = np.bincount(pairs, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes)

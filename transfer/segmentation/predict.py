@@ -6,10 +6,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from transfer import stop
 from transfer.console import progress
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.processes import Process
+from transfer.processes import Process, dealt
 from transfer.segmentation.network import FCN
 from transfer.segmentation.samples import pixels
 
@@ -21,16 +20,14 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
     """
     network.eval()
     folder.mkdir(parents=True, exist_ok=True)
-    mine = range(process.rank, len(split), process.num_processes)
-    told = progress("predict", "masks", len(mine)) if process.speaks else nullcontext()
+    told = progress("predict", "masks", len(split)) if process.speaks else nullcontext()
     with torch.inference_mode(), told as counter:
-        for index in mine:
-            stop.leave_if_asked()
+        for index in dealt(len(split), process):
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
             write_mask(prediction_path(folder, split, index), classes)
             if counter is not None:
-                counter.add(1)
+                counter.add(min(process.num_processes, len(split) - index))
     if process.num_processes > 1:
         dist.barrier()
 

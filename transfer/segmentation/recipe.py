@@ -23,7 +23,9 @@ class SegmentationRecipe:
     head_channels: int = 256
     head_dilation: int = 6
     align_corners: bool = True
-    """Of the upsampling: a crop of 513 px has 33 positions, the outer ones on its corners."""
+    """Of the upsampling: a crop of 513 px has 33 positions, the outer ones on its corners. As in
+    the public ports of MoCo's network to mmsegmentation; the papers do not say, and
+    mmsegmentation's own default is False."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
     """How norm layers share statistics on several GPUs; on one, and on a CPU, plain BN."""
     # images

@@ -1,7 +1,8 @@
 """From an image and its mask to what the network learns from: scaled, flipped, cropped.
 
 The scale is of the original image, as MoCo has it; mmsegmentation's RandomResize is of a fixed
-short side instead, and its VOC pipelines add distortions of color, which MoCo has not.
+short side instead, and its VOC pipelines add distortions of color, which MoCo has not. Pillow
+filters where it shrinks an image; OpenCV, which mmsegmentation uses, would skip pixels.
 """
 
 from collections.abc import Sequence

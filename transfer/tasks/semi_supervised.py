@@ -18,7 +18,7 @@ from transfer.backbone import Backbone
 from transfer.classification import Classifier, FineTuning, predicted, train
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
-from transfer.datasets.labelled_share import drawn_share
+from transfer.datasets.labelled_share import DRAW_SEED, drawn_share
 from transfer.datasets.splits import balanced_split
 from transfer.features import EvalTransform, Predictions, open_images
 from transfer.folders import Folders
@@ -125,7 +125,8 @@ class SemiSupervised:
         """Where the choice of labelled images comes from."""
         if not self.drawn_share:
             return "published list"
-        return f"drawn by class with a fixed seed, {100 * self.drawn_share:g} % of {self.dataset}"
+        share = f"{100 * self.drawn_share:g} % of {self.dataset}"
+        return f"{share}, drawn alike from each class, seed {DRAW_SEED!r}"
 
     def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Top-1 on held-out labelled images by the classifier's rate."""

@@ -20,7 +20,7 @@ from transfer import stop
 from transfer.console import Progress, progress, say
 from transfer.features import num_workers as usual_workers
 from transfer.finetune import NotFiniteError
-from transfer.processes import Process
+from transfer.processes import Process, any_process
 from transfer.training.course import Course, learning_rate, set_rate
 from transfer.training.precise_norm import set_precise_norms
 from transfer.training.state import Training, TrainingSummary, restore, save, summary
@@ -143,7 +143,7 @@ def _iterate(job: Job, training: Training) -> None:
             if not reading and job.process.num_processes > 1:
                 continue
             due = time.monotonic() - saved_s > SAVE_EVERY_S
-            stopping, due = _any_process([stop.asked(), due], job.process)
+            stopping, due = any_process([stop.asked(), due], job.process)
             if reading or stopping or due:
                 _read(job, training)
             if counter is not None:
@@ -225,7 +225,7 @@ def _make_norms_precise(job: Job, training: Training) -> None:
 def _undisturbed(job: Job, count: int) -> Iterator[list[Sample]]:
     first = job.course.iterations * job.course.accumulated
     for number, batch in enumerate(job.batches(range(first, first + count), 1)):
-        if number % READ_EVERY == 0 and _any_process([stop.asked()], job.process)[0]:
+        if number % READ_EVERY == 0 and any_process([stop.asked()], job.process)[0]:
             _leave(job.process)
         _seed_sampling(job, first + number)
         yield batch
@@ -266,17 +266,8 @@ def _not_finite(
     )
 
 
-def _any_process(wishes: list[bool], process: Process) -> list[bool]:
-    """Whether any process has each wish; all processes come here at the same time."""
-    if process.num_processes == 1:
-        return wishes
-    flags = torch.tensor(wishes, dtype=torch.int32, device=process.device)
-    dist.all_reduce(flags, dist.ReduceOp.MAX)
-    return [bool(flag) for flag in flags.tolist()]
-
-
 def _leave(process: Process) -> None:
-    _any_process([True], process)  # nobody ends while another still writes
+    any_process([True], process)  # nobody ends while another still writes
     raise stop.Stopped(stop.REQUEUE)
 
 

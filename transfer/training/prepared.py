@@ -5,6 +5,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
 
+import torch
+
 from transfer.backbone import Backbone, BackboneError
 from transfer.console import say
 from transfer.detection.recipe import Recipe
@@ -23,7 +25,7 @@ class Prepared(Generic[Portion]):
     backbone: Backbone
     norm: Norm
     differences: dict[str, float]
-    """Of each stage's map from torchvision's, largest, on a fixed image."""
+    """Of each stage's map from torchvision's, the largest in units of the largest value."""
     images: Portion
     """What the network learns from, and what it is tested on."""
     held_out: Portion | None
@@ -93,5 +95,12 @@ def told(
         "largest_difference_of_maps": prepared.differences,
         "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
         "learning_rate": recipe.learning_rate,
+        "tf32_convolutions": _tf32(recipe),
         "training": asdict(training),
     }
+
+
+def _tf32(recipe: Recipe | SegmentationRecipe) -> bool:
+    """Whether what is called float32 has 10 bits of mantissa in convolutions."""
+    asked = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
+    return asked and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)

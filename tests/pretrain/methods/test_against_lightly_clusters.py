@@ -1,4 +1,11 @@
-"""SwAV and DINO beside the modules of lightly, an optional extra."""
+"""SwAV and DINO beside the modules of lightly, an optional extra.
+
+What lightly does otherwise: its SwAV codes know the images of other processes only with
+`sinkhorn_gather_distributed`, which is off unless told, overflow in half precision, and go to every
+view that it is given as large, so that a third one without must be given as small; its prototypes
+have a bias, its caller must normalize them, and count steps to freeze them and epochs to freeze
+DINO's last layer; its target temperature warms up by epochs, ours by the schedule's unit.
+"""
 
 import pytest
 import torch
@@ -51,6 +58,15 @@ def test_swav_loss_and_gradient_are_lightlys(num_small: int, num_queued: int) ->
     loss.backward()
     expected.sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("num_assigned", [2, 3])
+def test_lightly_gives_codes_to_all_views_that_it_is_told_are_large(num_assigned: int) -> None:
+    scores = cosines(3 + 5, 12)
+    large, small = list(scores[:num_assigned]), list(scores[num_assigned:])
+    codes = sinkhorn(scores[:num_assigned], epsilon=0.05, num_iterations=3)
+    loss = swav_loss(scores, codes, temperature=0.1)
+    torch.testing.assert_close(loss, lightly_loss.SwaVLoss()(large, small)[0])
 
 
 @pytest.mark.parametrize("num_small", [0, 6])

@@ -1,7 +1,10 @@
 """Barlow Twins, VICReg and W-MSE against lightly's losses; `pip install .[compare]`.
 
 lightly has no Zero-CL. Differences: its VICReg takes the mean of the variance term over views, as
-the released code does; its W-MSE draws the order of the images itself.
+the released code does; its Barlow Twins and VICReg know the images of other processes only with
+`gather_distributed`, which is off unless told, its W-MSE never; its W-MSE draws the order of the
+images itself, divides covariances by one less than the rows, which the lengths undo, refuses fewer
+rows than twice the features, and raises where there is no Cholesky factor: ours counts as zero.
 """
 
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from torch import Tensor
 
 from pretrain.methods.barlow_twins import barlow_twins_loss
 from pretrain.methods.vicreg import vicreg_loss
-from pretrain.methods.wmse import wmse_loss
+from pretrain.methods.wmse import WMSEConfig, wmse_loss
 
 lightly: Any = pytest.importorskip("lightly.loss", reason="needs lightly: pip install '.[compare]'")
 
@@ -60,3 +63,22 @@ def test_loss_and_gradient_are_lightlys(name: str) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     gradients = [torch.autograd.grad(loss, views)[0] for loss in (ours, theirs)]
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)
+
+
+def test_lightlys_w_mse_raises_where_ours_counts_a_sub_batch_as_zero() -> None:
+    views = torch.zeros(2, 64, 16)
+    with pytest.raises(RuntimeError, match="cholesky"):
+        lightly_wmse(views)
+    assert our_wmse(views).item() == 0
+
+
+def test_lightlys_w_mse_refuses_fewer_rows_than_twice_the_features() -> None:
+    with pytest.raises(ValueError, match="at least twice"):
+        lightly.WMSELoss(embedding_dim=16, w_size=31)
+    WMSEConfig(embedding_dim=16, whitening_size=31)
+
+
+def test_lightly_keeps_to_the_images_of_one_process_unless_told() -> None:
+    assert not lightly.BarlowTwinsLoss().gather_distributed
+    assert not lightly.VICRegLoss().gather_distributed
+    assert not hasattr(lightly.WMSELoss(), "gather_distributed")

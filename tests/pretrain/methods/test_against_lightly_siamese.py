@@ -1,9 +1,11 @@
 """SimCLR, BYOL and SimSiam against lightly's losses, heads and schedule; `pip install .[compare]`.
 
 What lightly does otherwise: it minimizes the mean of two negative cosines for BYOL, a quarter of
-equation 2's sum less one; its schedules reach their end with the last step, ours after it; its
-BYOL heads have a bias in their last layer. It has a ring of past keys, but no bank with a row for
-each image and no noise-contrastive estimation: instance discrimination has no counterpart.
+equation 2's sum less one; its schedules start at their beginning, ours one step in, and both reach
+their end with the last step; its BYOL heads have a bias in their last layer; its NT-Xent has the
+other processes' views only with `gather_distributed`, which is off unless told. It has a ring of
+past keys, but no bank with a row for each image and no noise-contrastive estimation: instance
+discrimination has no counterpart.
 """
 
 from typing import Any
@@ -67,10 +69,12 @@ def test_the_loss_of_byol_is_four_times_lightlys_plus_four() -> None:
     torch.testing.assert_close(found, 4 + 4 * expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_momentum_of_byol_is_lightlys_one_step_longer() -> None:
+def test_the_momentum_of_byol_is_lightlys_begun_one_step_in() -> None:
     for step in range(100):
-        theirs = cosine_schedule(step, 101, 0.996, 1.0)
-        assert rising_momentum(0.996, step / 100) == pytest.approx(theirs, abs=1e-12)
+        theirs = cosine_schedule(step + 1, 101, 0.996, 1.0)
+        # the loop tells a method the share that is done once the step is
+        assert rising_momentum(0.996, (step + 1) / 100) == pytest.approx(theirs, abs=1e-12)
+    assert theirs == cosine_schedule(99, 100, 0.996, 1.0) == 1.0  # with their last step as well
 
 
 def test_the_heads_of_simsiam_are_lightlys() -> None:

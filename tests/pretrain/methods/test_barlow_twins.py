@@ -128,15 +128,15 @@ def test_projector_ends_plainly_and_has_no_biases_but_those_of_batch_norm() -> N
     assert all(layer.bias is None for layer in projector if isinstance(layer, nn.Linear))
 
 
-def step_of_lars(loss_scale: float) -> dict[str, Tensor]:
-    """How far each parameter goes in one step without decay."""
+def step_of_lars(loss_scale: float, weight_decay: float) -> dict[str, Tensor]:
+    """How far each parameter goes in one step."""
     method = tiny_barlow_twins(loss_scale=loss_scale)
     before = {name: weight.detach().clone() for name, weight in method.named_parameters()}
     optimizer = lars(
         method,
         learning_rate=1.0,
         momentum=0.9,
-        weight_decay=0.0,
+        weight_decay=weight_decay,
         trust_coefficient=0.001,
         exclude_vectors=True,
     )
@@ -145,8 +145,17 @@ def step_of_lars(loss_scale: float) -> dict[str, Tensor]:
     return {name: weight.detach() - before[name] for name, weight in method.named_parameters()}
 
 
-def test_loss_scale_is_the_relative_rate_of_biases_and_batch_norm_under_lars() -> None:
-    plain, scaled = step_of_lars(1.0), step_of_lars(0.024)
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_loss_scale_is_the_relative_rate_of_biases_and_batch_norm_if_the_decay_has_it_too(
+    weight_decay: float,
+) -> None:
+    plain, scaled = step_of_lars(1.0, weight_decay), step_of_lars(0.024, 0.024 * weight_decay)
     for name, step in plain.items():
         expected = step if step.ndim > 1 else 0.024 * step
         torch.testing.assert_close(scaled[name], expected, rtol=1e-3, atol=1e-6)
+
+
+def test_a_decay_without_the_loss_scale_weighs_more_beside_the_scaled_gradient() -> None:
+    plain, scaled = step_of_lars(1.0, 0.1), step_of_lars(0.024, 0.1)
+    weight = "backbone.1.weight"
+    assert (scaled[weight] - plain[weight]).norm() > 0.1 * plain[weight].norm()

@@ -152,6 +152,20 @@ def test_method_is_the_loss_of_the_projected_views_in_orders_drawn_anew(num_view
     assert len(method.views) == num_views
 
 
+@pytest.mark.parametrize("num_hidden", [1, 2])
+def test_a_norm_that_closed_the_projector_would_change_nothing(num_hidden: int) -> None:
+    method = tiny_wmse(num_hidden=num_hidden).double()
+    projector = method.encoder[1]
+    assert sum(isinstance(layer, nn.Linear) for layer in projector.modules()) == num_hidden + 1
+    views = [torch.randn(12, 3, 4, 4).double() for _ in method.views]
+    losses = []
+    for closing in (nn.Identity(), nn.BatchNorm1d(3).double()):
+        method.encoder[1] = nn.Sequential(projector, closing)
+        torch.manual_seed(2)
+        losses.append(method(views, 1.0)["loss"])
+    torch.testing.assert_close(losses[0], losses[1])
+
+
 def test_constant_embeddings_are_logged_as_sub_batches_without_whitening() -> None:
     metrics = tiny_wmse()([torch.zeros(12, 3, 4, 4)] * 2, 1.0)
     assert metrics["whitening_failures"].item() == 2

@@ -12,7 +12,7 @@ from transfer.__main__ import main
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.check import check
 from transfer.datasets.images import DataError
-from transfer.datasets.sbd import convert_sbd
+from transfer.datasets.sbd import convert_sbd, read_sbd_mask
 from transfer.datasets.segmented import IGNORED, Segmented
 
 
@@ -70,6 +70,24 @@ def test_a_list_tells_which_masks_should_be_there(data: Path) -> None:
     assert line.endswith(f"SegmentationClassAug/{second.name}: missing")
 
 
+def test_a_list_of_paths_is_a_list_of_ids(data: Path) -> None:
+    before = ids(open_segmented("voc12_seg", data, "trainval"))
+    pairs = [f"/JPEGImages/{i}.jpg /SegmentationClassAug/{i}.png\n" for i in before]
+    (voc(data) / "ImageSets" / "Segmentation" / "train_aug.txt").write_text("".join(pairs))
+    trainval = open_segmented("voc12_seg", data, "trainval")
+    assert ids(trainval) == before
+    assert "listed in train_aug.txt" in trainval.notes[0]
+
+
+def test_an_image_in_train_and_val_is_named(data: Path) -> None:
+    lists = voc(data) / "ImageSets" / "Segmentation"
+    both = (lists / "val.txt").read_text().split()[0]
+    with (lists / "train.txt").open("a") as listing:
+        listing.write(f"{both}\n")
+    with pytest.raises(DataError, match=rf"1 images are in both train\.txt and val\.txt, .*{both}"):
+        open_segmented("voc12_seg", data, "trainval")
+
+
 def test_check_data_tells_the_source(data: Path) -> None:
     assert "all files but VOC's own" in check("voc12_seg", data, decode=False).notes[0]
     into_sbd(data)
@@ -104,6 +122,35 @@ def test_a_file_that_is_not_sbds_is_named(data: Path) -> None:
     with pytest.raises(DataError, match=r"2008_000099\.mat: holds no GTcls"):
         convert_sbd(data)
     assert not (voc(data) / "ImageSets/Segmentation/trainaug.txt").exists()
+
+
+@pytest.mark.parametrize("classes", [[[0, 300]], [[[0, 1]]], [[0.5]]])
+def test_classes_that_are_no_ids_in_two_dimensions_are_refused(
+    data: Path, classes: list[list[float]]
+) -> None:
+    into_sbd(data)
+    content = np.zeros((1, 1), dtype=[("Segmentation", object)])
+    content["Segmentation"][0, 0] = np.array(classes)
+    file = data / "benchmark_RELEASE/dataset/cls/2008_000099.mat"
+    scipy.io.savemat(file, {"GTcls": content})
+    with pytest.raises(DataError, match="no ids from 0 to 255"):
+        read_sbd_mask(file)
+
+
+def test_a_conversion_keeps_what_was_listed(data: Path) -> None:
+    into_sbd(data)
+    listing = voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt"
+    listing.write_text("2099_000001\n")
+    convert_sbd(data)
+    assert "2099_000001" in listing.read_text().split()
+    assert len(listing.read_text().split()) == 101
+
+
+def test_an_interrupted_conversion_is_told(data: Path) -> None:
+    into_sbd(data)
+    convert_sbd(data)
+    (voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt").unlink()
+    assert "run it again" in check("voc12_seg", data, decode=False).notes[0]
 
 
 def test_absent_sbd_says_how_to_get_it(tmp_path: Path) -> None:

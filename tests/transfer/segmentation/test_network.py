@@ -10,11 +10,10 @@ import torchvision
 from torch import Tensor, nn
 
 from transfer.backbone import random_backbone
-from transfer.convert.resnet import network_with
 from transfer.convert.same_maps import fixed_images, torchvision_maps
 from transfer.segmentation import network as networks
 from transfer.segmentation.network import FCN, build_network, load_backbone, noise_in
-from transfer.segmentation.proof import dilated, prove
+from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
 from transfer.training.norms import NaiveSyncBatchNorm, Norm
@@ -53,6 +52,12 @@ def batch(side: int) -> list[Sample]:
         mask[:5] = 255
         samples.append(Sample(image=image, mask=mask))
     return samples
+
+
+def scale(recipe: SegmentationRecipe) -> dict[str, Any]:
+    """Of pixels from 0 to 255, in mmsegmentation's words."""
+    values = {"mean": recipe.pixel_mean, "std": recipe.pixel_std}
+    return {name: [255 * value for value in three] for name, three in values.items()}
 
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
@@ -140,8 +145,7 @@ def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
         from mmseg.structures import SegDataSample
 
         prepare = SegDataPreProcessor(
-            mean=[255 * value for value in TINY.pixel_mean],
-            std=[255 * value for value in TINY.pixel_std],
+            **scale(TINY),
             size=(65, 65),
             pad_val=0,
             seg_pad_val=255,
@@ -157,20 +161,32 @@ def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
     assert ours.item() == pytest.approx(theirs["loss_ce"].item(), rel=1e-6)
 
 
-def test_the_answer_has_the_images_own_size(tmp_path: Path) -> None:
-    network = built(tmp_path).eval()
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_the_classes_of_an_odd_size_are_mmsegmentations(
+    align_corners: bool, tmp_path: Path
+) -> None:
+    recipe = replace(TINY, align_corners=align_corners)
+    network = built(tmp_path, recipe).eval()
     image = torch.randint(0, 256, (3, 47, 71), dtype=torch.uint8)
-    with torch.inference_mode():
-        assert network.classes(image).shape == (47, 71)
+    with noise_in(tmp_path / "log"), torch.inference_mode():
+        from mmengine.config import ConfigDict
+        from mmseg.models import EncoderDecoder
+        from mmseg.models.data_preprocessor import SegDataPreProcessor
+
+        settings = networks.config(recipe, arch="resnet18", num_classes=21)
+        settings["test_cfg"] = ConfigDict(mode="whole")
+        prepare = SegDataPreProcessor(**scale(recipe))
+        theirs: Any = EncoderDecoder(**settings, data_preprocessor=prepare).eval()
+        theirs.backbone.load_state_dict(network.backbone.state_dict())
+        theirs.decode_head.load_state_dict(network.head.state_dict())
+        (expected,) = theirs.test_step({"inputs": [image]})
+        found = network.classes(image)
+    assert found.shape == (47, 71)
+    assert len(found.unique()) > 3
+    assert torch.equal(found.long(), expected.pred_sem_seg.data[0])
 
 
 def test_noise_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     built(tmp_path)
     assert capfd.readouterr() == ("", "")
     assert "conv_seg.weight" in (tmp_path / "log").read_text()
-
-
-def test_the_twin_keeps_stride_and_shape_of_a_basic_block() -> None:
-    twin = dilated(network_with("resnet18", "imagenet", weights()), 2)
-    maps = torchvision_maps(twin, fixed_images(), TINY.pixel_mean, TINY.pixel_std)
-    assert maps["layer4"].shape[2:] == maps["layer3"].shape[2:] == (4, 6)

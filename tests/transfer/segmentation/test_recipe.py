@@ -2,7 +2,7 @@
 
 import pytest
 
-from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO
+from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.training.course import learning_rate
 from transfer.training.length import of_length
 from transfer.training.options import TrainingOptions
@@ -11,6 +11,19 @@ from transfer.training.options import TrainingOptions
 def test_co2_trains_fifty_epochs_and_moco_30k_iterations() -> None:
     assert VOC_FCN.iterations == round(50 * 10_582 / VOC_FCN.batch_size)
     assert VOC_FCN_MOCO.iterations == 30_000
+
+
+@pytest.mark.parametrize("recipe", [VOC_FCN, VOC_FCN_MOCO])
+def test_images_and_optimizer_are_those_of_both_papers(recipe: SegmentationRecipe) -> None:
+    assert (recipe.batch_size, recipe.crop_px) == (16, 513)
+    assert (recipe.scales, recipe.flip_share) == ((0.5, 2.0), 0.5)
+    assert (recipe.learning_rate, recipe.sgd_momentum, recipe.weight_decay) == (0.003, 0.9, 1e-4)
+    assert (recipe.warmup_iterations, recipe.accumulated, recipe.precision) == (0, 1, "float32")
+
+
+def test_iterations_are_counted_by_hand() -> None:
+    assert (VOC_FCN.iterations, VOC_FCN.milestones) == (33_069, (23_148, 29_762))
+    assert (VOC_FCN_MOCO.iterations, VOC_FCN_MOCO.milestones) == (30_000, (21_000, 27_000))
 
 
 @pytest.mark.parametrize("recipe", [VOC_FCN, VOC_FCN_MOCO, of_length(VOC_FCN, 0.1)])

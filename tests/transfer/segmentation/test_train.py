@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer import stop
 from transfer.backbone import random_backbone
-from transfer.datasets.segmented import read_mask
+from transfer.datasets.segmented import Segmented, read_mask
 from transfer.processes import Process
 from transfer.segmentation.iou import confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
@@ -19,8 +20,9 @@ from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.train import train
 from transfer.training import loop
+from transfer.training.course import Precision
 
-pytestmark = pytest.mark.slow  # mmsegmentation takes seconds to import
+slow = pytest.mark.slow  # mmsegmentation takes seconds to import
 ALONE = Process(device=torch.device("cpu"))
 SHORT = replace(VOC_FCN.tiny(), crop_px=49, iterations=6, milestones=(4,))
 
@@ -41,6 +43,33 @@ def trained(folder: Path, images: Path, network: FCN | None = None) -> dict[str,
     return {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
 
+class Sum(nn.Module):
+    """In the place of loss and network: each parameter's gradient is 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2))
+        self.head = nn.Conv2d(2, 3, 1)
+
+    def forward(self, samples: object) -> dict[str, Tensor]:
+        """Of all parameters."""
+        return {"loss": torch.stack([parameter.sum() for parameter in self.parameters()]).sum()}
+
+
+def test_every_parameter_takes_the_recipes_steps_with_momentum_and_decay(tmp_path: Path) -> None:
+    network: Any = Sum()
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    recipe = replace(SHORT, iterations=2, milestones=(1,), learning_rate=0.1)
+    recipe = replace(recipe, sgd_momentum=0.5, weight_decay=0.25)
+    split = drawn_split(tmp_path)
+    train(network, split, recipe, seed=0, folder=tmp_path, process=ALONE, num_workers=0)
+    for start, end in zip(before, network.parameters(), strict=True):
+        first = 1 + 0.25 * start
+        second = 0.5 * first + 1 + 0.25 * (start - 0.1 * first)
+        torch.testing.assert_close(end.detach(), start - 0.1 * first - 0.01 * second)
+
+
+@slow
 def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     split = drawn_split(tmp_path)
     recipe = replace(SHORT, iterations=40, milestones=(35,), learning_rate=0.05, scales=(1.0, 1.0))
@@ -54,6 +83,7 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     assert overlap(counts).mean > 50  # background alone gives 23
 
 
+@slow
 def test_stopped_and_resumed_equals_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +106,7 @@ def test_stopped_and_resumed_equals_undisturbed(
     assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
 
 
+@slow
 def test_killed_and_resumed_equals_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,3 +126,41 @@ def test_killed_and_resumed_equals_undisturbed(
             trained(tmp_path / "b", tmp_path / "images", network)
     resumed = trained(tmp_path / "b", tmp_path / "images")
     assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
+
+
+def two_steps(
+    folder: Path, split: Segmented, precision: Precision, device: str
+) -> tuple[FCN, float]:
+    """The network after them, with its predictions in the folder, and their mean loss."""
+    process = Process(device=torch.device(device))
+    recipe = replace(SHORT, iterations=2, milestones=(), precision=precision)
+    network = network_for(folder)
+    done = train(network, split, recipe, seed=1, folder=folder, process=process, num_workers=0)
+    predict(network, split, folder / "predictions", process)
+    return network, done.losses["loss_seg"]
+
+
+@slow
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        ("cpu", "bfloat16"),
+        pytest.param("cuda:0", "float32", marks=pytest.mark.gpu),
+        pytest.param("cuda:0", "bfloat16", marks=pytest.mark.gpu),
+    ],
+)
+def test_other_devices_and_precisions_stay_near_a_cpus_float32(
+    device: str, precision: Precision, tmp_path: Path
+) -> None:
+    split = drawn_split(tmp_path)
+    _, expected = two_steps(tmp_path / "float32", split, "float32", "cpu")
+    network, loss = two_steps(tmp_path / "other", split, precision, device)
+    assert loss == pytest.approx(expected, rel=0.01)
+    assert {weight.dtype for weight in network.state_dict().values()} == {torch.float32, torch.long}
+    assert {str(weight.device) for weight in network.state_dict().values()} == {device}
+    for i in range(len(split)):
+        ours, theirs = (
+            read_mask(prediction_path(tmp_path / name / "predictions", split, i))
+            for name in ("other", "float32")
+        )
+        assert np.mean(ours == theirs) > 0.9

@@ -1,5 +1,9 @@
 """The segmentation task: what it refuses, what it tells, and where its rates are tried."""
 
+import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +13,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import jaccard_score
 
+from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
-from transfer.datasets.segmented import IGNORED, read_mask
+from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
+from transfer.datasets.voc_masks import FOLDER
 from transfer.finetune import NotFiniteError
 from transfer.tasks import EXTRA, TASKS
-from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.segmentation import Portion, Predicted, Segmentation
 from transfer.training.options import TrainingOptions
 
 KEY = "voc12_seg_fcn"
@@ -26,6 +32,11 @@ CPU = TrainingOptions(gpus=1)
 def cell(backbone: Backbone, place: Place, data: Path, options: TrainingOptions = CPU) -> Cell:
     place = replace(place, data=data, training=options)
     return Cell(key=KEY, backbone=backbone, seed=0, place=place)
+
+
+def names(split: Segmented) -> set[str]:
+    """VOC's, of its images."""
+    return {Path(split.name(i)).stem for i in range(len(split))}
 
 
 @pytest.mark.parametrize(
@@ -51,17 +62,48 @@ def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, pla
 
 
 def test_broken_masks_stop_a_run_before_it_starts(
-    small_backbone: Backbone, place: Place, small_detection_data: Path, tmp_path: Path
+    small_backbone: Backbone,
+    place: Place,
+    small_detection_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = tmp_path / "data"
-    (data / "VOCdevkit").mkdir(parents=True)
-    for name in ("small-data.json", "VOCdevkit/VOC2012"):
-        (data / name).symlink_to(small_detection_data / name)
-    whole = cell(small_backbone, place, data)
-    assert whole.task.datasets() == ("voc12_seg",)
-    (data / "small-data.json").unlink()
-    with pytest.raises(DataError, match="40 images found, 1,449 expected"):
-        evaluate(whole)
+    shutil.copytree(small_detection_data / FOLDER, data / FOLDER)
+    shutil.copy(small_detection_data / "small-data.json", data)
+    unknown, other_size, missing, *_ = sorted((data / FOLDER / "SegmentationClass").iterdir())
+    write_mask(unknown, np.full_like(read_mask(unknown), 77))
+    write_mask(other_size, read_mask(other_size)[:-1])
+    missing.unlink()
+    monkeypatch.setattr(Segmentation, "prepare", lambda *_: pytest.fail("the run has started"))
+    with pytest.raises(DataError, match="3 images are missing, too many or unusable") as told:
+        evaluate(cell(small_backbone, place, data))
+    lines = [line for line in str(told.value).splitlines() if "SegmentationClass/" in line]
+    whys = ((unknown, "unknown ids 77"), (other_size, "its image has"), (missing, "missing"))
+    for line, (file, why) in zip(sorted(lines), sorted(whys, key=lambda w: w[0].stem), strict=True):
+        assert f"JPEGImages/{file.stem}.jpg" in line
+        assert file.name in line
+        assert why in line
+
+
+@pytest.mark.slow
+def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
+    checkpoint: Path, small_detection_data: Path, place: Place
+) -> None:
+    words = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
+    words += ["--data", str(small_detection_data), "--schedule", "smoke"]
+    words += ["--results", str(place.results), "--runs", str(place.runs)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    (file,) = place.results.rglob("*.json")
+    summary = rf"{KEY}  mIoU \d+\.\d\d %  (\d+ min )?\d+ s  ->  {re.escape(str(file))}\n"
+    assert re.fullmatch(summary, done.stdout)
+    first, *lines = done.stderr.splitlines()
+    assert first.startswith("backbone  ")
+    steps = [re.match(r"\d\d:\d\d:\d\d  (weights|train|predict)  +\S", line) for line in lines]
+    assert all(steps), done.stderr
+    assert {step[1] for step in steps if step} == {"weights", "train", "predict"}
+    (log,) = place.runs.rglob("mmengine-0.log")
+    assert "conv_seg.weight" in log.read_text()
 
 
 @pytest.mark.slow
@@ -88,6 +130,45 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     assert record.metrics["mIoU"] == pytest.approx(float(expected.mean()))
 
 
+def test_held_out_images_are_training_images_and_none_of_vals(
+    small_backbone: Backbone, small_detection_data: Path, place: Place
+) -> None:
+    asked = cell(small_backbone, place, small_detection_data)
+    assert isinstance(asked.task, Segmentation)
+    whole, search = (
+        asked.task.portion(asked.folders, *splits)
+        for splits in (("trainval", "test"), ("train", "val"))
+    )
+    learned, held_out = names(search.train), names(search.test)
+    assert learned | held_out == names(whole.train)
+    assert not learned & held_out
+    lists = small_detection_data / "VOCdevkit/VOC2012/ImageSets/Segmentation"
+    tested = set(lists.joinpath("val.txt").read_text().split())
+    assert names(whole.test) == tested
+    assert not names(whole.train) & tested
+
+
+def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainings: list[tuple[object, ...]] = []
+
+    def trained(self: Segmentation, prepared: object, *rest: object) -> Predicted:
+        trainings.append((rest[0], *rest[3:]))
+        (folder := tmp_path / str(len(trainings))).mkdir()
+        return solved_segmentation(folder, right=rest[3] == 0.01)
+
+    monkeypatch.setattr(Segmentation, "trained", trained)
+    prepared: Any = SimpleNamespace(images="all images", held_out="held out")
+    options = replace(CPU, learning_rates=(0.1, 0.01, 0.001))
+    asked = cell(small_backbone, place, place.data, options)
+    assert isinstance(asked.task, Segmentation)
+    done = asked.task.run(prepared, asked.folders, 0)
+    assert done.details["held_out_mIoU"] == {"0.1": 0.0, "0.01": 100.0, "0.001": 0.0}
+    assert trainings[-1] == ("all images", 0.01, "all")
+    assert [first for first, *_ in trainings[:-1]] == ["held out"] * 3
+
+
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
     small_backbone: Backbone,
@@ -95,21 +176,29 @@ def test_learning_rates_are_tried_on_held_out_training_images(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    used: list[tuple[str, int, int]] = []
+    used: list[tuple[str, set[str], set[str]]] = []
     plain = Segmentation.trained
 
-    def noted(self: Segmentation, prepared: object, part: object, *rest: object) -> object:
+    def noted(self: Segmentation, prepared: object, part: Portion, *rest: object) -> Predicted:
         done = plain(self, prepared, part, *rest)  # type: ignore[arg-type]
-        used.append((str(rest[-1]), len(part.train), len(part.test)))  # type: ignore[attr-defined]
+        predictions = {file.stem for file in done.folder.iterdir()}
+        used.append((str(rest[-1]), names(part.train), predictions))
         return done
 
     monkeypatch.setattr(Segmentation, "trained", noted)
     options = replace(CPU, learning_rates=(0.01, 0.001))
     record = evaluate(cell(small_backbone, place, small_detection_data, options))
-    assert used == [("rate-0.01", 70, 30), ("rate-0.001", 70, 30), ("all", 100, 40)]
-    assert set(record.details["held_out_mIoU"]) == {"0.01", "0.001"}
-    assert record.details["learning_rate"] in (0.01, 0.001)
+    found = record.details["held_out_mIoU"]
+    assert set(found) == {"0.01", "0.001"}
+    assert record.details["learning_rate"] == float(max(found, key=found.get))
     assert any("learning_rates" in line for line in record.departures)
+    *tries, (_, whole, tested) = used
+    assert [name for name, _, _ in used] == ["rate-0.01", "rate-0.001", "all"]
+    assert (len(whole), len(tested)) == (100, 40)
+    for _, learned, predicted in tries:
+        assert (len(learned), len(predicted)) == (70, 30)
+        assert learned | predicted == whole
+        assert not predicted & (learned | tested)
 
 
 def test_a_rate_that_diverges_is_left_out_and_only_divergence_is_an_error(
