@@ -21,10 +21,10 @@ import tyro
 
 import transfer.features
 from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cell import Cell, Place, evaluate
+from transfer.cell import Cell, Place, evaluate, on_frozen_features
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.generate import generate
-from transfer.tasks import TASKS, FineTuned
+from transfer.tasks import TASKS
 
 Metrics = dict[str, dict[str, float]]
 
@@ -58,7 +58,7 @@ class Clock:
 def frozen_tasks(names: str) -> list[str]:
     """Keys of the tasks that only look at frozen features or crops of a frozen backbone."""
     wanted = [word.strip() for word in names.split(",") if word.strip()]
-    return wanted or [key for key, task in TASKS.items() if not isinstance(task, FineTuned)]
+    return wanted or [key for key, task in TASKS.items() if on_frozen_features(task)]
 
 
 def together(keys: Sequence[str], backbone: Backbone, place: Place) -> tuple[float, Metrics]:

@@ -91,8 +91,10 @@ def kind_of(task: str) -> str:
         return "Linear transfer"
     if task.endswith("_linear"):
         return "Linear probes"
-    if "_semi_" in task:
+    if "_semi_" in task or task.endswith("_fewshot"):
         return "Few labels"
+    if task.endswith("_eval"):
+        return "Robustness"
     if task.endswith("_knn"):
         return "Nearest neighbors"
     return "VOC 2007 SVM" if task == "voc07_svm" else "Other tasks"

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from transfer import stop
 from transfer.backbone import Backbone
 from transfer.classifier import load_classifier
 from transfer.console import say
@@ -40,6 +41,9 @@ from transfer.tasks.corruptions import CorruptionEval
 from transfer.tasks.detection import Detection
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
+
+WAIT_S = 5.0
+"""Between looks at a classifier that another process trains."""
 
 
 class BusyError(RuntimeError):
@@ -131,7 +135,7 @@ def finished(cell: Cell) -> Record | None:
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
         and (record.engine == cell.task.engine or not _engine_asked(cell))
-        and (cell.place.features_in in ("auto", record.details.get("features_in", "float32")))
+        and _same_arithmetic(cell, record)
         and record.details.get("classifier", "") == _classifier_hash(cell)
         and all(
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
@@ -139,6 +143,17 @@ def finished(cell: Cell) -> Record | None:
         )
     )
     return record if same else None
+
+
+def on_frozen_features(task: Task) -> bool:
+    """Whether it only looks at what a frozen network makes of images."""
+    return not isinstance(task, FineTuned | SemiSupervised)
+
+
+def _same_arithmetic(cell: Cell, record: Record) -> bool:
+    """Unless one is asked for, a record counts whichever it was made in."""
+    made_in = record.details.get("features_in", "float32")  # records from before it was told
+    return cell.place.features_in in ("auto", made_in) or not on_frozen_features(cell.task)
 
 
 def _classifier_hash(cell: Cell) -> str:
@@ -223,21 +238,32 @@ def _broken(reports: Iterable[Report]) -> frozenset[str]:
 def _how(cell: Cell) -> dict[str, str]:
     """Arithmetic of frozen features, and whose classifier was used."""
     told: dict[str, str] = {}
-    if not isinstance(cell.task, FineTuned | SemiSupervised):
+    if on_frozen_features(cell.task):
         told["features_in"] = cell.computing.precision
     return told if cell.needed is None else told | {"classifier": _classifier_hash(cell)}
 
 
 def _have_classifier(cell: Cell, needed: Cell) -> None:
-    """Find the classifier by its record, or train it now and say so."""
-    found = finished(needed) is not None
-    if found and load_classifier(needed.folders.work) is not None:
-        say("classifier", f"{cell.key} uses that of {needed.key}: {needed.path}")
-        return
-    why = "its weights are gone" if found else "it has no record"
-    say("classifier", f"{cell.key} needs that of {needed.key}, but {why}: training it first")
-    with _alone(needed.folders.work):
-        _compute(needed, this_process())
+    """Find the classifier by its record, or train it now, or wait for who does; all are said."""
+    waiting = False
+    while True:
+        found = finished(needed) is not None
+        if found and load_classifier(needed.folders.work) is not None:
+            say("classifier", f"{cell.key} uses that of {needed.key}: {needed.path}")
+            return
+        try:
+            with _alone(needed.folders.work):
+                why = "its weights are gone" if found else "it has no record"
+                told = f"{cell.key} needs that of {needed.key}, but {why}: training it first"
+                say("classifier", told)
+                _compute(needed, this_process())
+                return
+        except BusyError as error:
+            if not waiting:
+                say("classifier", f"{cell.key} waits for that of {needed.key}: {error}")
+            waiting = True
+            stop.leave_if_asked()
+            time.sleep(WAIT_S)
 
 
 def extract_together(cells: Sequence[Cell]) -> None:
@@ -274,8 +300,7 @@ def departures(cell: Cell) -> list[str]:
     if cell.needed is not None:
         own = _differences(registered(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
-    in_float32 = cell.computing.precision == "float32"
-    if not in_float32 and not isinstance(cell.task, FineTuned | SemiSupervised):
+    if cell.computing.precision != "float32" and on_frozen_features(cell.task):
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
     return found
 

@@ -1,5 +1,6 @@
 """Tasks that use another task's classifier: found by its record, trained if missing, and said."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import transfer.cell
 from benchmarks.plan import planned
 from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cell import Cell, Place, evaluate, extract_together, finished
+from transfer.cell import Cell, Place, _alone, evaluate, extract_together, finished
 from transfer.classifier import classifier_file
 from transfer.datasets.generate import generate
 from transfer.record import read_record
@@ -58,6 +59,20 @@ def test_a_record_without_its_weights_is_trained_again_to_the_same(
     assert evaluate(cell).metrics == first.metrics
     assert "but its weights are gone: training it first" in capsys.readouterr().err
     assert read_record(cell.needed.path).metrics == before
+
+
+@pytest.mark.slow
+def test_a_classifier_that_another_process_trains_is_waited_for(
+    cell: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cell.needed is not None
+    other = ExitStack()
+    (cell.needed.folders.work).mkdir(parents=True)
+    other.enter_context(_alone(cell.needed.folders.work))
+    monkeypatch.setattr("time.sleep", lambda seconds: other.close())  # it ends in the meantime
+    assert evaluate(cell).metrics
+    told = capsys.readouterr().err
+    assert told.index("waits for that of in100_linear@looc") < told.index("training it first")
 
 
 def test_another_classifier_makes_a_record_stale(
