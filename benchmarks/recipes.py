@@ -71,7 +71,7 @@ def missing_lines(published: Table, models: Iterable[Model]) -> list[str]:
     lines: dict[str, list[str]] = {}
     for row in published.rows:
         if id(row) not in measured:
-            lines.setdefault(_needs(published, row), []).append(_label(row))
+            lines.setdefault(_needs(published, row), []).append(_label(published, row))
     return [f"- {', '.join(dict.fromkeys(labels))}: {needs}" for needs, labels in lines.items()]
 
 
@@ -80,12 +80,14 @@ def _needs(published: Table, row: Row) -> str:
         return "needs no pre-training: `run_all.py --random`."
     recipe = recipe_of(published, row)
     if recipe:
-        return f"needs pre-training `{recipe}`."
+        then = ", then `run_all.py --heads`" if "heads" in row.variant.split() else ""
+        return f"needs pre-training `{recipe}`{then}."
     return "of other work, without a recipe here."
 
 
-def _label(row: Row) -> str:
-    ticked = [name for name, mark in row.marks.items() if mark is True]
+def _label(published: Table, row: Row) -> str:
+    labels = {attribute.key: attribute.label for attribute in published.attributes}
+    ticked = [labels[name] for name, mark in row.marks.items() if mark is True]
     told = f" ({', '.join(ticked)})" if ticked else ""
     task = f"{row.group}: " if row.task and row.group else ""
     return f"{task}{row.label}{told}"
