@@ -39,7 +39,7 @@ def test_a_missing_classifier_is_trained_and_said_a_finished_one_is_used(
     assert finished(cell.needed) is not None
     assert first.details["classifier"] == read_record(cell.needed.path).protocol["hash"]
     cell.path.unlink()
-    monkeypatch.setattr("transfer.tasks.linear_probe.train_heads", None)
+    monkeypatch.setattr("transfer.tasks.linear_probe.probed", None)
     again = evaluate(cell)
     assert "uses that of in100_linear@looc" in capsys.readouterr().err
     assert again.metrics == first.metrics
