@@ -115,6 +115,7 @@ class SemiSupervised:
         details = {
             **done.details,
             "held_out_top1": by_name(found),
+            "diverged_rates": [rate for rate in self.head_rates if found and rate not in found],
             "at_grid_edge": bool(found) and rate in edges,
             "labels": self.labels(),
             "fingerprint_of_labelled": labelled.fingerprint,
@@ -163,7 +164,6 @@ class SemiSupervised:
         training = train(
             classifier,
             learned,
-            backbone.input,
             course,
             seed=seed,
             folder=folders.work / f"{name}-{same}",
