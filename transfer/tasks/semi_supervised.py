@@ -77,10 +77,10 @@ class SemiSupervised:
         return (self.dataset,)
 
     def at(self, schedule: str) -> Self:
-        """The same protocol at another length; smoke: two passes, two of the rates."""
+        """The same protocol at another length; smoke: one pass, two of the rates."""
         if schedule == "smoke":
             rates = self.head_rates[2:5:2] or self.head_rates
-            return replace(self, epochs=2.0, batch_size=16, head_rates=rates)
+            return replace(self, epochs=1.0, batch_size=16, head_rates=rates)
         if schedule == "paper":
             return self
         return replace(self, epochs=self.epochs * share(schedule))

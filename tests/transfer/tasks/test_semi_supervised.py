@@ -152,7 +152,7 @@ def test_a_run_reports_every_setting(listed: Path, small_backbone: Backbone, pla
     record = evaluate(cell)
     assert record.protocol["name"] == "lorac-2021/1"
     assert set(record.details["held_out_top1"]) == {"0.1", "1"}
-    assert record.details["training"]["iterations"] == 8
+    assert record.details["training"]["iterations"] == 4
     assert record.details["num_labelled"] == 60
 
 
