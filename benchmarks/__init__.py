@@ -17,7 +17,6 @@ against.py     our numbers beside the same method's published ones
 grid.py        lines of numbers, the best of each column bold
 markdown.py    padded tables and numbered notes
 published.py   reads published/
-recipes.py     which recipe makes which published row
 published/     the numbers printed in the five papers, one file each
 bench_*.py     speed: both ways in one process, and their ratio
 """

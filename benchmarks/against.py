@@ -37,6 +37,21 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     return [*grid, *sources, *apart]
 
 
+def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
+    """The published rows whose backbone nobody has pre-trained and measured at the paper's length,
+    with the recipes that would."""
+    blocks = [block for block in arrange(results, ()) if not block.reasons]
+    models = blocks[0].models if blocks else ()
+    measured = [row for model in models for row in counterparts(published, model)[0]]
+    rows = [row for row in published.rows if row.recipe and row not in measured]
+    lines = (
+        f"- {row.label}: needs pre-training `{row.recipe}`"
+        + (", some of its heads (`--heads`)" if "heads" in row.variant.split() else "")
+        for row in rows
+    )
+    return list(dict.fromkeys(lines))
+
+
 def _source(task: str) -> str:
     """Why the tolerance is what it is; one line for all twelve sets of linear transfer."""
     return f"- {task.partition('/')[0]}: {tolerance(task).source}."

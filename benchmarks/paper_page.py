@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.against import comparison_lines
+from benchmarks.against import comparison_lines, needed_lines
 from benchmarks.blocks import Block, arrange, family
 from benchmarks.cells import Cell, Score, average, cell
 from benchmarks.grid import Entry, Heading, Line, Sayings, describe, grid, new_line, row_label
 from benchmarks.markdown import Notes
 from benchmarks.published import Column, Mark, Paper, Row, Table
-from benchmarks.recipes import missing_lines
 from benchmarks.records import Failure, Model, Result, Results
 from benchmarks.suites import AVERAGE, TRANSFER
 from benchmarks.verdict import noise_rule, suspicion
@@ -56,9 +55,9 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     if notes.lines():
         parts += ["## Notes", "\n".join(notes.lines())]
     parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
-    missing = missing_lines(published, comparable.models)
-    if missing:
-        parts += ["## Not measured here", "\n".join(missing)]
+    needed = needed_lines(published, done)
+    if needed:
+        parts += ["## Rows to be made (`python -m pretrain RECIPE`)", "\n".join(needed)]
     models = sorted({model for block in blocks for model in block.models})
     if models:
         parts += ["## Backbones", "\n".join(describe(model) for model in models)]

@@ -65,6 +65,8 @@ class Row:
     """The reading, where it differs from the column's."""
     method: str = ""
     """Name in METHODS; empty where we have none."""
+    recipe: str = ""
+    """Of `python -m pretrain --list`: what makes the row's backbone."""
     variant: str = ""
     """Words that a recipe's name must have to be this row and not the method's other ones."""
     pretrain: Pretraining = Pretraining()

@@ -15,9 +15,11 @@ cost_search.py their cost, by cross-validation
 stages.py      what an interrupted search finds again
 metrics.py     pure functions
 tasks/         one protocol per file; TASKS
-training/      the loop of hours, and what it needs; for the two below
+training/      the loop of hours, and what it needs; for the three below
 detection/     detectors
 segmentation/  a class for every pixel
+classification.py
+               a class for every image, by a backbone that learns as well
 cell.py        one backbone, task, protocol and seed: from the data to the record
 record.py      the result file
 folders.py     where things lie

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -17,7 +19,6 @@ from transfer.features import (
     EvalImages,
     EvalTransform,
     forward,
-    normalized,
     num_workers,
     standardized,
 )
@@ -55,23 +56,23 @@ class FineTuning:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """A crop as the network sees it, and its class."""
+    """A crop and its class.
 
-    image: Tensor
-    """(3, H, W) float32."""
-    label: Tensor
-    """() int64."""
+    No tensors: hundreds of them a batch, each a file of shared memory, would be more than a process
+    may open. The network sends the whole batch to its device at once.
+    """
+
+    pixels: NDArray[np.uint8]
+    """(H, W, 3), RGB."""
+    label: int
 
     def to(self, device: torch.device) -> "Sample":
-        """Its tensors on a device, copied while the processor goes on where they are pinned."""
-        return Sample(
-            image=self.image.to(device, non_blocking=True),
-            label=self.label.to(device, non_blocking=True),
-        )
+        """Itself."""
+        return self
 
     def pin_memory(self) -> "Sample":
-        """Its tensors where a GPU can fetch them; the loader calls it by this name."""
-        return Sample(image=self.image.pin_memory(), label=self.label.pin_memory())
+        """Itself; the loader calls it by this name."""
+        return self
 
 
 class TrainingSamples:
@@ -80,8 +81,8 @@ class TrainingSamples:
     wide = None
     """Crops have one size, whatever the image's shape."""
 
-    def __init__(self, images: Images, form: InputFormat, crop_px: int, seed: int) -> None:
-        self.images, self.form, self.seed = images, form, seed
+    def __init__(self, images: Images, crop_px: int, seed: int) -> None:
+        self.images, self.seed = images, seed
         self.view = RandomView(px=crop_px)
 
     def __len__(self) -> int:
@@ -90,7 +91,7 @@ class TrainingSamples:
     def __getitem__(self, place: Place) -> Sample:
         position, index = place
         view, label = self.view(*self.images[index], draw_seed(self.seed, position))
-        return Sample(image=normalized(view, self.form), label=torch.tensor(label))
+        return Sample(pixels=np.asarray(view), label=label)
 
 
 class Classifier(nn.Module):
@@ -103,15 +104,20 @@ class Classifier(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         nn.init.normal_(head.weight, std=0.01, generator=generator)
         nn.init.zeros_(head.bias)
+        for name in ("mean", "std"):
+            values = torch.tensor(getattr(backbone.input, name))[:, None, None]
+            self.register_buffer(name, values, persistent=False)
         network = backbone.network().requires_grad_(True)
         self.layers = nn.Sequential(network, head).to(memory_format=torch.channels_last)
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
         """Of one batch."""
-        images = torch.stack([sample.image for sample in samples])
-        labels = torch.stack([sample.label for sample in samples])
-        scores = self.layers(images.contiguous(memory_format=torch.channels_last))
-        return {"cross-entropy": F.cross_entropy(scores.float(), labels)}
+        mean, std = self.get_buffer("mean"), self.get_buffer("std")
+        pixels = torch.from_numpy(np.stack([sample.pixels for sample in samples])).to(mean.device)
+        labels = torch.tensor([sample.label for sample in samples]).to(mean.device)
+        # as it lies, (n, H, W, 3) is the memory of (n, 3, H, W) with the channels last
+        images = (pixels.permute(0, 3, 1, 2).float() / 255 - mean) / std
+        return {"cross-entropy": F.cross_entropy(self.layers(images).float(), labels)}
 
     def optimizer(self, course: FineTuning) -> torch.optim.SGD:
         """SGD with a learning rate for the backbone and one for the classifier."""
@@ -130,7 +136,6 @@ class Classifier(nn.Module):
 def train(
     classifier: Classifier,
     images: Images,
-    form: InputFormat,
     course: FineTuning,
     *,
     seed: int,
@@ -143,7 +148,7 @@ def train(
     return loop.train(
         classifier,
         classifier.optimizer(course),
-        TrainingSamples(images, form, course.crop_px, seed),
+        TrainingSamples(images, course.crop_px, seed),
         course,
         seed=seed,
         folder=folder,

@@ -51,6 +51,7 @@ CONFIGS: Mapping[str, Any] = {
     "looc": LooCConfig(temperature=TEMPERATURE, designated=("color",)),
     "loocpp": LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
     "mocopp": MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
+    # needs many passes, over --num-images few images: with one it only drives all rows to and fro
     "instdisc": InstDiscConfig(temperature=TEMPERATURE, num_images=50_000, num_negatives=1024),
     "simclr": SimCLRConfig(temperature=0.5, hidden_dim=512),
     "byol": BYOLConfig(hidden_dim=512, embedding_dim=128),

@@ -4,8 +4,10 @@ from statistics import fmean
 
 import pytest
 
+from benchmarks.against import stands_for
 from benchmarks.published import Table, published, published_table
 from benchmarks.suites import TRANSFER_SETS
+from pretrain.recipes import RECIPES
 
 TABLES = [table for paper in published() for table in paper.tables]
 
@@ -81,6 +83,18 @@ def test_every_cell_belongs_to_a_column(table: Table) -> None:
         assert set(row.ci) | set(row.bracketed) <= keys
         assert set(row.markers) <= {*keys, "bracketed"}
         assert set(row.attrs) | set(row.marks) <= described
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table: Table) -> None:
+    for row in table.rows:
+        assert bool(row.recipe) == bool(row.method)
+        if row.recipe:
+            recipe = RECIPES[row.recipe]
+            assert recipe.method == row.method
+            assert stands_for(recipe.table_row, table.id)
+            assert row.pretrain.epochs in (None, recipe.epochs)
+            assert row.pretrain.batch_size in (None, recipe.batch_size)
 
 
 def test_rows_are_completed_by_what_holds_for_their_table() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import transfer.finetune
 from pretrain.optim import lars
+from transfer import stop
 from transfer.backbone import Backbone
 from transfer.classifier import Heads
 from transfer.datasets.catalog import open_split
@@ -206,3 +207,21 @@ def test_a_head_that_diverged_counts_minus_one_in_the_curve() -> None:
     curve.add(heads)
     assert curve.top1[0][1] == -1.0
     assert min(curve.top1[0][0], curve.top1[0][2]) >= 0.0
+
+
+def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = open_split("cars", small_data, "train").subset(range(16))
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
+    whole = probed(small_backbone, images, training, test, 0, tmp_path / "whole")
+    answers = iter([False, False, True])
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "asked", lambda: next(answers))
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            probed(small_backbone, images, training, test, 0, tmp_path / "parts")
+    resumed = probed(small_backbone, images, training, test, 0, tmp_path / "parts")
+    assert torch.equal(resumed.scores, whole.scores)
+    assert resumed.details == whole.details

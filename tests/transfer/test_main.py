@@ -48,6 +48,13 @@ def test_absent_data_exits_with_2_and_says_how_to_get_it(
     assert "dtd" in capsys.readouterr().err
 
 
+def test_heads_of_an_ordinary_network_exit_with_2(
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(checkpoint, small_data, tmp_path), "--heads", "0", "2"]) == 2
+    assert "resnet18 has no heads" in capsys.readouterr().err
+
+
 def test_weights_that_are_not_numbers_exit_with_2(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

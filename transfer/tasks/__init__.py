@@ -236,6 +236,7 @@ EXTRA: dict[str, Task] = {
             dataset="cifar10",
             drawn_share=percent / 100,
             batch_size=64,
+            crop_px=32,
             margin_px=0,
             **LORAC_10PCT,
         )

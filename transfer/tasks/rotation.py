@@ -60,7 +60,7 @@ class RotationProbe:
     def at(self, schedule: str) -> Self:
         """The same protocol at another length."""
         if schedule == "smoke":
-            return replace(self, epochs=self.epochs / 25, batch_size=32)
+            return replace(self, epochs=self.epochs / 50, batch_size=32)
         if schedule == "paper":
             return self
         return replace(self, epochs=self.epochs * share(schedule))

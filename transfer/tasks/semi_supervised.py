@@ -77,10 +77,10 @@ class SemiSupervised:
         return (self.dataset,)
 
     def at(self, schedule: str) -> Self:
-        """The same protocol at another length; smoke: two passes, two of the rates."""
+        """The same protocol at another length; smoke: one pass, two of the rates."""
         if schedule == "smoke":
             rates = self.head_rates[2:5:2] or self.head_rates
-            return replace(self, epochs=2.0, batch_size=16, head_rates=rates)
+            return replace(self, epochs=1.0, batch_size=16, head_rates=rates)
         if schedule == "paper":
             return self
         return replace(self, epochs=self.epochs * share(schedule))
@@ -115,6 +115,7 @@ class SemiSupervised:
         details = {
             **done.details,
             "held_out_top1": by_name(found),
+            "diverged_rates": [rate for rate in self.head_rates if found and rate not in found],
             "at_grid_edge": bool(found) and rate in edges,
             "labels": self.labels(),
             "fingerprint_of_labelled": labelled.fingerprint,
@@ -163,7 +164,6 @@ class SemiSupervised:
         training = train(
             classifier,
             learned,
-            backbone.input,
             course,
             seed=seed,
             folder=folders.work / f"{name}-{same}",

@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from transfer.backbone import Backbone
-from transfer.cell import Cell, Place, evaluate
 from transfer.datasets.catalog import open_split
 from transfer.features import EvalTransform, frozen_network, turned
 from transfer.folders import Folders
@@ -37,12 +35,3 @@ def test_features_of_a_position_are_those_of_the_turned_image(
         expected = network(seen[None].contiguous(memory_format=torch.channels_last))[0]
         found = test.features[160 * quarters + 7]
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_run_scores_every_image_four_times(small_backbone: Backbone, place: Place) -> None:
-    cell = Cell(key="rotation4_linear", backbone=small_backbone, seed=0, place=place)
-    record = evaluate(cell)
-    assert record.details["num_test"] == 640
-    assert list(record.metrics) == ["acc"]
-    assert record.details["best_top1"] >= record.metrics["acc"]
