@@ -11,11 +11,11 @@ demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
 
 test: lint
-	$(PYTEST) -m "not slow and not gpu and not data and not detectron2"
-	$(PYTEST) -m "slow or gpu or data or detectron2" --durations=10
+	$(PYTEST) -m "not slow and not slurm and not gpu and not data and not detectron2"
+	$(PYTEST) -m "slow or slurm or gpu or data or detectron2" --durations=10
 
 fast: lint
-	$(PYTEST) -m "not slow and not gpu and not data and not detectron2" --durations=10
+	$(PYTEST) -m "not slow and not slurm and not gpu and not data and not detectron2" --durations=10
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -157,11 +157,7 @@ def evaluate(cell: Cell) -> Record:
 def _compute(cell: Cell, process: Process) -> None:
     """All processes of a run compute the predictions, the first one measures and writes."""
     start = time.monotonic()
-    reports = {
-        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
-    }
-    broken = frozenset(name for report in reports.values() for name in report.unreadable)
-    folders = replace(cell.folders, broken=broken)
+    reports, folders = _checked_folders(cell)
     prepared = cell.task.prepare(cell.backbone, folders)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
@@ -182,6 +178,21 @@ def _compute(cell: Cell, process: Process) -> None:
         **surroundings(),
     )
     write_record(cell.path, record)
+
+
+def prepare(cell: Cell) -> None:
+    """Fill the shared cache with what the cell needs, such as features; leave no record."""
+    _, folders = _checked_folders(cell)
+    cell.task.prepare(cell.backbone, folders)
+
+
+def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
+    """Reports of the data sets, and folders that know which images are broken."""
+    reports = {
+        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
+    }
+    broken = frozenset(name for report in reports.values() for name in report.unreadable)
+    return reports, replace(cell.folders, broken=broken)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
