@@ -5,7 +5,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,34 +46,30 @@ def submit(
     try:
         for array in arrays:
             after = tuple(job for place in array.after for job in submitted[place])
-            submitted.append(_submit(array, after, queue, folder, cluster.max_array))
+            submitted.append([])
+            for start in range(0, len(array.work), cluster.max_array):
+                piece = array.work[start : start + cluster.max_array]
+                submitted[-1] += _submit(replace(array, work=piece), after, queue, folder)
     except ClusterError as error:
         jobs = [job for ids in submitted for job in ids]
         raise ClusterError(f"{error}; {_taken_back(jobs)}") from error
     return submitted
 
 
-def _submit(
-    array: Array, after: tuple[str, ...], queue: Queue, folder: Path, most: int
-) -> list[str]:
-    """In as many pieces as the cluster's largest array asks for."""
+def _submit(array: Array, after: tuple[str, ...], queue: Queue, folder: Path) -> list[str]:
     from submitit import AutoExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    ids: list[str] = []
-    pieces = [array.work[start : start + most] for start in range(0, len(array.work), most)]
-    for piece in pieces:
-        executor = AutoExecutor(folder=folder, cluster="slurm", slurm_max_num_timeout=MOST_STARTS)
-        parameters = _parameters(array, queue, folder, after)
-        executor.update_parameters(**{f"slurm_{key}": parameters[key] for key in parameters})
-        try:
-            with executor.batch():
-                jobs = [executor.submit(work) for work in piece]
-            ids += [job.job_id for job in jobs]
-        except (FailedJobError, FailedSubmissionError, OSError) as error:
-            told = f"{_taken_back(ids)}" if ids else "nothing of it was"
-            raise ClusterError(f"{array.name} was not submitted: {error} ({told})") from error
-    return ids
+    # named, because submitit's own choice depends on what else is installed on the machine
+    executor = AutoExecutor(folder=folder, cluster="slurm", slurm_max_num_timeout=MOST_STARTS)
+    parameters = _parameters(array, queue, folder, after)
+    executor.update_parameters(**{f"slurm_{key}": value for key, value in parameters.items()})
+    try:
+        with executor.batch():
+            jobs = [executor.submit(work) for work in array.work]
+    except (FailedJobError, FailedSubmissionError, OSError) as error:
+        raise ClusterError(f"{array.name} was not submitted: {error}") from error
+    return [job.job_id for job in jobs]
 
 
 def script(array: Array, queue: Queue, folder: Path) -> str:
@@ -92,7 +88,7 @@ def script(array: Array, queue: Queue, folder: Path) -> str:
 
 def _refused_early(array: Array, queue: Queue, folder: Path) -> None:
     """ClusterError with sbatch's words if the cluster would not take the array."""
-    small = Array(name=array.name, work=array.work[:1], resources=array.resources)
+    small = replace(array, work=array.work[:1])
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
         file.write(script(small, queue, folder))
         file.flush()

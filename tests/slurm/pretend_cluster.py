@@ -98,7 +98,14 @@ class PretendCluster:
             os.kill(pid, signal.SIGTERM)
         self._until("the end of slurmctld", lambda: not self.processes("slurmctld"))
 
+    def kill(self, *pids: int) -> None:
+        """At once."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def start_node(self, node: str) -> None:
+        """Also again, after its death."""
         self._run("slurmd", "-N", node)
 
     def stop(self) -> None:
