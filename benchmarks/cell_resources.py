@@ -1,6 +1,9 @@
 """What a cell asks of a cluster: GPUs, processors and hours from its protocol."""
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from benchmarks.plan import PlannedCell, gpu_hours
@@ -19,6 +22,20 @@ MARGIN = 3.0
 LEAST_HOURS, MOST_HOURS = 1, 24
 """A cell that needs longer saves at the limit, waits again and goes on."""
 AnyRecipe = Recipe | SegmentationRecipe
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """For a plan: how many GPUs the submitting machine has decides nothing."""
+    name = "CUDA_VISIBLE_DEVICES"
+    before = os.environ.get(name)
+    os.environ[name] = ""
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:

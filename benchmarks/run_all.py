@@ -14,6 +14,7 @@ from typing import Annotated
 import tyro
 
 from benchmarks import cell_resources, slurm_cells
+from benchmarks.checkpoints import looked_at, twin_looked_at
 from benchmarks.one_cell import Origin, Origins
 from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan
 from benchmarks.slurm_options import SlurmOptions
@@ -75,6 +76,11 @@ class RunAll:
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
 
+    @property
+    def evaluates_here(self) -> bool:
+        """Whether this process itself computes, and so needs the checkpoints' weights."""
+        return not (self.plan or self.cluster.slurm or self.workers > 1)
+
 
 def chosen_tasks(tasks: str, suite: str) -> list[str]:
     """Keys of TASKS that the request names; ValueError for what does not exist."""
@@ -106,9 +112,14 @@ def backbones(request: RunAll) -> list[Backbone]:
     if request.name and len(request.name) != len(request.ckpt):
         raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
-    rows = [load_backbone(p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
-    if request.random:
-        rows.append(random_twin(rows[0]))
+    pairs = list(zip(request.ckpt, names, strict=True))
+    if request.evaluates_here:
+        rows = [load_backbone(path, name=name) for path, name in pairs]
+        twins = [random_twin(rows[0])] if request.random else []
+    else:
+        rows = [looked_at(path, name, request.runs) for path, name in pairs]
+        twins = [twin_looked_at(request.ckpt[0], request.runs)] if request.random else []
+    rows += twins
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -137,9 +148,10 @@ def plan(request: RunAll) -> list[PlannedCell]:
         for key in chosen_tasks(request.tasks, request.suite)
         for seed in seeds
     ]
-    if request.cluster.slurm:
-        cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
-    return [planned(cell) for cell in cells]
+    if not request.cluster.slurm:
+        return [planned(cell) for cell in cells]
+    with cell_resources.elsewhere():
+        return [planned(cell_resources.on_cluster(cell, request.cluster)) for cell in cells]
 
 
 def origins(request: RunAll, rows: list[PlannedCell]) -> Origins:

@@ -24,13 +24,13 @@ def test_a_sound_cluster_is_not_complained_about() -> None:
     [
         ({"SlurmctldParameters": "(null)"}, "SlurmctldParameters=preempt_send_user_signal"),
         ({"PreemptMode": "CANCEL"}, "PreemptMode=REQUEUE"),
-        ({"AccountingStorageType": "accounting_storage/none"}, "accounting_storage/slurmdbd"),
-        ({"AccountingStorageType": "(null)"}, "accounting_storage/slurmdbd"),
+        ({"AccountingStorageType": "accounting_storage/none"}, "AccountingStorageType="),
+        ({"AccountingStorageType": "(null)"}, "AccountingStorageType="),
     ],
 )
 def test_each_gap_is_told_with_its_cure(change: dict[str, str], cure: str) -> None:
     (warning,) = Cluster(SOUND | change, grace_s=60).warnings()
-    assert f"Ask the administrator for {cure}" in warning or f"administrator for {cure}" in warning
+    assert f"sk the administrator for {cure}" in warning
 
 
 def test_no_time_to_save_is_a_gap() -> None:
