@@ -63,7 +63,7 @@ def _content(backbone: Backbone) -> dict[str, Any]:
 
 
 def _backbone(content: dict[str, Any]) -> Backbone:
-    form = {
+    form: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()
     }

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from slurm.ranks import environment
+from slurm.state import left_error
 
 TRY_AGAIN = 75
 """Exit status of a command that has saved and goes on when started again: EX_TEMPFAIL."""
@@ -117,6 +118,8 @@ def start_again(job: Any, why: str) -> None:
     starts = int(os.environ.get("SLURM_RESTART_COUNT", "0")) + 1
     if starts >= MOST_STARTS:
         raise CommandError(f"{why}; still not finished after {starts} starts")
+    if left_error(job.paths.folder, job.job_id):  # srun then ends the others by a SIGTERM
+        raise CommandError(f"{why}; another process of the job has failed")
     if job.cluster == "slurm" and not goes_on(job.job_id):
         raise CommandError(f"{why}; the job was ended from outside")
     job._requeue(MOST_STARTS - starts)

@@ -35,6 +35,7 @@ class PretendCluster:
     def __init__(self, folder: Path, *, accounts: bool = True) -> None:
         self.folder = folder  # short: the names of sockets end at 107 letters
         self.accounts = accounts
+        self.database: subprocess.Popen[bytes] | None = None
         self.port = _free_ports(2 + len(NODES))
         self.conf = folder / "slurm.conf"
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PATH}
@@ -121,6 +122,8 @@ class PretendCluster:
                         os.kill(pid, number)
                 with contextlib.suppress(TimeoutError):
                     self._until(name, lambda name=name: not self.processes(name), 8)  # type: ignore[misc]
+        if self.database is not None:
+            self.database.wait()
 
     def tell(self, *words: str) -> str:
         """What one of Slurm's programs prints; CalledProcessError if it fails."""
@@ -154,24 +157,24 @@ class PretendCluster:
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         )
-        log = (self.folder / "log/mariadbd").open("w")
-        subprocess.Popen(
-            [
-                "mariadbd",
-                *common,
-                small,
-                f"--socket={data}/socket",
-                "--skip-networking",
-                "--skip-grant-tables",
-                "--innodb-buffer-pool-size=32M",
-                "--innodb-lock-wait-timeout=900",
-            ],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        with (self.folder / "log/mariadbd").open("w") as log:
+            self.database = subprocess.Popen(
+                [
+                    "mariadbd",
+                    *common,
+                    small,
+                    f"--socket={data}/socket",
+                    "--skip-networking",
+                    "--skip-grant-tables",
+                    "--innodb-buffer-pool-size=32M",
+                    "--innodb-lock-wait-timeout=900",
+                ],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self._until("mariadbd", (data / "socket").exists)
         settings = {
             "DbdHost": "localhost",

@@ -27,7 +27,7 @@ TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
 def request_here(checkpoint: Path, small_data: Path, pretend: PretendCluster) -> Iterator[RunAll]:
     """Three tasks of the demo on a checkpoint and on its random twin: six cells, four of which
     share features."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
         home = Path(name)
         yield RunAll(
             ckpt=(checkpoint,),

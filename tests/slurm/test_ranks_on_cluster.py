@@ -23,7 +23,7 @@ OPTIONS = ("--steps", "3", "--batch-size", "16", "--read-every-steps", "1", "--d
 def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
     pretend: PretendCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
         home = Path(name)
         generate(home, keys=("pretrain",))
         words = ["simclr/smoke", "--data", str(home / "pretrain"), *OPTIONS, "--out"]

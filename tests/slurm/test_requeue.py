@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import submitit
+from submitit.slurm.slurm import SlurmJobEnvironment
 
 from slurm.requeue import MOST_KILLS, Command, after_kill, note_kill
 
@@ -106,4 +107,4 @@ def test_only_a_job_that_was_killed_is_put_back(
 
 
 def test_what_slurm_is_asked_to_send_is_heard() -> None:
-    assert submitit.slurm.slurm.SlurmJobEnvironment._usr_sig() == signal.SIGUSR2
+    assert SlurmJobEnvironment._usr_sig() == signal.SIGUSR2

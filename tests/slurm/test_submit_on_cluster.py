@@ -22,7 +22,7 @@ SPAN = "date +%s.%N > {file}; sleep 1; date +%s.%N >> {file}"
 
 @pytest.fixture
 def folder(pretend: PretendCluster) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
