@@ -12,8 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -50,12 +48,16 @@ class Command:
 
         job: Any = JobEnvironment()
         job.paths.result_pickle.unlink(missing_ok=True)  # of an earlier start
-        with _Requests.heard() as requests:
-            status = requests.run(self.words, environment(job, os.environ))
+        requests = _Requests()
+        for number in SIGNALS:
+            signal.signal(number, requests.note)  # no longer heard by submitit
+        status = requests.run(self.words, environment(job, os.environ))
         if status == 0:
             return
         if status == TRY_AGAIN or requests.asked:
             why = f"asked to stop by {requests.asked}" if requests.asked else "it has saved"
+            if status == TRY_AGAIN:
+                kills_file(job.paths.folder, job.job_id).unlink(missing_ok=True)
             if job.global_rank:
                 time.sleep(3600)  # the first process starts all again, and this one is killed
             start_again(job, why)
@@ -63,7 +65,7 @@ class Command:
             name = signal.Signals(-status).name
             if note_kill(job.paths.folder, job.job_id) <= MOST_KILLS:
                 start_again(job, f"killed by {name}")
-            raise CommandError(f"killed by {name}, for the {MOST_KILLS + 1}th time")
+            raise CommandError(f"killed by {name} {MOST_KILLS + 1} times; is memory too small?")
         if job.num_tasks > 1:
             time.sleep(PRECEDENCE_S)
         raise CommandError(f"exit status {status}")
@@ -81,18 +83,6 @@ class _Requests:
     def __init__(self) -> None:
         self.asked = ""
         self.command: subprocess.Popen[bytes] | None = None
-
-    @classmethod
-    @contextmanager
-    def heard(cls) -> Iterator["_Requests"]:
-        """Instead of by submitit."""
-        requests = cls()
-        before = {number: signal.signal(number, requests.note) for number in SIGNALS}
-        try:
-            yield requests
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Signal handler."""
@@ -134,11 +124,16 @@ def goes_on(job_id: str) -> bool:
 
 
 def note_kill(folder: Path, job_id: str) -> int:
-    """How often the job was killed, this time included."""
-    file = folder / f"{job_id}.kills"
+    """How often the job was killed since it last saved, this time included."""
+    file = kills_file(folder, job_id)
     kills = 1 + (int(file.read_text()) if file.exists() else 0)
     file.write_text(str(kills))
     return kills
+
+
+def kills_file(folder: Path, job_id: str) -> Path:
+    """Where the count is kept between starts."""
+    return folder / f"{job_id}.kills"
 
 
 def after_kill(folder: Path, status: int) -> bool:

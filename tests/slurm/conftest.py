@@ -12,7 +12,7 @@ import pytest
 from slurm.state import JobState, job_states
 from tests.slurm.pretend_cluster import PATH, PretendCluster, missing_programs, pretend_cluster
 
-PATIENCE_S = 240
+PATIENCE_S = 900
 """For what takes seconds on an idle machine."""
 
 

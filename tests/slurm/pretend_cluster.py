@@ -67,6 +67,10 @@ class PretendCluster:
         self.start_controller()
         for node in NODES:
             self.start_node(node)
+        self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        """Until all are idle."""
         self._until(
             "nodes",
             lambda: (

@@ -201,7 +201,7 @@ def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> Non
 def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
     assert outcome.states["always_killed"].word == "FAILED"
     error = left_error(outcome.folder, outcome.jobs["always_killed"])
-    assert error == f"killed by SIGKILL, for the {MOST_KILLS + 1}th time"
+    assert error == f"killed by SIGKILL {MOST_KILLS + 1} times; is memory too small?"
 
 
 def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:

@@ -38,9 +38,11 @@ def test_a_command_that_fails_says_with_which_status(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_preempted_command_goes_on_where_it_was(tmp_path: Path) -> None:
-    job = submitted(tmp_path, *COUNTING, str(tmp_path / "count"), "30")
+    gate = tmp_path / "gate"
+    job = submitted(tmp_path, *COUNTING, str(tmp_path / "count"), "30", str(gate))
     patient(tmp_path / "count")
-    job._interrupt()
+    subprocess.run(["pkill", "-USR2", "-P", job.job_id], check=True)
+    gate.touch()
     assert job.result() is None
     starts = [int(line) for line in (tmp_path / "count.starts").read_text().split()]
     assert len(starts) == 2
@@ -51,7 +53,7 @@ def test_a_preempted_command_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_command_is_started_again_but_not_for_ever(tmp_path: Path) -> None:
     job = submitted(tmp_path, "bash", "-c", f"echo x >> {tmp_path}/starts; kill -9 $$")
-    assert f"killed by SIGKILL, for the {MOST_KILLS + 1}th time" in str(job.exception())
+    assert f"killed by SIGKILL {MOST_KILLS + 1} times" in str(job.exception())
     assert len((tmp_path / "starts").read_text().split()) == MOST_KILLS + 1
 
 
