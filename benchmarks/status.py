@@ -74,6 +74,8 @@ def _status(
     if job.word == "CANCELLED":
         return told("cancelled", "by a user or an administrator")
     left = left_error(submission.folder, cell.job)
+    if left == "":  # it has found the record of another run
+        return told("done")
     reason = cell.failure or "; ".join(part for part in (left, words) if part)
     if left is None and not cell.failure:
         if silent:

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.collect import collect
 from benchmarks.one_cell import PREPARE, Origin, Origins
 from benchmarks.plan import PlannedCell
+from benchmarks.run_all import main
 from benchmarks.slurm_cells import arranged, cancel_all, retry_failed, submit_cells
 from benchmarks.slurm_options import SlurmOptions
 from benchmarks.status import render, statuses
@@ -198,3 +199,32 @@ def test_what_has_not_ended_is_cancelled(
     (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
     assert cancel_all(place.runs) == 2
     assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
+
+
+def test_a_machine_without_slurm_is_told_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["--ckpt", str(tmp_path / "mine.pth"), "--slurm"]) == 2
+    assert "no sbatch on this machine" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_what_sbatch_would_be_given(
+    checkpoint: Path,
+    small_data: Path,
+    place: Place,
+    programs: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"]
+    words += ["--runs", str(place.runs), "--results", str(place.results), "--slurm", "--plan"]
+    assert main([*words, "--tasks", "voc07_svm", "--partition", "gpu", "--parallel", "1"]) == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line] == [
+        "# extract: 1 jobs",
+        "# cells: 2 jobs",
+        "# tables: 1 jobs",
+    ]
+    assert said.count("#SBATCH --partition=gpu") == 3
+    assert "#SBATCH --array=0-1%1" in said
+    assert not list(programs.glob("job.*"))

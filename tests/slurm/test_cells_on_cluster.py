@@ -19,7 +19,7 @@ from tests.slurm.conftest import PATIENCE_S, wait_for_all
 from tests.slurm.pretend_cluster import PretendCluster
 from transfer.datasets.generate import generate
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
 
 

@@ -17,7 +17,7 @@ from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import NODES, PretendCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 STEPS = 40
 LIMITED_STEPS = 450

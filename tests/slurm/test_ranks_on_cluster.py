@@ -15,7 +15,7 @@ from tests.slurm.conftest import wait_for_all
 from tests.slurm.pretend_cluster import PretendCluster
 from transfer.datasets.generate import generate
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 OPTIONS = ("--steps", "3", "--batch-size", "16", "--read-every-steps", "1", "--device", "cpu")
 
 

@@ -12,9 +12,9 @@ from slurm.resources import Queue, Resources
 from slurm.state import last_words, left_error, log_path
 from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all
-from tests.slurm.pretend_cluster import PretendCluster
+from tests.slurm.pretend_cluster import PretendCluster, pretend_cluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 SMALL = Resources(cpus=1, hours=1)
 SPAN = "date +%s.%N > {file}; sleep 1; date +%s.%N >> {file}"
 
@@ -126,20 +126,23 @@ def test_without_its_controller_nothing_is_half_submitted(
 
 
 def test_ends_are_known_where_there_are_no_accounts(
-    folder: Path, pretend: PretendCluster, monkeypatch: pytest.MonkeyPatch
+    pretend: PretendCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "bin").mkdir()
-    (folder / "bin/sacct").write_text("#!/bin/sh\necho accounting storage is disabled\nexit 1\n")
-    (folder / "bin/sacct").chmod(0o700)
-    monkeypatch.setenv("PATH", f"{folder}/bin:{pretend.environment['PATH']}")
-    lines = ("true", "exit 3", "sleep 300")
-    work = tuple(bash(line) for line in lines)
-    (jobs,) = submit([Array(name="ends", work=work, resources=SMALL)], Queue(), folder, cluster())
-    wait_for_all(jobs[:2])
-    pretend.tell("scancel", jobs[2])
-    states = wait_for_all(jobs)
-    assert [states[job].word for job in jobs] == ["COMPLETED", "FAILED", "CANCELLED"]
-    assert [left_error(folder, job) for job in jobs[:2]] == ["", "exit status 3"]
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with pretend_cluster(folder, accounts=False) as other:
+            monkeypatch.setenv("SLURM_CONF", str(other.conf))
+            where = cluster()
+            assert any("AccountingStorageType=" in warning for warning in where.warnings())
+            work = tuple(bash(line) for line in ("true", "exit 3", "sleep 300"))
+            ends = Array(name="ends", work=work, resources=SMALL)
+            (jobs,) = submit([ends], Queue(), folder, where)
+            wait_for_all(jobs[:2])
+            other.tell("scancel", jobs[2])
+            states = wait_for_all(jobs)
+        monkeypatch.setenv("SLURM_CONF", str(pretend.conf))
+        assert [states[job].word for job in jobs] == ["COMPLETED", "FAILED", "CANCELLED"]
+        assert [left_error(folder, job) for job in jobs[:2]] == ["", "exit status 3"]
 
 
 def test_the_pretend_cluster_is_a_sound_one(pretend: PretendCluster) -> None:
