@@ -36,37 +36,52 @@ def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
     The accounts are asked about jobs that the controller has forgotten, and may be missing.
     """
     text = ask("squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N")
-    known = {job: state for job, state in _rows(text) if job in set(jobs)}
+    known = _of(jobs, text)
     forgotten = [job for job in jobs if job not in known]
     return known | _from_accounts(forgotten)
 
 
 def _from_accounts(jobs: Sequence[str]) -> dict[str, JobState]:
-    found: dict[str, JobState] = {}
+    told = []
     masters = list(dict.fromkeys(job.partition("_")[0] for job in jobs))
     for start in range(0, len(masters), JOBS_AT_ONCE):
         some = ",".join(masters[start : start + JOBS_AT_ONCE])
         try:
-            text = ask(
-                "sacct", "-X", "-n", "-P", "-j", some, "--format=JobID,State,ExitCode,NodeList"
-            )
+            told.append(ask("sacct", "-XnP", "-j", some, "--format=JobID,State,Reason,NodeList"))
         except ClusterError:
-            return found
-        found.update(_rows(text))
-    return {job: state for job, state in found.items() if job in set(jobs)}
+            break
+    return _of(jobs, "".join(told))
+
+
+def _of(jobs: Sequence[str], text: str) -> dict[str, JobState]:
+    """Those of the jobs that lines "id|state|reason|nodes" tell of.
+
+    An array that is cancelled before it has begun is told as one job.
+    """
+    rows = dict(_rows(text))
+    found = {job: rows.get(job) or rows.get(job.partition("_")[0]) for job in jobs}
+    return {job: state for job, state in found.items() if state is not None}
 
 
 def _rows(text: str) -> Iterable[tuple[str, JobState]]:
-    """Of lines "id|state|reason|nodes"."""
+    """Every element of an array by itself; its rest may be told as "7_[2-5,8%2]"."""
     for line in text.splitlines():
-        job, word, reason, nodes = [*line.split("|"), "", ""][:4]
+        name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
         if word in WAITING:
-            yield job, JobState("queued", word, reason)
+            state = JobState("queued", word, reason)
         elif word in GOING:
-            yield job, JobState("running", word, f"on {nodes}")
+            state = JobState("running", word, f"on {nodes}")
         else:
-            yield job, JobState("ended", word, f"{word} on {nodes}" if nodes else word)
+            state = JobState("ended", word, f"{word} on {nodes}" if nodes else word)
+        master, bracket, rest = name.partition("_[")
+        if not bracket:
+            yield name, state
+            continue
+        for part in rest.rstrip("]").partition("%")[0].split(","):
+            first, _, last = part.partition("-")
+            for element in range(int(first), int(last or first) + 1):
+                yield f"{master}_{element}", state
 
 
 def left_error(folder: Path, job: str) -> str | None:

@@ -89,7 +89,7 @@ def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     request = replace(
         there(request_here), data=home / "data", tasks="cifar10_knn,dtd_knn", random=False
     )
-    images = home / "data" / "dtd" / "images"
+    images = home / "data" / "dtd" / "dtd" / "images"
     shutil.move(images, home / "images")
     images.mkdir()
     assert run(request) == 0

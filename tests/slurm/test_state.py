@@ -32,13 +32,25 @@ def test_jobs_that_slurm_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_accounts_tell_of_jobs_that_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accounts = "5_0|TIMEOUT|0:0|n1\n5_1|CANCELLED by 0|0:0|n1\n5|COMPLETED|0:0|n1"
+    accounts = "5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1"
     monkeypatch.setenv("PATH", programs(tmp_path, squeue=QUEUE, sacct=accounts))
     states = job_states(["5_0", "5_1"])
     assert {job: state.word for job, state in states.items()} == {
         "5_0": "TIMEOUT",
         "5_1": "CANCELLED",
     }
+
+
+def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = "6_0|COMPLETED|None|n1\n6_[1-2,4%2]|CANCELLED|None|\n17|CANCELLED|Dependency|"
+    monkeypatch.setenv("PATH", programs(tmp_path, squeue=queue, sacct=""))
+    jobs = ["6_0", "6_1", "6_2", "6_3", "6_4", "17_0", "17_5"]
+    words = {job: state.word for job, state in job_states(jobs).items()}
+    assert words == {"6_0": "COMPLETED"} | dict.fromkeys(
+        ("6_1", "6_2", "6_4", "17_0", "17_5"), "CANCELLED"
+    )
 
 
 def test_without_accounts_forgotten_jobs_are_unknown(
