@@ -13,9 +13,16 @@ from typing import Annotated
 
 import tyro
 
+from benchmarks import cell_resources, slurm_cells
+from benchmarks.checkpoints import looked_at, twin_looked_at
+from benchmarks.one_cell import Origin, Origins
 from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan
+from benchmarks.slurm_options import SlurmOptions
+from benchmarks.status import render, statuses
 from benchmarks.suites import SUITES
 from benchmarks.tables import write_tables
+from benchmarks.workers import run_side_by_side
+from slurm.cluster import ClusterError, cluster
 from transfer import stop
 from transfer.__main__ import data_folder, summary
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin
@@ -60,10 +67,19 @@ class RunAll:
         default_factory=TrainingOptions
     )
     """Of detection and segmentation."""
+    workers: int = 1
+    """Cells that run side by side on this machine, one on each of its GPUs."""
+    cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
+    """Or on a cluster."""
     plan: bool = False
     """Only print what would run."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
+
+    @property
+    def evaluates_here(self) -> bool:
+        """Whether this process itself computes, and so needs the checkpoints' weights."""
+        return not (self.plan or self.cluster.slurm or self.workers > 1)
 
 
 def chosen_tasks(tasks: str, suite: str) -> list[str]:
@@ -96,9 +112,14 @@ def backbones(request: RunAll) -> list[Backbone]:
     if request.name and len(request.name) != len(request.ckpt):
         raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
-    rows = [load_backbone(p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
-    if request.random:
-        rows.append(random_twin(rows[0]))
+    pairs = list(zip(request.ckpt, names, strict=True))
+    if request.evaluates_here:
+        rows = [load_backbone(path, name=name) for path, name in pairs]
+        twins = [random_twin(rows[0])] if request.random else []
+    else:
+        rows = [looked_at(path, name, request.runs) for path, name in pairs]
+        twins = [twin_looked_at(request.ckpt[0], request.runs)] if request.random else []
+    rows += twins
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -121,13 +142,23 @@ def plan(request: RunAll) -> list[PlannedCell]:
         seeds = [int(word) for word in request.seeds.split(",")]
     except ValueError as error:
         raise ValueError(f"--seeds {request.seeds!r}: expected numbers such as 0,1,2") from error
-    keys = chosen_tasks(request.tasks, request.suite)
-    return [
-        planned(Cell(key=key, backbone=backbone, seed=seed, place=place))
+    cells = [
+        Cell(key=key, backbone=backbone, seed=seed, place=place)
         for backbone in backbones(request)
-        for key in keys
+        for key in chosen_tasks(request.tasks, request.suite)
         for seed in seeds
     ]
+    if not request.cluster.slurm:
+        return [planned(cell) for cell in cells]
+    with cell_resources.elsewhere():
+        return [planned(cell_resources.on_cluster(cell, request.cluster)) for cell in cells]
+
+
+def origins(request: RunAll, rows: list[PlannedCell]) -> Origins:
+    """From which file each backbone of the plan comes."""
+    names = list(dict.fromkeys(row.cell.backbone.name for row in rows))
+    files = [Origin(ckpt, random=False) for ckpt in request.ckpt]
+    return dict(zip(names, [*files, Origin(request.ckpt[0], random=True)], strict=False))
 
 
 def run_cells(rows: list[PlannedCell]) -> list[Cell]:
@@ -156,18 +187,30 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
 def run(request: RunAll) -> int:
     """Exit status."""
     start = time.monotonic()
+    where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     print(render_plan(rows), file=sys.stderr)
     for note in protocol_notes(rows):
         print(note, file=sys.stderr)
+    if where is not None:
+        for note in (*cell_resources.notes(rows, request.cluster), *where.warnings()):
+            print(note, file=sys.stderr)
     if request.plan:
+        if where is not None:
+            print(slurm_cells.scripts(rows, origins(request, rows), request.cluster, request.runs))
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(
             f"nothing can run: no data set below {request.data} that fits; see the lines above"
         )
     request.results.mkdir(parents=True, exist_ok=True)
-    failed = run_cells(rows)
+    if where is not None:
+        slurm_cells.submit_cells(rows, origins(request, rows), request.cluster, request.runs, where)
+        return 0
+    if request.workers > 1:
+        failed = run_side_by_side(rows, origins(request, rows), request.workers)
+    else:
+        failed = run_cells(rows)
     for path in write_tables(request.results):
         print(f"table  {path}")
     print(
@@ -202,13 +245,26 @@ def demo(request: RunAll) -> int:
     return status
 
 
+def follow(request: RunAll) -> int:
+    """Exit status of what is asked about submitted cells, or done to them."""
+    if request.cluster.retry_failed:
+        slurm_cells.retry_failed(request.runs, request.cluster)
+    if request.cluster.cancel:
+        print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
+    found, silence = statuses(request.runs)
+    print(render(found, silence))
+    return int(any(status.state in ("failed", "cancelled") for status in found))
+
+
 def main(words: list[str]) -> int:
     """Exit status of the command line."""
     request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:
+        if request.cluster.follows:
+            return follow(request)
         return demo(request) if request.demo else run(request)
-    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+    except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

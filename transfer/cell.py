@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Cell:
     seed: int
     place: Place
 
-    @property
+    @cached_property  # a plan asks many times
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
         task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
@@ -157,11 +157,7 @@ def evaluate(cell: Cell) -> Record:
 def _compute(cell: Cell, process: Process) -> None:
     """All processes of a run compute the predictions, the first one measures and writes."""
     start = time.monotonic()
-    reports = {
-        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
-    }
-    broken = frozenset(name for report in reports.values() for name in report.unreadable)
-    folders = replace(cell.folders, broken=broken)
+    reports, folders = _checked_folders(cell)
     prepared = cell.task.prepare(cell.backbone, folders)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
@@ -182,6 +178,21 @@ def _compute(cell: Cell, process: Process) -> None:
         **surroundings(),
     )
     write_record(cell.path, record)
+
+
+def prepare(cell: Cell) -> None:
+    """Fill the shared cache with what the cell needs, such as features; leave no record."""
+    _, folders = _checked_folders(cell)
+    cell.task.prepare(cell.backbone, folders)
+
+
+def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
+    """Reports of the data sets, and folders that know which images are broken."""
+    reports = {
+        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
+    }
+    broken = frozenset(name for report in reports.values() for name in report.unreadable)
+    return reports, replace(cell.folders, broken=broken)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:

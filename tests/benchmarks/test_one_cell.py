@@ -1,0 +1,74 @@
+"""A cell in a process of its own is the cell of the run that it belongs to."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import benchmarks.one_cell
+from benchmarks.one_cell import PREPARE, Origin, main, run, wanted, words_of
+from transfer.backbone import load_backbone, random_twin
+from transfer.cell import BusyError, Cell, Place, evaluate
+from transfer.record import Record, failure_path, protocol_hash
+from transfer.training.options import TrainingOptions
+
+SPARE = TrainingOptions(
+    engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
+)
+
+
+@pytest.fixture
+def cell(checkpoint: Path, place: Place) -> Cell:
+    return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, place=place)
+
+
+@pytest.mark.parametrize("key", ["in100_knn", "coco_det"])
+@pytest.mark.parametrize("random", [False, True])
+def test_a_cells_words_mean_the_cell(
+    checkpoint: Path, place: Place, key: str, random: bool
+) -> None:
+    backbone = load_backbone(checkpoint, name="a name")
+    backbone = random_twin(backbone) if random else backbone
+    cell = Cell(key=key, backbone=backbone, seed=3, place=replace(place, training=SPARE))
+    other = wanted(words_of(cell, {backbone.name: Origin(checkpoint, random)}))
+    assert (other.path, other.seed, other.folders) == (cell.path, 3, cell.folders)
+    assert other.backbone.sha256 == backbone.sha256
+    assert protocol_hash(key, other.task) == protocol_hash(key, cell.task)
+
+
+def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(cell: Cell) -> Record:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(benchmarks.one_cell, "evaluate_where_asked", breaks)
+    assert run(cell) == 1
+    reason = json.loads(failure_path(cell.path).read_text())["reason"]
+    assert reason == "OSError: no space left on device"
+
+
+def test_a_cell_that_another_process_works_on_is_waited_for(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [BusyError("another process works on this cell")] * 2
+
+    def busy(cell: Cell) -> Record:
+        if answers:
+            raise answers.pop()
+        return evaluate(cell)
+
+    monkeypatch.setattr(benchmarks.one_cell, "evaluate_where_asked", busy)
+    monkeypatch.setattr(benchmarks.one_cell, "LOOK_AGAIN_S", 0.0)
+    assert run(cell) == 0
+    assert cell.path.exists()
+
+
+def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:
+    words = words_of(cell, {cell.backbone.name: Origin(checkpoint, random=False)})
+    assert main([PREPARE, "cifar10_knn,cifar10_linear", *words[1:]]) == 0
+    assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
+    assert not cell.path.exists()
+
+
+def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:
+    assert main(["cifar10_knn", "--ckpt", str(tmp_path / "nothing.pth")]) == 2
