@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# a process per core, each with one thread
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
+# a process per core, each with one thread; tests of a group share what is slow to start
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
 .PHONY: demo test fast lint setup clean
 
@@ -11,11 +11,11 @@ demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
 
 test: lint
-	$(PYTEST) -m "not slow and not gpu and not data and not detectron2"
-	$(PYTEST) -m "slow or gpu or data or detectron2" --durations=10
+	$(PYTEST) -m "not slow and not slurm and not gpu and not data and not detectron2"
+	$(PYTEST) -m "slow or slurm or gpu or data or detectron2" --durations=10
 
 fast: lint
-	$(PYTEST) -m "not slow and not gpu and not data and not detectron2" --durations=10
+	$(PYTEST) -m "not slow and not slurm and not gpu and not data and not detectron2" --durations=10
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -2,6 +2,15 @@
 
 run_all.py     plan, run and collect: the main command
 plan.py        what a run would do, before it does anything
+checkpoints.py what a checkpoint is, remembered for plans
+one_cell.py    one cell in a process of its own, its command line
+workers.py     cells side by side on one machine
+slurm_cells.py cells as job arrays of a cluster: submit, once more, cancel
+slurm_options.py   what a user may ask of a cluster
+cell_resources.py  GPUs, processors and hours of a cell, from its protocol
+submission.py  what was submitted, in one file for each submission
+status.py      where submitted cells are: queued, running, done, failed and why
+collect.py     the last job of a submission: reasons and tables
 suites.py      which tasks each paper reports, and their primary metrics
 tables.py      python -m benchmarks.tables: from result files to results/tables
 paper_page.py  one published table with our rows in it

@@ -7,18 +7,24 @@ rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the reque
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from benchmarks import cell_resources, slurm_cells
+from benchmarks.checkpoints import Origin, Origins, loaded, looked_at
 from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan
+from benchmarks.slurm_options import SlurmOptions
+from benchmarks.status import render, statuses
 from benchmarks.suites import SUITES
 from benchmarks.tables import write_tables
+from benchmarks.workers import run_side_by_side
+from slurm.cluster import ClusterError, cluster
 from transfer import stop
 from transfer.__main__ import data_folder, summary
-from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin, with_heads
+from transfer.backbone import Backbone, BackboneError
 from transfer.cell import BusyError, Cell, Place, extract_together, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
@@ -65,10 +71,19 @@ class RunAll:
     """Of detection and segmentation."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    workers: int = 1
+    """Cells that run side by side on this machine, one on each of its GPUs."""
+    cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
+    """Or on a cluster."""
     plan: bool = False
     """Only print what would run."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
+
+    @property
+    def evaluates_here(self) -> bool:
+        """Whether this process itself computes, and so needs the checkpoints' weights."""
+        return not (self.plan or self.cluster.slurm or self.workers > 1)
 
 
 def chosen_tasks(tasks: str, suite: str) -> list[str]:
@@ -94,19 +109,26 @@ def _keys_of(task: str) -> list[str]:
     return [key for key in TASKS if key == task or reading_of(key)[0] == task]
 
 
-def backbones(request: RunAll) -> list[Backbone]:
-    """The rows of the tables; BackboneError or ValueError with what is wrong."""
+def origins(request: RunAll) -> list[Origin]:
+    """From which file each row of the tables comes; ValueError with what is wrong."""
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
         raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
-    rows = [load_backbone(p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
-    for words in request.heads:
-        heads = _numbers(words, "--heads", "0,2")
-        rows += [with_heads(row, heads) for row in rows[: len(request.ckpt)]]
-    if request.random:
-        rows.append(random_twin(rows[0]))
+    whole = [Origin(ckpt=p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
+    subsets = [tuple(_numbers(words, "--heads", "0,2")) for words in request.heads]
+    parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
+    return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
+
+
+def backbones(request: RunAll) -> list[Backbone]:
+    """The rows of the tables; BackboneError or ValueError with what is wrong."""
+    found = origins(request)
+    if request.evaluates_here:
+        rows = loaded(found)
+    else:
+        rows = [looked_at(origin, request.runs) for origin in found]
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -134,13 +156,22 @@ def plan(request: RunAll) -> list[PlannedCell]:
         features_in=request.features_in,
     )
     seeds = _numbers(request.seeds, "--seeds", "0,1,2")
-    keys = chosen_tasks(request.tasks, request.suite)
-    return [
-        planned(Cell(key=key, backbone=backbone, seed=seed, place=place))
+    cells = [
+        Cell(key=key, backbone=backbone, seed=seed, place=place)
         for backbone in backbones(request)
-        for key in keys
+        for key in chosen_tasks(request.tasks, request.suite)
         for seed in seeds
     ]
+    if not request.cluster.slurm:
+        return [planned(cell) for cell in cells]
+    with cell_resources.elsewhere():
+        return [planned(cell_resources.on_cluster(cell, request.cluster)) for cell in cells]
+
+
+def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
+    """From which file each backbone of the plan comes."""
+    names = dict.fromkeys(row.cell.backbone.name for row in rows)
+    return dict(zip(names, origins(request), strict=True))
 
 
 def run_cells(rows: list[PlannedCell]) -> list[Cell]:
@@ -170,18 +201,30 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
 def run(request: RunAll) -> int:
     """Exit status."""
     start = time.monotonic()
+    where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     print(render_plan(rows), file=sys.stderr)
     for note in protocol_notes(rows):
         print(note, file=sys.stderr)
+    if where is not None:
+        for note in (*cell_resources.notes(rows, request.cluster), *where.warnings()):
+            print(note, file=sys.stderr)
     if request.plan:
+        if where is not None:
+            print(slurm_cells.scripts(rows, by_name(request, rows), request.cluster, request.runs))
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(
             f"nothing can run: no data set below {request.data} that fits; see the lines above"
         )
     request.results.mkdir(parents=True, exist_ok=True)
-    failed = run_cells(rows)
+    if where is not None:
+        slurm_cells.submit_cells(rows, by_name(request, rows), request.cluster, request.runs, where)
+        return 0
+    if request.workers > 1:
+        failed = run_side_by_side(rows, by_name(request, rows), request.workers)
+    else:
+        failed = run_cells(rows)
     for path in write_tables(request.results):
         print(f"table  {path}")
     print(
@@ -216,13 +259,26 @@ def demo(request: RunAll) -> int:
     return status
 
 
+def follow(request: RunAll) -> int:
+    """Exit status of what is asked about submitted cells, or done to them."""
+    if request.cluster.retry_failed:
+        slurm_cells.retry_failed(request.runs, request.cluster)
+    if request.cluster.cancel:
+        print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
+    found, silence = statuses(request.runs)
+    print(render(found, silence))
+    return int(any(status.state in ("failed", "cancelled") for status in found))
+
+
 def main(words: list[str]) -> int:
     """Exit status of the command line."""
     request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:
+        if request.cluster.follows:
+            return follow(request)
         return demo(request) if request.demo else run(request)
-    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+    except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -65,20 +65,35 @@ def place(small_data: Path, tmp_path: Path) -> Place:
 @pytest.fixture
 def checkpoint(small_backbone: Backbone, tmp_path: Path) -> Path:
     """The small backbone in a file of our own format, "mine.pth"."""
-    path = tmp_path / "mine.pth"
-    form = small_backbone.input
+    return own_file(small_backbone, {}, tmp_path / "mine.pth")
+
+
+@pytest.fixture
+def four_heads(tmp_path: Path) -> Path:
+    """A random LooC++ network for images of 32 px in a file of our own format, "loocpp.pth"."""
+    backbone = random_backbone(
+        arch="resnet18-heads4", stem="imagenet", seed=0, input=InputFormat(size_px=32)
+    )
+    designated = ["color", "rotation", "texture"]
+    made_by: dict[str, object] = {"settings": {"config.designated": designated}}
+    return own_file(backbone, made_by, tmp_path / "loocpp.pth")
+
+
+def own_file(backbone: Backbone, made_by: dict[str, object], path: Path) -> Path:
+    """A backbone as the pre-training room exports it."""
+    form = backbone.input
     content = {
         "format": "ssl-backbone/1",
-        "arch": small_backbone.arch,
-        "stem": small_backbone.stem,
-        "state_dict": small_backbone.state_dict,
+        "arch": backbone.arch,
+        "stem": backbone.stem,
+        "state_dict": backbone.state_dict,
         "input": {
             "mean": list(form.mean),
             "std": list(form.std),
             "size": form.size_px,
             "channels": "RGB",
         },
-        "made_by": {},
+        "made_by": made_by,
     }
     torch.save(content, path)
     return path

@@ -81,6 +81,23 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Exit status."""
+        cell = self.cell()
+        if this_process().speaks:
+            print(f"backbone  {cell.backbone.source}", file=sys.stderr)
+        if this_process().num_processes > 1 and not isinstance(cell.task, FineTuned):
+            raise ValueError(f"{self.task} runs in one process; start it without torchrun")
+        if self.dry_run:
+            print(f"{cell.task}\nrecord: {cell.path}")
+            for line in departures(cell):
+                print(f"departs from the paper: {line}")
+            return 0
+        record = evaluate_where_asked(cell)
+        if this_process().speaks:
+            print(summary(cell, record))
+        return 0
+
+    def cell(self) -> Cell:
+        """What is to be evaluated; BackboneError or ValueError if it cannot be."""
         registered(self.task)
         share(self.schedule)
         engine_for(self.training.engine)
@@ -98,20 +115,7 @@ class Evaluate:
             backbone = with_heads(backbone, self.heads)
         if self.random:
             backbone = random_twin(backbone)
-        if this_process().speaks:
-            print(f"backbone  {backbone.source}", file=sys.stderr)
-        cell = Cell(key=self.task, backbone=backbone, seed=self.seed, place=place)
-        if this_process().num_processes > 1 and not isinstance(cell.task, FineTuned):
-            raise ValueError(f"{self.task} runs in one process; start it without torchrun")
-        if self.dry_run:
-            print(f"{cell.task}\nrecord: {cell.path}")
-            for line in departures(cell):
-                print(f"departs from the paper: {line}")
-            return 0
-        record = evaluate_where_asked(cell)
-        if this_process().speaks:
-            print(summary(cell, record))
-        return 0
+        return Cell(key=self.task, backbone=backbone, seed=self.seed, place=place)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ from transfer.record import (
     write_record,
 )
 from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
-from transfer.tasks.corruptions import CorruptionEval
 from transfer.tasks.detection import Detection
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
@@ -77,7 +76,7 @@ class Cell:
     seed: int
     place: Place
 
-    @property
+    @cached_property  # a plan asks many times
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
         task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
@@ -205,10 +204,7 @@ def _compute(cell: Cell, process: Process) -> None:
     start = time.monotonic()
     if cell.needed is not None:
         _have_classifier(cell, cell.needed)
-    reports = {
-        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
-    }
-    folders = replace(cell.folders, broken=_broken(reports.values()))
+    reports, folders = _checked_folders(cell)
     prepared = cell.task.prepare(cell.computing, folders)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
@@ -231,8 +227,13 @@ def _compute(cell: Cell, process: Process) -> None:
     write_record(cell.path, record)
 
 
-def _broken(reports: Iterable[Report]) -> frozenset[str]:
-    return frozenset(name for report in reports for name in report.unreadable)
+def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
+    """Reports of the data sets, and folders that know which images are broken."""
+    reports = {
+        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
+    }
+    broken = frozenset(name for report in reports.values() for name in report.unreadable)
+    return reports, replace(cell.folders, broken=broken)
 
 
 def _how(cell: Cell) -> dict[str, str]:
@@ -266,15 +267,25 @@ def _have_classifier(cell: Cell, needed: Cell) -> None:
             time.sleep(WAIT_S)
 
 
+def prepare(cell: Cell) -> None:
+    """Fill the shared cache with what the cell needs, such as features; leave no record.
+
+    A classifier is not trained here: that is the work of another cell, or of this one when it runs.
+    """
+    _, folders = _checked_folders(cell)
+    if isinstance(cell.task, Dependent):
+        cell.task.extract_together([cell.computing], folders)
+    else:
+        cell.task.prepare(cell.computing, folders)
+
+
 def extract_together(cells: Sequence[Cell]) -> None:
-    """Features of one corruption task for the backbones of all cells, every image decoded once."""
+    """Features of one such task for the backbones of all cells, every image decoded once."""
     first = cells[0]
     task = first.task
     alike = {cell.backbone.sha256: cell.computing for cell in cells if cell.task == task}
-    if not isinstance(task, CorruptionEval) or len(alike) < 2:
-        return
-    reports = [checked(key, first.place.data, first.place.tolerated) for key in task.datasets()]
-    task.extract_together(alike.values(), replace(first.folders, broken=_broken(reports)))
+    if isinstance(task, Dependent) and len(alike) > 1:
+        task.extract_together(list(alike.values()), _checked_folders(first)[1])
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:

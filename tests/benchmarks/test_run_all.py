@@ -11,7 +11,7 @@ import torch
 
 import benchmarks.run_all
 from benchmarks.plan import planned, render_plan
-from benchmarks.run_all import RunAll, chosen_tasks, main, plan, run
+from benchmarks.run_all import RunAll, by_name, chosen_tasks, main, plan, run
 from transfer.backbone import Backbone, random_backbone
 from transfer.cell import BusyError, Cell, Place, evaluate
 from transfer.datasets.images import DataError
@@ -201,26 +201,29 @@ def test_detectron2_asked_for_and_absent_is_a_wrong_request(
 
 
 def test_heads_of_a_loocpp_file_are_rows_of_their_own(
-    request_for: Request, tmp_path: Path, small_data: Path
+    request_for: Request, four_heads: Path
 ) -> None:
-    backbone = random_backbone(arch="resnet18-heads3", stem="imagenet", seed=0)
-    path = tmp_path / "loocpp.pt"
-    form = {"mean": [0.5] * 3, "std": [0.2] * 3, "size": 32, "channels": "RGB"}
-    fields = {"format": "ssl-backbone/1", "arch": backbone.arch, "stem": "imagenet"}
-    rest = {"state_dict": backbone.state_dict, "input": form, "made_by": {}}
-    torch.save(fields | rest, path)
-    rows = plan(request_for(ckpt=(path,), tasks="in100_linear@looc", heads=("0", "0,2")))
+    request = request_for(ckpt=(four_heads,), tasks="in100_linear@looc", heads=("0", "0,2"))
+    rows = plan(request)
     found = [(row.cell.backbone.name, row.cell.backbone.arch) for row in rows]
     assert found == [
-        ("loocpp", "resnet18-heads3"),
+        ("loocpp", "resnet18-heads4"),
         ("loocpp-heads0", "resnet18"),
         ("loocpp-heads0+2", "resnet18-heads2"),
     ]
     assert len({row.cell.path for row in rows}) == 3
-    with pytest.raises(ValueError, match="heads 0 to 2"):
-        plan(request_for(ckpt=(path,), heads=("0,3",)))
-    with pytest.raises(ValueError, match="--heads 'a'"):
-        plan(request_for(ckpt=(path,), heads=("a",)))
+    assert [origin.heads for origin in by_name(request, rows).values()] == [(), (0,), (0, 2)]
+    elsewhere = plan(replace(request, workers=2))
+    assert [row.cell.path for row in elsewhere] == [row.cell.path for row in rows]
+    assert not any(row.cell.backbone.state_dict for row in elsewhere)
+
+
+@pytest.mark.parametrize(("heads", "words"), [("0,4", "heads 0 to 3"), ("a", "--heads 'a'")])
+def test_heads_that_are_not_there_are_told(
+    request_for: Request, four_heads: Path, heads: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        plan(request_for(ckpt=(four_heads,), heads=(heads,)))
 
 
 def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(

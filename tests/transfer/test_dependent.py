@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import transfer.cell
 from benchmarks.plan import planned
 from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cell import Cell, Place, _alone, evaluate, extract_together, finished
-from transfer.classifier import classifier_file
+from transfer.cell import Cell, Place, _alone, evaluate, extract_together, finished, prepare
+from transfer.classifier import Heads, classifier_file, save_classifier
 from transfer.datasets.generate import generate
 from transfer.record import read_record
 
@@ -83,6 +84,19 @@ def test_another_classifier_makes_a_record_stale(
     assert transfer.cell._classifier_hash(longer) != mine
     knn = replace(cell, key="in100_knn")
     assert transfer.cell._classifier_hash(knn) == ""
+
+
+@pytest.mark.parametrize("key", ["objectnet13_eval", "imagenet_c100_eval"])
+def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
+    cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(cell, key=key)
+    prepare(other)
+    assert other.needed is not None
+    assert not other.needed.folders.work.exists()
+    monkeypatch.setattr("transfer.features.extract", None)  # all is there
+    save_classifier(other.needed.folders.work, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
+    assert len(other.task.prepare(other.computing, other.folders).test.features)
 
 
 def test_several_backbones_are_extracted_in_one_pass(

@@ -4,7 +4,7 @@ The ImageNet-100 classifier of the same backbone sees the val images under ninet
 five severities. Accuracy, not the benchmark's corruption error.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
@@ -90,10 +90,10 @@ class CorruptionEval:
         size_px = backbone.input.size_px
         return replace(self, resize_px=size_px, crop_px=size_px)
 
-    def extract_together(self, backbones: Iterable[Backbone], folders: Folders) -> None:
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> None:
         """Features for several backbones of one image size, every image decoded once."""
         transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
-        features_together(list(backbones), self.dataset, "test", transform, folders)
+        features_together(backbones, self.dataset, "test", transform, folders)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Find the classifier, extract features or find them cached."""

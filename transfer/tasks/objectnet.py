@@ -4,13 +4,21 @@ The ImageNet-100 classifier of the same backbone sees photographs from other vie
 with any of its hundred classes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from transfer.backbone import Backbone
 from transfer.classifier import Heads, among, load_classifier, scores_of
 from transfer.datasets.objectnet import BORDER_PX
-from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
+from transfer.features import (
+    EvalTransform,
+    Features,
+    Predictions,
+    features_together,
+    frozen_features,
+    open_images,
+)
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
 
@@ -56,6 +64,16 @@ class ObjectNetEval:
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
 
+    @property
+    def transform(self) -> EvalTransform:
+        """Of the test images."""
+        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
+        return EvalTransform(resize_px=resize_px, crop_px=self.crop_px, border_px=self.border_px)
+
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> None:
+        """Features for several backbones of one image size, every image decoded once."""
+        features_together(backbones, self.dataset, "test", self.transform, folders)
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Find the classifier, extract features or find them cached."""
         head = load_classifier(folders.classifier) if folders.classifier else None
@@ -63,14 +81,10 @@ class ObjectNetEval:
             raise FileNotFoundError(
                 f"no trained classifier in {folders.classifier}; run {self.classifier} first"
             )
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        transform = EvalTransform(
-            resize_px=resize_px, crop_px=self.crop_px, border_px=self.border_px
-        )
         return Prepared(
             head,
             open_images(self.classes_of, "test", folders).class_names,
-            frozen_features(backbone, self.dataset, "test", transform, folders),
+            frozen_features(backbone, self.dataset, "test", self.transform, folders),
             open_images(self.dataset, "test", folders).class_names,
         )
 

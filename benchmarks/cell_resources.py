@@ -1,0 +1,127 @@
+"""What a cell asks of a cluster: GPUs, processors and hours from its protocol."""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from benchmarks.plan import PlannedCell, gpu_hours
+from benchmarks.slurm_options import SlurmOptions
+from slurm.resources import Resources
+from transfer.cell import Cell, on_frozen_features, registered
+from transfer.detection.recipe import Recipe
+from transfer.segmentation.recipe import SegmentationRecipe
+from transfer.tasks import FineTuned
+
+GPUS_OF_A_NODE = 8
+CPUS_PER_GPU = 8
+"""Loader processes, and one to feed the GPU."""
+MARGIN = 3.0
+"""Estimated hours are of fast data and an idle node."""
+LEAST_HOURS, MOST_HOURS = 1, 24
+"""A cell that needs longer saves at the limit, waits again and goes on."""
+ON_GPUS = (
+    "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
+    "--features-in float32 for the papers' arithmetic"
+)
+AnyRecipe = Recipe | SegmentationRecipe
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """For a plan: how many GPUs the submitting machine has decides nothing."""
+    name = "CUDA_VISIBLE_DEVICES"
+    before = os.environ.get(name)
+    os.environ[name] = ""
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
+def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
+    """The cell with its number of GPUs fixed: the node decides it, not the submitting machine."""
+    training = cell.place.training
+    if training.gpus or not isinstance(registered(cell.key), FineTuned):
+        return cell
+    batch = _recipe(replace_gpus(cell, 1)).batch_size
+    most = GPUS_OF_A_NODE if options.cell_gpus else 1
+    passes = batch // training.images_per_gpu if training.images_per_gpu else batch
+    return replace_gpus(cell, max(n for n in range(1, most + 1) if passes % n == 0))
+
+
+def replace_gpus(cell: Cell, gpus: int) -> Cell:
+    """The same cell on another number of GPUs: no number of its protocol changes."""
+    training = replace(cell.place.training, gpus=gpus)
+    return replace(cell, place=replace(cell.place, training=training))
+
+
+def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
+    """Of one cell; options that are given win."""
+    task = row.cell.task
+    processes = task.num_processes(row.cell.place.training) if isinstance(task, FineTuned) else 1
+    gpus = processes if options.cell_gpus else 0
+    if not isinstance(task, FineTuned):
+        gpus = options.cell_gpus
+    hours = math.ceil(MARGIN * row.gpu_hours / max(1, processes))
+    return Resources(
+        gpus=gpus,
+        processes=1,  # a cell starts its own for its GPUs
+        cpus=options.cpus or CPUS_PER_GPU * max(1, gpus),
+        memory_gb=options.memory_gb,
+        hours=options.hours or min(max(hours, LEAST_HOURS), MOST_HOURS),
+    )
+
+
+def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
+    """How each task fits on its GPUs, and what the linear scaling rule has made of its recipe; and
+    the arithmetic of frozen networks, which the nodes decide."""
+    found: dict[str, str] = {}
+    for row in rows:
+        if row.state == "run" and isinstance(row.cell.task, FineTuned):
+            found.setdefault(row.cell.key, _fit(row, options))
+        if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
+            found["frozen"] = ON_GPUS
+    return list(found.values())
+
+
+def _node_decides(cell: Cell) -> bool:
+    """In which arithmetic its frozen network computes."""
+    return on_frozen_features(cell.task) and cell.place.features_in == "auto"
+
+
+def _fit(row: PlannedCell, options: SlurmOptions) -> str:
+    used, paper = _recipe(row.cell), _recipe_of_paper(row.cell)
+    asked = resources(row, options)
+    gpus = row.cell.place.training.gpus
+    text = (
+        f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
+        f"batch on each, {asked.hours:g} h at a time for about {gpu_hours(row.cell) / gpus:.1f} h; "
+    )
+    if used.batch_size == paper.batch_size:
+        return text + (
+            f"the batch stays {used.batch_size}, so by the linear scaling rule the learning rate "
+            f"stays {used.learning_rate:g}, on any number of GPUs"
+        )
+    return text + (
+        f"batch {used.batch_size} instead of {paper.batch_size}: by the linear scaling rule "
+        f"learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
+        f"{used.iterations} iterations instead of {paper.iterations}"
+    )
+
+
+def _recipe(cell: Cell) -> AnyRecipe:
+    if not isinstance(cell.task, FineTuned):
+        raise TypeError(f"{cell.key} trains no network")
+    return cell.task.recipe
+
+
+def _recipe_of_paper(cell: Cell) -> AnyRecipe:
+    """At the same schedule."""
+    task = registered(cell.key).at(cell.place.schedule)
+    if not isinstance(task, FineTuned):
+        raise TypeError(f"{cell.key} trains no network")
+    return task.recipe

@@ -1,0 +1,90 @@
+"""One cell of a larger run in a process of its own: python -m benchmarks.one_cell TASK --ckpt FILE.
+
+The words are those of python -m transfer. Beside it, a failure leaves its reason for the tables,
+and a cell that another process works on is waited for. --prepare TASK,TASK --ckpt FILE only fills
+the cache that these tasks share.
+Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped, to go on.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+
+import tyro
+
+from benchmarks.checkpoints import Origins
+from transfer import stop
+from transfer.__main__ import Evaluate, summary
+from transfer.backbone import BackboneError
+from transfer.cell import BusyError, Cell, note_failure, prepare
+from transfer.datasets.images import DataError
+from transfer.many_gpus import evaluate_where_asked
+from transfer.training.options import TrainingOptions
+
+LOOK_AGAIN_S = 10.0
+PREPARE = "--prepare"
+
+
+def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
+    """The command line of a cell, true in every folder."""
+    place, origin = cell.place, origins[cell.backbone.name]
+    words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
+    words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
+    words += ["--heads", *map(str, origin.heads)] if origin.heads else []
+    words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
+    words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
+    words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    for option in fields(TrainingOptions):
+        value = getattr(place.training, option.name)
+        if value != option.default:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
+    return tuple(words)
+
+
+def program(words: Sequence[str]) -> tuple[str, ...]:
+    """What starts a process with these words."""
+    return (sys.executable, "-m", "benchmarks.one_cell", *words)
+
+
+def wanted(words: Sequence[str]) -> Cell:
+    """The cell of a command line."""
+    return tyro.cli(
+        Evaluate, args=list(words), prog="python -m benchmarks.one_cell", description=__doc__
+    ).cell()
+
+
+def run(cell: Cell) -> int:
+    """Exit status, once the cell has its record or its reason."""
+    while True:
+        stop.leave_if_asked()
+        try:
+            print(summary(cell, evaluate_where_asked(cell)), flush=True)
+        except BusyError:
+            time.sleep(LOOK_AGAIN_S)
+        except Exception as error:  # whatever it is, the tables must be able to tell it
+            note_failure(cell, error)
+            print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+            return 1
+        else:
+            return 0
+
+
+def main(words: list[str]) -> int:
+    """Exit status of the command line."""
+    stop.listen()
+    try:
+        if words[:1] != [PREPARE]:
+            return run(wanted(words))
+        for key in words[1].split(","):
+            prepare(wanted([key, *words[2:]]))
+            stop.leave_if_asked()
+    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

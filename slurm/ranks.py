@@ -1,0 +1,51 @@
+"""The processes of a job find each other: the variables that torchrun would have set.
+
+Slurm sets none of them, and submitit's helper would also overwrite CUDA_VISIBLE_DEVICES with the
+local rank, which on a node without device limits is another job's GPU.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Protocol
+
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+PORTS = (20_000, 32_000)
+"""Below those that Linux gives to outgoing connections."""
+
+
+class Job(Protocol):
+    """What submitit's JobEnvironment tells of a running job."""
+
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def hostnames(self) -> list[str]: ...
+    @property
+    def num_tasks(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def global_rank(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+
+
+def environment(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Of this process of the job; what another launcher has left in the inherited one is dropped.
+
+    LOCAL_RANK is the place of the process's GPU among those that it sees: 0 where the cluster
+    shows each process only its own.
+    """
+    own = {name: value for name, value in inherited.items() if name not in NAMES}
+    if job.num_tasks == 1:
+        return own
+    start = inherited.get("SLURM_RESTART_COUNT", "0")  # a port that was taken is not tried again
+    visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return own | {
+        "MASTER_ADDR": job.hostnames[0],
+        "MASTER_PORT": str(random.Random(f"{job.job_id} {start}").randint(*PORTS)),
+        "RANK": str(job.global_rank),
+        "WORLD_SIZE": str(job.num_tasks),
+        "LOCAL_RANK": "0" if len(visible) == 1 else str(job.local_rank),
+        "LOCAL_WORLD_SIZE": str(job.num_tasks // job.num_nodes),
+    }

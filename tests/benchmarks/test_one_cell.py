@@ -1,0 +1,94 @@
+"""A cell in a process of its own is the cell of the run that it belongs to."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import benchmarks.one_cell
+from benchmarks.checkpoints import Origin, loaded
+from benchmarks.one_cell import PREPARE, main, run, wanted, words_of
+from transfer.backbone import load_backbone
+from transfer.cell import BusyError, Cell, Place, evaluate
+from transfer.record import Record, failure_path, protocol_hash
+from transfer.tasks import reading_of
+from transfer.training.options import TrainingOptions
+
+SPARE = TrainingOptions(
+    engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
+)
+
+
+@pytest.fixture
+def cell(checkpoint: Path, place: Place) -> Cell:
+    return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, place=place)
+
+
+def same_cell(cell: Cell, origin: Origin) -> bool:
+    """Whether the words of a cell mean the cell."""
+    other = wanted(words_of(cell, {cell.backbone.name: origin}))
+    assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
+    assert other.place.features_in == cell.place.features_in
+    assert other.backbone.made_by == cell.backbone.made_by
+    task_id = reading_of(cell.key)[0]
+    assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
+    return other.backbone.sha256 == cell.backbone.sha256
+
+
+@pytest.mark.parametrize("key", ["in100_knn", "coco_det"])
+@pytest.mark.parametrize("random", [False, True])
+def test_a_cells_words_mean_the_cell(
+    checkpoint: Path, place: Place, key: str, random: bool
+) -> None:
+    origin = Origin(ckpt=checkpoint, name="a name", random=random)
+    (backbone,) = loaded([origin])
+    place = replace(place, training=SPARE, features_in="bfloat16")
+    assert same_cell(Cell(key=key, backbone=backbone, seed=3, place=place), origin)
+
+
+@pytest.mark.parametrize(("heads", "random"), [((2,), False), ((2, 0), False), ((), True)])
+def test_words_of_heads_and_of_their_random_twin_mean_the_cell(
+    four_heads: Path, place: Place, heads: tuple[int, ...], random: bool
+) -> None:
+    origin = Origin(ckpt=four_heads, heads=heads, random=random)
+    (backbone,) = loaded([origin])
+    cell = Cell(key="objectnet13_eval", backbone=backbone, seed=0, place=place)
+    assert same_cell(cell, origin)
+
+
+def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(cell: Cell) -> Record:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(benchmarks.one_cell, "evaluate_where_asked", breaks)
+    assert run(cell) == 1
+    reason = json.loads(failure_path(cell.path).read_text())["reason"]
+    assert reason == "OSError: no space left on device"
+
+
+def test_a_cell_that_another_process_works_on_is_waited_for(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [BusyError("another process works on this cell")] * 2
+
+    def busy(cell: Cell) -> Record:
+        if answers:
+            raise answers.pop()
+        return evaluate(cell)
+
+    monkeypatch.setattr(benchmarks.one_cell, "evaluate_where_asked", busy)
+    monkeypatch.setattr(benchmarks.one_cell, "LOOK_AGAIN_S", 0.0)
+    assert run(cell) == 0
+    assert cell.path.exists()
+
+
+def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:
+    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    assert main([PREPARE, "cifar10_knn,cifar10_linear", *words[1:]]) == 0
+    assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
+    assert not cell.path.exists()
+
+
+def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:
+    assert main(["cifar10_knn", "--ckpt", str(tmp_path / "nothing.pth")]) == 2

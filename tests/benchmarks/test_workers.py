@@ -1,0 +1,120 @@
+"""Cells side by side on one machine."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import benchmarks.workers
+from benchmarks.checkpoints import Origin
+from benchmarks.plan import PlannedCell
+from benchmarks.run_all import RunAll, run
+from benchmarks.workers import run_side_by_side
+from transfer.backbone import Backbone
+from transfer.cell import Cell, Place
+from transfer.record import read_record
+
+ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
+
+
+@pytest.fixture
+def four(small_backbone: Backbone, place: Place) -> list[PlannedCell]:
+    keys = ("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear")
+    cells = [Cell(key=key, backbone=small_backbone, seed=0, place=place) for key in keys]
+    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
+
+
+def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Let a cell be this line of bash; $1 is its task."""
+    monkeypatch.setattr(
+        benchmarks.workers, "program", lambda words: ("bash", "-c", line, "cell", words[0])
+    )
+
+
+def test_each_cell_has_a_gpu_of_its_own(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks.workers, "visible_gpus", lambda: ["3", "5"])
+    log = tmp_path / "log"
+    instead(
+        monkeypatch,
+        f'echo "+$CUDA_VISIBLE_DEVICES" >> {log}; sleep 0.3; '
+        f'echo "-$CUDA_VISIBLE_DEVICES" >> {log}',
+    )
+    assert run_side_by_side(four, ORIGINS, workers=4) == []
+    used: set[str] = set()
+    for word in log.read_text().split():
+        sign, name = word[0], word[1:]
+        assert name in ("3", "5")
+        assert (name in used) == (sign == "-")
+        used ^= {name}
+
+
+def test_one_that_fails_leaves_the_others(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, f"[ $1 != in100_knn ] && touch {tmp_path}/$1")
+    failed = run_side_by_side(four, ORIGINS, workers=2)
+    assert [cell.key for cell in failed] == ["in100_knn"]
+    assert len(list(tmp_path.glob("*_*"))) == 3
+
+
+def test_what_uses_a_classifier_comes_after_what_trains_it(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
+    cells = [Cell(key=key, backbone=small_backbone, seed=0, place=place) for key in keys]
+    instead(monkeypatch, f"echo $1 >> {tmp_path}/log")
+    assert run_side_by_side([PlannedCell(c, "run", (), 0.0) for c in cells], ORIGINS, 1) == []
+    assert (tmp_path / "log").read_text().split() == [*keys[1:], keys[0]]
+
+
+@pytest.mark.slow
+def test_two_at_a_time_leave_the_records_of_one_at_a_time(
+    checkpoint: Path, small_data: Path, tmp_path: Path
+) -> None:
+    def request(name: str, workers: int) -> RunAll:
+        return RunAll(
+            ckpt=(checkpoint,),
+            data=small_data,
+            results=tmp_path / name,
+            runs=tmp_path / f"{name}-runs",
+            schedule="smoke",
+            tasks="cifar10_knn,in100_knn",
+            workers=workers,
+        )
+
+    assert run(request("alone", 1)) == run(request("together", 2)) == 0
+    paths = sorted((tmp_path / "alone/mine").glob("*.json"))
+    assert len(paths) == 2
+    for path in paths:
+        other = read_record(tmp_path / "together/mine" / path.name)
+        assert (read_record(path).metrics, read_record(path).details) == (
+            other.metrics,
+            other.details,
+        )
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_everything_to_be_resumed(
+    checkpoint: Path, small_data: Path, tmp_path: Path
+) -> None:
+    words = [
+        *("--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"),
+        *("--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")),
+        *("--tasks", "cifar10_linear,transfer_linear/dtd", "--workers", "2"),
+    ]
+    command = [sys.executable, "-m", "benchmarks.run_all", *words]
+    process = subprocess.Popen(command)
+    until = time.monotonic() + 200
+    while not list((tmp_path / "runs" / "cells").rglob("lock")):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=200) == 75
+    assert not list((tmp_path / "results").rglob("*.failed.json"))
+    assert subprocess.run(command, timeout=200).returncode == 0
+    assert len(list((tmp_path / "results" / "mine").rglob("*.json"))) == 2

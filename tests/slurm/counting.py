@@ -1,0 +1,29 @@
+"""A command that can be stopped and started again: python counting.py FILE STEPS [GATE].
+
+It adds 1 to the number in a file every tenth of a second; asked to stop, it finishes its step and
+exits with 75. Each start adds a line to FILE.starts. It does not pass the middle before the gate,
+a file, is there.
+"""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+asked: list[int] = []
+for number in (signal.SIGTERM, signal.SIGUSR2):
+    signal.signal(number, lambda number, _: asked.append(number))
+file, steps = Path(sys.argv[1]), int(sys.argv[2])
+gate = Path(sys.argv[3]) if len(sys.argv) > 3 else file.parent
+done = int(file.read_text()) if file.exists() else 0
+with file.with_suffix(".starts").open("a") as starts:
+    starts.write(f"{done}\n")
+while done < steps:
+    time.sleep(0.1)
+    if done != steps // 2 or gate.exists():
+        done += 1
+    unfinished = file.with_suffix(".tmp")
+    unfinished.write_text(str(done))
+    unfinished.replace(file)
+    if asked and done < steps:
+        sys.exit(75)

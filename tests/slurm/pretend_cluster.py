@@ -1,0 +1,314 @@
+"""A real Slurm cluster inside this machine: two pretend nodes with pretend GPUs, below one folder.
+
+Nothing below /etc is read, no service is started, root is not needed. Nodes are named like loopback
+addresses, so that processes find each other by the names of their nodes. GPUs are links to
+/dev/null: Slurm counts them and hands them out, nothing can be computed on them.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
+ACCOUNTS = ("slurmdbd", "mariadbd", "mariadb-install-db")
+NODES = ("127.0.0.1", "127.0.0.2")
+GPUS = 8
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+
+
+def missing_programs() -> list[str]:
+    """What has to be installed before a cluster can start."""
+    return [name for name in SLURM + ACCOUNTS if shutil.which(name, path=PATH) is None]
+
+
+class PretendCluster:
+    """Daemons that find each other through the slurm.conf of one folder."""
+
+    def __init__(self, folder: Path, *, accounts: bool = True) -> None:
+        self.folder = folder  # short: the names of sockets end at 107 letters
+        self.accounts = accounts
+        self.database: subprocess.Popen[bytes] | None = None
+        self.port = _free_ports(2 + len(NODES))
+        self.conf = folder / "slurm.conf"
+        self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PATH}
+
+    def start(self) -> None:
+        """Until every node is ready."""
+        for name in ("log", "state", "spool", "gpu", "munge", "db"):
+            (self.folder / name).mkdir(exist_ok=True)
+        for number in range(GPUS):
+            (self.folder / f"gpu/{number}").symlink_to("/dev/null")
+        (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu/[0-{GPUS - 1}]\n")
+        self.configure()
+        key = self.folder / "munge/key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        munge = {name: self.folder / "munge" / name for name in ("socket", "pid", "seed")}
+        self._run(
+            "munged",
+            "--force",
+            f"--key-file={key}",
+            f"--log-file={self.folder}/log/munged",
+            *(
+                f"--{name}{'' if name == 'socket' else '-file'}={path}"
+                for name, path in munge.items()
+            ),
+        )
+        if self.accounts:
+            self._start_accounts()
+        self.start_controller()
+        for node in NODES:
+            self.start_node(node)
+        self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        """Until all are idle."""
+        self._until(
+            "nodes",
+            lambda: (
+                self.tell("sinfo", "-hN", "-p", "low", "-t", "idle", "-o", "%N").count("\n")
+                >= len(NODES)
+            ),
+        )
+
+    def configure(self, *changes: str) -> None:
+        """Write the configuration, with lines that replace those of the same names."""
+        lines = self._lines()
+        for change in changes:
+            name = change.partition("=")[0]
+            lines = [line for line in lines if line.partition("=")[0] != name] + [change]
+        self.conf.write_text("\n".join(lines) + "\n")
+
+    def reconfigure(self, *changes: str) -> None:
+        """While it runs."""
+        self.configure(*changes)
+        self.tell("scontrol", "reconfigure")
+
+    def start_controller(self) -> None:
+        """Also again after `stop_controller`: its jobs have gone on."""
+        self._run("slurmctld")
+        self._until("slurmctld", lambda: "UP" in self.tell("scontrol", "ping"))
+
+    def stop_controller(self) -> None:
+        """As if its machine had failed."""
+        for pid in self.processes("slurmctld"):
+            os.kill(pid, signal.SIGTERM)
+        self._until("the end of slurmctld", lambda: not self.processes("slurmctld"))
+
+    def kill(self, *pids: int) -> None:
+        """At once."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def start_node(self, node: str) -> None:
+        """Also again, after its death."""
+        self._run("slurmd", "-N", node)
+
+    def stop(self) -> None:
+        """Cancel all jobs, then end every daemon, and what jobs have left behind."""
+        if self.processes("slurmctld"):
+            with contextlib.suppress(subprocess.SubprocessError):
+                self.tell("scancel", "--me")
+                self._until("the end of jobs", lambda: not self.tell("squeue", "-h"), 12)
+        for name in ("slurmstepd", "slurmd", "slurmctld", "slurmdbd", "mariadbd", "munged", ""):
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                for pid in self.processes(name):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                with contextlib.suppress(TimeoutError):
+                    self._until(name, lambda name=name: not self.processes(name), 8)  # type: ignore[misc]
+        if self.database is not None:
+            self.database.wait()
+
+    def tell(self, *words: str) -> str:
+        """What one of Slurm's programs prints; CalledProcessError if it fails."""
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, timeout=30, check=True
+        )
+        return done.stdout
+
+    def processes(self, name: str = "") -> list[int]:
+        """Of this cluster, of one program or all, its jobs' included; not those that are over."""
+        mine = f"SLURM_CONF={self.conf}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if name and (folder / "comm").read_text().strip() != name:
+                    continue
+                if mine in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+        return [pid for pid in found if pid != os.getpid()]
+
+    def _start_accounts(self) -> None:
+        """A database of its own, reached through a socket in a closed folder."""
+        data, user = self.folder / "db", _user()
+        data.chmod(stat.S_IRWXU)
+        common = ("--no-defaults", f"--datadir={data}", f"--user={user}", "--debug-no-sync")
+        small = "--innodb-log-file-size=4M"
+        self._run(
+            "mariadb-install-db",
+            *common,
+            small,
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        )
+        with (self.folder / "log/mariadbd").open("w") as log:
+            self.database = subprocess.Popen(
+                [
+                    "mariadbd",
+                    *common,
+                    small,
+                    f"--socket={data}/socket",
+                    "--skip-networking",
+                    "--skip-grant-tables",
+                    "--innodb-buffer-pool-size=32M",
+                    "--innodb-lock-wait-timeout=900",
+                ],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._until("mariadbd", (data / "socket").exists)
+        settings = {
+            "DbdHost": "localhost",
+            "DbdPort": self.port + 1,
+            "SlurmUser": user,
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={self.folder}/munge/socket",
+            "StorageType": "accounting_storage/mysql",
+            "StorageHost": "localhost",
+            "StorageUser": user,
+            "StorageLoc": "slurm",
+            "LogFile": f"{self.folder}/log/slurmdbd",
+            "PidFile": f"{self.folder}/spool/slurmdbd.pid",
+        }
+        file = self.folder / "slurmdbd.conf"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        file.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        self._run("slurmdbd", MYSQL_UNIX_PORT=f"{data}/socket")
+        self._until("slurmdbd", lambda: self.tell("sacctmgr", "-n", "list", "cluster") is not None)
+
+    def _lines(self) -> list[str]:
+        folder, port, user = self.folder, self.port, _user()
+        loopback = socket.gethostbyname(socket.gethostname()).startswith("127.")
+        last = port + 1 + len(NODES)
+        storage = (
+            [
+                "AccountingStorageType=accounting_storage/slurmdbd",
+                "AccountingStorageHost=127.0.0.1",
+                f"AccountingStoragePort={port + 1}",
+                f"AccountingStoragePass={folder}/munge/socket",
+                "AccountingStorageTRES=gres/gpu",
+            ]
+            if self.accounts
+            else ["AccountingStorageType=accounting_storage/none"]
+        )
+        return [
+            "ClusterName=pretend",
+            f"SlurmctldHost={socket.gethostname().partition('.')[0]}(127.0.0.1)",
+            f"SlurmctldPort={port}",
+            *(["CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"] if loopback else []),
+            f"SlurmUser={user}",
+            f"SlurmdUser={user}",
+            "AuthType=auth/munge",
+            "CredType=cred/munge",
+            # how long credentials live is how long a job waits before it starts again
+            f"AuthInfo=socket={folder}/munge/socket,cred_expire=5",
+            f"StateSaveLocation={folder}/state",
+            f"SlurmdSpoolDir={folder}/spool/%n",
+            f"SlurmctldPidFile={folder}/spool/slurmctld.pid",
+            f"SlurmdPidFile={folder}/spool/slurmd.%n.pid",
+            f"SlurmctldLogFile={folder}/log/slurmctld",
+            f"SlurmdLogFile={folder}/log/slurmd.%n",
+            "MailProg=/bin/true",
+            "MpiDefault=none",
+            "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none",
+            "JobAcctGatherType=jobacct_gather/none",
+            "SlurmdParameters=config_overrides",
+            "SlurmctldParameters=preempt_send_user_signal",
+            "ReturnToService=2",
+            "SlurmdTimeout=20",
+            "KillWait=5",
+            "MinJobAge=3600",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_Core_Memory",
+            "DefMemPerCPU=100",
+            "SchedulerParameters=batch_sched_delay=0,sched_interval=5,bf_interval=1",
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=REQUEUE",
+            "EnforcePartLimits=ALL",
+            "GresTypes=gpu",
+            f"NodeName=127.0.0.[1-{len(NODES)}] NodeHostname=localhost NodeAddr=127.0.0.1 "
+            f"Port=[{port + 2}-{last}] CPUs=64 RealMemory=512000 Gres=gpu:{GPUS}",
+            "PartitionName=low Nodes=ALL Default=YES PriorityTier=1 GraceTime=10 DefaultTime=60",
+            "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF DefaultTime=60",
+            *storage,
+        ]
+
+    def _run(self, *words: str, **settings: str) -> None:
+        """A program that puts itself into the background; its own log tells more."""
+        done = subprocess.run(
+            words,
+            env=self.environment | settings,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # a pipe would stay open as long as the daemon
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{words[0]} has ended with {done.returncode}\n{self._logs()}")
+
+    def _until(self, what: str, true: Callable[[], bool], limit_s: float = 60.0) -> None:
+        until = time.monotonic() + limit_s
+        while True:
+            with contextlib.suppress(subprocess.SubprocessError):
+                if true():
+                    return
+            if time.monotonic() > until:
+                raise TimeoutError(f"{what}: not within {limit_s} s\n{self._logs()}")
+            time.sleep(0.1)
+
+    def _logs(self) -> str:
+        files = sorted((self.folder / "log").glob("*"))
+        return "\n".join(f"{f.name}: {f.read_text(errors='replace')[-600:]}" for f in files)
+
+
+@contextlib.contextmanager
+def pretend_cluster(folder: Path, *, accounts: bool = True) -> Iterator[PretendCluster]:
+    """Started, and gone afterwards whatever happens."""
+    cluster = PretendCluster(folder, accounts=accounts)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _user() -> str:
+    return subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many in a row, below those that jobs choose from."""
+    while True:
+        first = random.randrange(10_000, 19_000, 100)
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind(("", port))
+            except OSError:
+                continue
+            return first

@@ -1,0 +1,137 @@
+"""The benchmark on a real cluster: the same records as here, whatever fails in between."""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.run_all import RunAll, main, run
+from benchmarks.slurm_options import SlurmOptions
+from benchmarks.status import CellStatus, statuses
+from benchmarks.submission import submissions
+from tests.slurm.conftest import PATIENCE_S, wait_for_all
+from tests.slurm.pretend_cluster import PretendCluster
+from transfer.datasets.generate import generate
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
+
+
+@pytest.fixture
+def request_here(checkpoint: Path, small_data: Path, pretend: PretendCluster) -> Iterator[RunAll]:
+    """Three tasks of the demo on a checkpoint and on its random twin: six cells, four of which
+    share features."""
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        yield RunAll(
+            ckpt=(checkpoint,),
+            random=True,
+            data=small_data,
+            results=home / "here",
+            runs=home / "runs-here",
+            schedule="smoke",
+            tasks=TASKS,
+        )
+
+
+def there(request: RunAll) -> RunAll:
+    """The same request to the cluster."""
+    home = request.results.parent
+    options = SlurmOptions(slurm=True, parallel=2, cpus=1)
+    return replace(request, results=home / "there", runs=home / "runs", cluster=options)
+
+
+def finished(request: RunAll) -> list[CellStatus]:
+    """Once the tables of the last submission are made."""
+    *_, last = submissions(request.runs)
+    wait_for_all([*last.helpers, *(cell.job for cell in last.cells)])
+    return statuses(request.runs)[0]
+
+
+def measured(results: Path) -> dict[str, dict[str, Any]]:
+    """Records without what depends on time and load."""
+    found = {}
+    for path in sorted(results.glob("*/*.seed*.json")):
+        record = json.loads(path.read_text())
+        for name in ("wall_s", "peak_memory_gb", "finished", "commit", "hardware"):
+            del record[name]
+        found[str(path.relative_to(results))] = record
+    return found
+
+
+def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: RunAll) -> None:
+    request = there(request_here)
+    assert run(request) == 0
+    found = finished(request)
+    assert [status.state for status in found] == ["done"] * 6, found
+    assert run(request_here) == 0
+    assert measured(request.results) == measured(request_here.results)
+    assert len(measured(request.results)) == 6
+    assert "mine" in (request.results / "tables" / "overview.md").read_text()
+    *_, submission = submissions(request.runs)
+    assert len(submission.helpers) == 3  # two extractions, and the tables
+    before = len(list(submissions(request.runs)))
+    run(request)  # all is recorded
+    assert len(list(submissions(request.runs))) == before
+
+
+def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
+    request_here: RunAll, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = request_here.results.parent
+    generate(home / "data", keys=("cifar10", "dtd"))
+    request = replace(
+        there(request_here), data=home / "data", tasks="cifar10_knn,dtd_knn", random=False
+    )
+    images = home / "data" / "dtd" / "dtd" / "images"
+    shutil.move(images, home / "images")
+    images.mkdir()
+    assert run(request) == 0
+    good, bad = finished(request)
+    assert (good.state, bad.state) == ("done", "failed")
+    assert "DataError" in bad.detail
+    assert "DataError" in (request.results / "tables" / "overview.md").read_text()
+    assert main(["--status", "--runs", str(request.runs)]) == 1
+    assert str(bad.log) in capsys.readouterr().out
+    images.rmdir()
+    shutil.move(home / "images", images)
+    main(["--retry-failed", "--runs", str(request.runs)])
+    assert [status.state for status in finished(request)] == ["done", "done"]
+
+
+def test_cancelled_cells_are_told_and_can_be_submitted_again(request_here: RunAll) -> None:
+    request = replace(there(request_here), tasks="in100_knn")
+    assert run(request) == 0
+    assert main(["--cancel", "--runs", str(request.runs)]) == 1
+    until = time.monotonic() + PATIENCE_S
+    while {status.state for status in statuses(request.runs)[0]} != {"cancelled"}:
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    assert not list(request.results.rglob("*.failed.json"))
+
+
+def test_an_interrupted_cell_ends_with_the_record_of_an_undisturbed_one(
+    request_here: RunAll, pretend: PretendCluster
+) -> None:
+    here = replace(request_here, tasks="cifar10_linear", random=False)
+    request = there(here)
+    assert run(request) == 0
+    (submission,) = submissions(request.runs)
+    (cell,) = submission.cells
+    until = time.monotonic() + PATIENCE_S
+    while not list(request.runs.glob("cells/**/lock")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    pretend.tell("scancel", "--signal=TERM", cell.job)
+    pretend.tell("scancel", "--signal=USR2", cell.job)
+    assert [status.state for status in finished(request)] == ["done"]
+    log = (submission.folder / f"{cell.job}_0_log.out").read_text()
+    assert "waits to be started again" in log
+    assert run(here) == 0
+    assert measured(request.results) == measured(here.results)

@@ -1,0 +1,209 @@
+"""Whatever happens to a job on a real cluster, it ends with what an undisturbed one ends with."""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from slurm.cluster import cluster
+from slurm.requeue import MOST_KILLS, Command
+from slurm.resources import Queue, Resources
+from slurm.state import JobState, job_states, last_words, left_error, log_path
+from slurm.submit import Array, submit
+from tests.slurm.conftest import wait_for_all, wait_until
+from tests.slurm.pretend_cluster import NODES, PretendCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
+STEPS = 40
+LIMITED_STEPS = 450
+"""Three quarters of the time limit, and the signal comes after a third of it."""
+SURVIVED = {
+    "preempted": 2,
+    "interrupted": 2,
+    "only_sigterm": 2,
+    "command_killed": 2,
+    "job_killed": 2,
+    "node_died": 2,
+    "time_limit": 2,
+    "rank_killed": 1,  # it counts in the other process, which the first start may have ended
+}
+"""Faults, and how often a job must have started at least."""
+FIRST_RANK_COUNTS = " ".join((*COUNTING, "{file}", str(STEPS)))
+RANK_KILLED = (
+    '[ "$RANK" = 1 ] && [ ! -e {file}.killed ] && touch {file}.killed && kill -9 $$; '
+    f'[ "$RANK" = 1 ] || exec {FIRST_RANK_COUNTS}'
+)
+RANK_FAILS = '[ "$RANK" = 1 ] && exit 4; sleep 600'
+ONE, BOTH = Resources(cpus=1, hours=1), Resources(nodes=2, cpus=1, hours=1)
+SHORT, WHOLE = Resources(cpus=1, hours=1 / 60), Resources(cpus=64, hours=1)
+
+
+@dataclass
+class Outcome:
+    """What became of the jobs."""
+
+    folder: Path
+    jobs: dict[str, str] = field(default_factory=dict)
+    states: dict[str, JobState] = field(default_factory=dict)
+
+    def counted(self, name: str) -> int:
+        return int((self.folder / name).read_text())
+
+    def starts(self, name: str) -> int:
+        return len((self.folder / f"{name}.starts").read_text().split())
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{self.jobs[name]}_0_log.out").read_text()
+
+    def submit(
+        self, work: dict[str, Command], asked: Resources, node: str = "", partition: str = ""
+    ) -> None:
+        queue = Queue(partition=partition, sbatch=(f"nodelist={node}",) * bool(node))
+        array = Array(name="test", work=tuple(work.values()), resources=asked)
+        (ids,) = submit([array], queue, self.folder, cluster())
+        self.jobs |= dict(zip(work, ids, strict=True))
+
+    def counting(self, *names: str, steps: int = STEPS, gate: str = "gate") -> dict[str, Command]:
+        """These jobs do not pass the middle of their work before the gate is open."""
+        rest = (str(steps), str(self.folder / gate))
+        return {name: Command((*COUNTING, str(self.folder / name), *rest)) for name in names}
+
+
+@pytest.fixture(scope="module")
+def outcome(running_cluster: PretendCluster) -> Iterator[Outcome]:
+    """All faults at once, on one job each: most of a job's time is spent waiting."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("SLURM_CONF", str(running_cluster.conf))
+    patch.setenv("PATH", running_cluster.environment["PATH"])
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        outcome = Outcome(Path(name))
+        try:
+            disturb(running_cluster, outcome)
+            states = wait_for_all(list(outcome.jobs.values()))
+            outcome.states = {name: states[job] for name, job in outcome.jobs.items()}
+            yield outcome
+        finally:
+            running_cluster.tell("scancel", "--me")
+            patch.undo()
+
+
+def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
+    """Submit, and let happen what can happen, before any job is past its middle."""
+    asked = ("undisturbed", "interrupted", "only_sigterm", "command_killed", "job_killed")
+    outcome.submit(outcome.counting(*asked), ONE, NODES[0])
+    outcome.submit(outcome.counting("cancelled"), ONE, NODES[0])
+    outcome.submit(outcome.counting("time_limit", steps=LIMITED_STEPS, gate="."), SHORT, NODES[0])
+    outcome.submit(outcome.counting("preempted"), ONE, NODES[1])
+    broken = {"always_killed": "kill -9 $$", "always_fails": "echo no such file >&2; exit 3"}
+    outcome.submit({name: _bash(line) for name, line in broken.items()}, ONE, NODES[0])
+    for name in (*asked, "cancelled", "preempted", "time_limit"):
+        wait_until((outcome.folder / name).exists)
+    jobs = outcome.jobs
+    pretend.tell("scancel", "--signal=TERM", jobs["interrupted"])  # as submitit's _interrupt does
+    pretend.tell("scancel", "--signal=USR2", jobs["interrupted"])
+    pretend.tell("scancel", "--signal=TERM", jobs["only_sigterm"])
+    pretend.tell("scancel", jobs["cancelled"])
+    pretend.kill(*running(str(outcome.folder / "command_killed")))
+    pretend.kill(*leaders(jobs["job_killed"]))
+    outcome.submit({"urgent": _bash("sleep 1")}, WHOLE, NODES[1], partition="urgent")
+    (outcome.folder / "gate").touch()
+    wait_for_all([jobs["urgent"]])
+    file = outcome.folder / "rank_killed"
+    outcome.submit({"rank_killed": _bash(RANK_KILLED.format(file=file))}, BOTH)
+    outcome.submit({"rank_fails": _bash(RANK_FAILS)}, BOTH)
+    wait_for_all([jobs["rank_killed"], jobs["rank_fails"]])
+    outcome.submit(outcome.counting("node_died", gate="second_gate"), ONE, NODES[1])
+    wait_until((outcome.folder / "node_died").exists)
+    pretend.kill(*everything_on(pretend, NODES[1]))
+    wait_until(lambda: job_states([jobs["node_died"]])[jobs["node_died"]].stage == "queued")
+    (outcome.folder / "second_gate").touch()
+    pretend.start_node(NODES[1])
+
+
+def _bash(line: str) -> Command:
+    return Command(("bash", "-c", line))
+
+
+def running(word: str) -> list[int]:
+    """Processes with this word on their command line, without the one that waits for it."""
+    return [pid for pid, words, _ in processes() if word in words and "counting.py" in words[1]]
+
+
+def leaders(job: str) -> list[int]:
+    """The process that Slurm has started for a job, or for an element of an array."""
+    array, _, element = job.partition("_")
+    names = {f"SLURM_ARRAY_JOB_ID={array}", f"SLURM_ARRAY_TASK_ID={element}", "SLURM_PROCID=0"}
+    return [
+        pid
+        for pid, words, settings in processes()
+        if "submitit.core._submit" in words and "srun" not in words[0] and names <= settings
+    ]
+
+
+def everything_on(pretend: PretendCluster, node: str) -> list[int]:
+    """What ends when a node loses its power."""
+    jobs = {
+        pid: next(word for word in settings if word.startswith("SLURM_JOB_ID="))
+        for pid, _, settings in processes()
+        if f"SLURMD_NODENAME={node}" in settings
+    }
+    titles = tuple(f"slurmstepd: [{job.partition('=')[2]}." for job in jobs.values())
+    daemons = [
+        pid
+        for pid, words, settings in processes()
+        if f"SLURM_CONF={pretend.conf}" in settings
+        and (words[0].startswith(titles) or ("slurmd" in words[0] and node in words))
+    ]
+    return [*daemons, *jobs]
+
+
+def processes() -> Iterator[tuple[int, list[str], set[str]]]:
+    """Number, words and environment of each."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            settings = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+            if len(words) > 1:
+                yield int(folder.name), words, set(settings)
+
+
+@pytest.mark.parametrize(("fault", "starts"), SURVIVED.items())
+def test_a_disturbed_job_ends_as_an_undisturbed_one(
+    outcome: Outcome, fault: str, starts: int
+) -> None:
+    assert outcome.states[fault].word == "COMPLETED"
+    assert outcome.counted(fault) == (LIMITED_STEPS if fault == "time_limit" else STEPS)
+    assert outcome.starts(fault) >= starts
+    assert left_error(outcome.folder, outcome.jobs[fault]) == ""
+
+
+def test_an_undisturbed_job_starts_once(outcome: Outcome) -> None:
+    assert (outcome.counted("undisturbed"), outcome.starts("undisturbed")) == (STEPS, 1)
+
+
+def test_a_cancelled_job_stays_cancelled(outcome: Outcome) -> None:
+    assert outcome.states["cancelled"].word == "CANCELLED"
+    assert outcome.starts("cancelled") == 1
+    assert outcome.counted("cancelled") <= STEPS // 2
+
+
+def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> None:
+    assert left_error(outcome.folder, outcome.jobs["always_fails"]) == "exit status 3"
+    log = log_path(outcome.folder, outcome.jobs["always_fails"])
+    assert last_words(log) == "no such file"
+
+
+def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
+    assert outcome.states["always_killed"].word == "FAILED"
+    error = left_error(outcome.folder, outcome.jobs["always_killed"])
+    assert error == f"killed by SIGKILL {MOST_KILLS + 1} times; is memory too small?"
+
+
+def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:
+    assert outcome.states["rank_fails"].word == "FAILED"
+    assert left_error(outcome.folder, outcome.jobs["rank_fails"]) == "exit status 4"

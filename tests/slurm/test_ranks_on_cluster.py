@@ -1,0 +1,45 @@
+"""One command on two nodes of a real cluster: the processes find each other."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pretrain.__main__ import main as pretrain
+from slurm.__main__ import main as slurm
+from slurm.state import left_error
+from tests.slurm.conftest import wait_for_all
+from tests.slurm.pretend_cluster import PretendCluster
+from transfer.datasets.generate import generate
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+OPTIONS = ("--steps", "3", "--batch-size", "16", "--read-every-steps", "1", "--device", "cpu")
+
+
+def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
+    pretend: PretendCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        generate(home, keys=("pretrain",))
+        words = ["simaffinity/smoke", "--data", str(home / "pretrain"), *OPTIONS, "--out"]
+        job = [sys.executable, "-m", "pretrain", *words, str(home / "two")]
+        asked = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(home / "jobs")]
+        assert slurm([*asked, "--", *job]) == 0
+        _, id_, _, log = capsys.readouterr().out.split()
+        assert pretrain([*words, str(home / "one")]) == 0
+        assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
+        assert left_error(Path(log).parent, id_) == ""
+        assert "2 x cpu" in Path(log).read_text()
+        # this loss is one of all images, so that the first process knows the whole of it
+        two, one = ([line["loss"] for line in lines(home / run)] for run in ("two", "one"))
+        assert two[0] == pytest.approx(one[0], rel=1e-5)
+        assert two == pytest.approx(one, rel=1e-3)  # rounding grows with each step
+        assert abs(one[2] - one[1]) > 0.01 * one[1]
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

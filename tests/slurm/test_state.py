@@ -1,0 +1,93 @@
+"""Where jobs are, from the words of Slurm and from what jobs leave."""
+
+import os
+import pickle
+import stat
+from pathlib import Path
+
+import pytest
+
+from slurm.state import JobState, job_states, last_words, left_error
+
+QUEUE = "7_0|RUNNING|None|n1\n7_1|PENDING|Priority|\n8|COMPLETED|None|n2\n99|RUNNING|None|n3"
+
+
+def programs(folder: Path, **answers: str) -> str:
+    """A PATH on which these programs answer so."""
+    for name, answer in answers.items():
+        (folder / name).write_text(f"#!/bin/sh\ncat <<'E'\n{answer}\nE\n")
+        (folder / name).chmod(stat.S_IRWXU)
+    return f"{folder}:/bin:/usr/bin"
+
+
+def test_jobs_that_slurm_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", programs(tmp_path, squeue=QUEUE, sacct=""))
+    assert job_states(["7_0", "7_1", "8"]) == {
+        "7_0": JobState("running", "RUNNING", "on n1"),
+        "7_1": JobState("queued", "PENDING", "Priority"),
+        "8": JobState("ended", "COMPLETED", "COMPLETED on n2"),
+    }
+
+
+def test_accounts_tell_of_jobs_that_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts = "5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1"
+    monkeypatch.setenv("PATH", programs(tmp_path, squeue=QUEUE, sacct=accounts))
+    states = job_states(["5_0", "5_1"])
+    assert {job: state.word for job, state in states.items()} == {
+        "5_0": "TIMEOUT",
+        "5_1": "CANCELLED",
+    }
+
+
+def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = "6_0|COMPLETED|None|n1\n6_[1-2,4%2]|CANCELLED|None|\n17|CANCELLED|Dependency|"
+    monkeypatch.setenv("PATH", programs(tmp_path, squeue=queue, sacct=""))
+    jobs = ["6_0", "6_1", "6_2", "6_3", "6_4", "17_0", "17_5"]
+    words = {job: state.word for job, state in job_states(jobs).items()}
+    assert words == {"6_0": "COMPLETED"} | dict.fromkeys(
+        ("6_1", "6_2", "6_4", "17_0", "17_5"), "CANCELLED"
+    )
+
+
+def test_without_accounts_forgotten_jobs_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = programs(tmp_path, squeue=QUEUE, sacct="")
+    (tmp_path / "sacct").write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("PATH", path)
+    assert list(job_states(["5_0", "8"])) == ["8"]
+
+
+def leave(folder: Path, job: str, rank: int, outcome: tuple[str, object], at_s: int) -> None:
+    path = folder / f"{job}_{rank}_result.pkl"
+    path.write_bytes(pickle.dumps(outcome))
+    os.utime(path, (at_s, at_s))
+
+
+def test_the_process_that_failed_first_tells_why(tmp_path: Path) -> None:
+    assert left_error(tmp_path, "7_1") is None
+    leave(tmp_path, "7_1", 0, ("error", "Traceback\n  File\nRuntimeError: peer is gone\n"), 20)
+    leave(tmp_path, "7_1", 1, ("error", "Traceback\n  File\nValueError: bad image\n"), 10)
+    leave(tmp_path, "7_10", 0, ("error", "another job: x"), 5)
+    assert left_error(tmp_path, "7_1") == "bad image"
+
+
+def test_a_job_that_succeeded_leaves_no_error(tmp_path: Path) -> None:
+    leave(tmp_path, "8", 0, ("success", None), 10)
+    assert left_error(tmp_path, "8") == ""
+
+
+def test_last_words_are_the_commands_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_words(log) == ""
+    log.write_text(
+        "12:00:01  train  1/9 steps\r12:00:31  train  3/9 steps\nerror: no space left\n"
+        "submitit ERROR (2026) - Submitted job triggered an exception\n"
+        "Traceback (most recent call last):\n  File x\nslurm.requeue.CommandError: exit status 1\n"
+        "srun: error: n1: task 0: Exited with exit code 1\n"
+    )
+    assert last_words(log) == "error: no space left"

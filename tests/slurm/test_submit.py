@@ -1,0 +1,116 @@
+"""What sbatch is given, and that all of a submission is accepted or none stays."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from slurm.cluster import Cluster, ClusterError
+from slurm.requeue import Command
+from slurm.resources import Queue, Resources
+from slurm.submit import Array, script, submit
+
+JOB = Command(("true",))
+SBATCH = """#!/bin/bash
+[ "$1" = --test-only ] && exit 0
+echo "$(grep -c . "$1") $(grep dependency= "$1") $(grep array= "$1")" >> {folder}/accepted
+number=$(wc -l < {folder}/accepted)
+[ $number -le {accepted} ] || {{ echo "Invalid qos specification" >&2; exit 1; }}
+echo "Submitted batch job $number"
+"""
+
+
+def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -> None:
+    """Programs that accept so many arrays and refuse the next."""
+    programs = {
+        "sbatch": SBATCH.format(folder=folder, accepted=accepted),
+        "scancel": f'#!/bin/bash\necho "$@" >> {folder}/cancelled\n',
+        "srun": "#!/bin/bash\n",
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+
+def array(number: int, after: tuple[int, ...] = ()) -> Array:
+    return Array(name="cells", work=(JOB,) * number, resources=Resources(), after=after)
+
+
+def test_the_script_asks_for_what_the_array_asks_for() -> None:
+    asked = Array(
+        name="cells",
+        work=(JOB,) * 6,
+        resources=Resources(gpus=2, processes=1, cpus=4, memory_gb=1.5, hours=3),
+        parallel=2,
+    )
+    queue = Queue(partition="gpu", qos="high", account="me", constraint="a100", exclude="n[1-2]")
+    lines = script(asked, queue, Path("/shared/jobs")).splitlines()
+    for option in (
+        "array=0-5%2",
+        "gpus-per-node=2",
+        "ntasks-per-node=1",
+        "cpus-per-task=4",
+        "mem=1536MB",
+        "time=180",
+        "partition=gpu",
+        "qos=high",
+        "account=me",
+        "constraint=a100",
+        "exclude='n[1-2]'",
+        "signal=USR2@120",
+        "requeue",
+    ):
+        assert f"#SBATCH --{option}" in lines
+
+
+def test_srun_is_told_what_it_no_longer_takes_from_sbatch() -> None:
+    several = Array(name="many", work=(JOB,), resources=Resources(nodes=2, cpus=3))
+    (line,) = [line for line in script(several, Queue(), Path("/x")).splitlines() if "srun" in line]
+    assert "--cpus-per-task=3" in line
+    assert "--kill-on-bad-exit=1" in line
+
+
+def test_a_setup_line_that_fails_ends_the_job() -> None:
+    text = script(array(1), Queue(setup=("module load cuda",)), Path("/x"))
+    assert "module load cuda || {" in text
+    assert text.index("module load cuda") < text.index("srun")
+
+
+def test_a_later_array_waits_for_the_end_of_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    jobs = submit(
+        [array(2), array(1), array(1, after=(0, 1))], Queue(), tmp_path / "jobs", Cluster({})
+    )
+    assert jobs == [["1_0", "1_1"], ["2"], ["3"]]
+    assert "dependency=afterany:1:2" in (tmp_path / "accepted").read_text().splitlines()[2]
+
+
+def test_an_array_that_is_too_large_is_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    small = Cluster({"MaxArraySize": "3"})
+    (jobs,) = submit([array(5)], Queue(), tmp_path / "jobs", small)
+    assert jobs == ["1_0", "1_1", "2_0", "2_1", "3"]
+
+
+def test_what_was_accepted_before_a_refusal_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=2)
+    with pytest.raises(
+        ClusterError, match=r"(?s)cells was not submitted: .*Invalid qos.*cancelled"
+    ):
+        submit([array(2), array(1), array(1)], Queue(), tmp_path / "jobs", Cluster({}))
+    assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]
+
+
+def test_an_early_refusal_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho invalid partition >&2\nexit 1\n")
+    with pytest.raises(ClusterError, match="invalid partition"):
+        submit([array(2)], Queue(partition="none"), tmp_path / "jobs", Cluster({}))
+    assert not (tmp_path / "accepted").exists()

@@ -1,0 +1,155 @@
+"""Arrays on a real cluster: how many run, in which order, with what, and what is refused."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm.cluster import ClusterError, cluster
+from slurm.requeue import Command
+from slurm.resources import Queue, Resources
+from slurm.state import last_words, left_error, log_path
+from slurm.submit import Array, submit
+from tests.slurm.conftest import wait_for_all
+from tests.slurm.pretend_cluster import PretendCluster, pretend_cluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+SMALL = Resources(cpus=1, hours=1)
+SPAN = "date +%s.%N > {file}; sleep 1; date +%s.%N >> {file}"
+
+
+@pytest.fixture
+def folder(pretend: PretendCluster) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def bash(line: str) -> Command:
+    return Command(("bash", "-c", line))
+
+
+def span(file: Path) -> tuple[float, float]:
+    start, end = map(float, file.read_text().split())
+    return start, end
+
+
+def test_an_array_keeps_its_bound_and_the_next_one_waits_for_it(folder: Path) -> None:
+    files = [folder / str(number) for number in range(5)]
+    work = [bash(SPAN.format(file=file)) for file in files]
+    broken = bash("exit 1")  # whatever becomes of the first array
+    first = Array(name="first", work=(*work[:4], broken), resources=SMALL, parallel=2)
+    then = Array(name="then", work=(work[4],), resources=SMALL, after=(0,))
+    jobs = submit([first, then], Queue(), folder, cluster())
+    states = wait_for_all([*jobs[0], *jobs[1]])
+    assert [states[job].word for job in jobs[0]] == ["COMPLETED"] * 4 + ["FAILED"]
+    spans = [span(file) for file in files]
+    assert all(
+        sum(other[0] <= start < other[1] for other in spans[:4]) <= 2 for start, _ in spans[:4]
+    )
+    assert spans[4][0] > max(end for _, end in spans[:4])
+
+
+def test_a_job_sees_the_gpus_and_processors_it_asked_for(folder: Path) -> None:
+    show = bash(f"echo $CUDA_VISIBLE_DEVICES $SLURM_CPUS_PER_TASK > {folder}/$SLURM_JOB_ID")
+    asked = Resources(gpus=3, processes=1, cpus=2, hours=1)
+    two = Array(name="gpus", work=(show, show), resources=asked)
+    (jobs,) = submit([two], Queue(sbatch=("nodelist=127.0.0.1",)), folder, cluster())
+    wait_for_all(jobs)
+    lines = [path.read_text().split() for path in folder.glob("[0-9]*") if path.suffix == ""]
+    seen = [line[0].split(",") for line in lines if len(line) == 2]
+    assert [len(gpus) for gpus in seen] == [3, 3]
+    assert [line[1] for line in lines if len(line) == 2] == ["2", "2"]
+
+
+def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
+    job = Array(name="setup", work=(bash("true"),), resources=SMALL)
+    ((id_,),) = submit([job], Queue(setup=("module load cuda",)), folder, cluster())
+    assert wait_for_all([id_])[id_].word == "FAILED"
+    assert left_error(folder, id_) is None
+    assert last_words(log_path(folder, id_)) == "failed: module load cuda"
+
+
+@pytest.mark.parametrize(
+    ("asked", "queue"),
+    [
+        (SMALL, Queue(partition="nosuch")),
+        (Resources(gpus=9, hours=1), Queue()),
+        (Resources(nodes=3, hours=1), Queue()),
+        (SMALL, Queue(constraint="h200")),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
+    folder: Path, asked: Resources, queue: Queue, pretend: PretendCluster
+) -> None:
+    arrays = [
+        Array(name=name, work=(bash("true"),), resources=size)
+        for name, size in (("fine", SMALL), ("refused", asked))
+    ]
+    with pytest.raises(ClusterError, match="sbatch --test-only"):
+        submit(arrays, queue, folder, cluster())
+    assert pretend.tell("squeue", "--noheader") == ""
+
+
+def test_a_large_array_is_split_where_the_cluster_asks_for_it(
+    folder: Path, pretend: PretendCluster
+) -> None:
+    try:
+        pretend.reconfigure("MaxArraySize=3")
+        (jobs,) = submit(
+            [Array(name="many", work=(bash("true"),) * 5, resources=SMALL)],
+            Queue(),
+            folder,
+            cluster(),
+        )
+    finally:
+        pretend.reconfigure()
+    assert len({job.partition("_")[0] for job in jobs}) == 3
+    assert {state.word for state in wait_for_all(jobs).values()} == {"COMPLETED"}
+
+
+def test_without_its_controller_nothing_is_half_submitted(
+    folder: Path, pretend: PretendCluster
+) -> None:
+    where = cluster()
+    job = Array(name="late", work=(bash("true"),), resources=SMALL)
+    pretend.stop_controller()
+    try:
+        with pytest.raises(ClusterError, match="Unable to contact slurm controller"):
+            cluster()
+        with pytest.raises(ClusterError):
+            submit([job, job], Queue(), folder, where)
+    finally:
+        pretend.start_controller()
+        pretend.wait_for_nodes()
+    assert pretend.tell("squeue", "--noheader") == ""
+
+
+def test_ends_are_known_where_there_are_no_accounts(
+    pretend: PretendCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with pretend_cluster(folder, accounts=False) as other:
+            monkeypatch.setenv("SLURM_CONF", str(other.conf))
+            where = cluster()
+            assert any("AccountingStorageType=" in warning for warning in where.warnings())
+            work = tuple(bash(line) for line in ("true", "exit 3", "sleep 300"))
+            ends = Array(name="ends", work=work, resources=SMALL)
+            (jobs,) = submit([ends], Queue(), folder, where)
+            wait_for_all(jobs[:2])
+            other.tell("scancel", jobs[2])
+            states = wait_for_all(jobs)
+        monkeypatch.setenv("SLURM_CONF", str(pretend.conf))
+        assert [states[job].word for job in jobs] == ["COMPLETED", "FAILED", "CANCELLED"]
+        assert [left_error(folder, job) for job in jobs[:2]] == ["", "exit status 3"]
+
+
+def test_the_pretend_cluster_is_a_sound_one(pretend: PretendCluster) -> None:
+    assert cluster().warnings() == []
+    try:
+        pretend.reconfigure("SlurmctldParameters=idle_on_node_suspend")
+        (warning,) = cluster().warnings()
+    finally:
+        pretend.reconfigure()
+    assert "preempt_send_user_signal" in warning
