@@ -77,7 +77,7 @@ class InstDiscConfig:
     """Size of the bank: as many as --data holds."""
     num_negatives: int = 4096
     """m, rows of the bank that are drawn for each image. 0: none are drawn, and the loss is the
-    softmax over all rows, as in the released code's run on CIFAR-10."""
+    softmax over all rows, as in the released code."""
     temperature: float = 0.07
     """Tau, divides cosine similarities."""
     bank_momentum: float = 0.5
