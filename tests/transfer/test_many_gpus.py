@@ -14,7 +14,7 @@ from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, finished
 from transfer.datasets.images import DataError
 from transfer.finetune import NotFiniteError
-from transfer.many_gpus import evaluate_where_asked
+from transfer.many_gpus import KilledError, evaluate_where_asked, waited_for
 from transfer.training.options import TrainingOptions
 
 TWO = TrainingOptions(gpus=2)
@@ -42,6 +42,20 @@ def test_what_a_process_raises_is_raised_here(
     cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
     with pytest.raises(NotFiniteError, match="iteration"):
         evaluate_where_asked(cell)
+
+
+@pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
+def test_the_first_death_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, line: str, killed: bool
+) -> None:
+    """The peers of a process that is gone fail later, and for no reason of their own."""
+    lines = (line, "sleep 0.6; exit 1", "sleep 0.6; kill -6 $$")
+    workers = [subprocess.Popen(["bash", "-c", line]) for line in lines]
+    if killed:
+        with pytest.raises(KilledError, match="SIGKILL"):
+            waited_for(workers)
+    else:
+        assert waited_for(workers) == [3, 1, -6]
 
 
 def test_missing_data_are_told_before_a_process_starts(
