@@ -88,7 +88,8 @@ def _failed(job: Any, status: int, late: bool) -> NoReturn:
     why = f"killed by {killer}" if killer else f"exit status {status}"
     if late:
         why = "did not leave before the time limit"
-    if job.num_tasks > 1 and (late or not killer) and (job.global_rank or job.num_nodes == 1):
+    starts_all_again = job.global_rank == 0 and (late or job.num_nodes > 1)
+    if job.num_tasks > 1 and not starts_all_again and (late or not killer):
         time.sleep(PRECEDENCE_S)
     # on several nodes a failure may be the death of another node, which Slurm sees minutes later
     passes = late or bool(killer) or job.num_nodes > 1

@@ -149,9 +149,13 @@ def _bash(line: str) -> Command:
     return Command(("bash", "-c", line))
 
 
-def running(word: str) -> list[int]:
-    """Processes with this word on their command line, without the one that waits for it."""
-    return [pid for pid, words, _ in processes() if word in words and "counting.py" in words[1]]
+def running(word: str, program: str = "counting.py") -> list[int]:
+    """Processes of a program with this word on their command line; not those that wait for it."""
+    return [
+        pid
+        for pid, words, _ in processes()
+        if word in words and any(part.endswith(program) for part in words[1:3])
+    ]
 
 
 def leaders(job: str) -> list[int]:

@@ -1,5 +1,6 @@
 """A whole network in two processes: one record, written once."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -65,6 +66,25 @@ def test_missing_data_are_told_before_a_process_starts(
     cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
     with pytest.raises(DataError, match="is not there"):
         evaluate_where_asked(cell)
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_the_cell_to_be_started_again(
+    checkpoint: Path, small_detection_data: Path, place: Place
+) -> None:
+    words = [sys.executable, "-m", "benchmarks.one_cell", "coco_det", "--ckpt", str(checkpoint)]
+    words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
+    words += ["--results", str(place.results), "--runs", str(place.runs), "--gpus", "2"]
+    with subprocess.Popen(
+        [*words, "--iterations", "200"], stderr=subprocess.PIPE, text=True
+    ) as cell:
+        assert cell.stderr is not None
+        next(line for line in cell.stderr if "  weights " in line)
+        children = Path(f"/proc/{cell.pid}/task/{cell.pid}/children").read_text().split()
+        os.kill(int(children[1]), signal.SIGKILL)
+        cell.stderr.read()
+    assert cell.returncode == 128 + signal.SIGKILL
+    assert not list(place.results.rglob("*.json"))
 
 
 @pytest.mark.slow
