@@ -6,6 +6,7 @@ remembered. What evaluates the checkpoint reads and proves it again.
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin
 from transfer.record import commit, write_json
 
+VERSION = 1  # of what is remembered: raise it when a backbone's fields or their meaning change
 WEIGHTLESS = ("state_dict", "name", "input")
 """Fields that are not remembered as they are."""
 
@@ -34,7 +36,7 @@ def _remembered(path: Path, runs: Path, what: str) -> Backbone:
         status = path.stat()
     except FileNotFoundError:
         return load_backbone(path)  # which says what is wrong
-    seen = [str(path.absolute()), status.st_size, status.st_mtime_ns, _code(), what]
+    seen = [str(path.absolute()), status.st_size, status.st_mtime_ns, VERSION, _code(), what]
     name = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:24]
     note = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
@@ -43,7 +45,8 @@ def _remembered(path: Path, runs: Path, what: str) -> Backbone:
         backbone = load_backbone(path)
     if what == "twin":
         backbone = random_twin(backbone)
-    write_json(note, _content(backbone))
+    with suppress(OSError):  # a full or foreign disk: read again next time
+        write_json(note, _content(backbone))
     return replace(backbone, state_dict={})
 
 

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -31,6 +32,7 @@ from transfer.folders import Folders
 
 CODE_VERSION = 1  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
+LOOK_AGAIN_S = 0.5  # at a lock that another process holds
 IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
 
 
@@ -187,5 +189,11 @@ def _extract(
 def _locked(path: Path) -> Iterator[None]:
     """Only one process at a time; the lock goes with the process that holds it."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                stop.leave_if_asked()
+                time.sleep(LOOK_AGAIN_S)
         yield

@@ -64,6 +64,11 @@ def test_another_batch_is_told_with_the_linear_scaling_rule(backbone: Backbone) 
     assert "180000 iterations instead of 90000" in said
 
 
+def test_half_precision_is_planned_where_there_is_no_gpu(backbone: Backbone) -> None:
+    planned = row(backbone, "coco_det", TrainingOptions(precision="float16"))
+    assert "float16" in str(planned.cell.task)
+
+
 def test_what_the_user_gives_wins(backbone: Backbone) -> None:
     asked = resources(row(backbone, "coco_det"), SlurmOptions(hours=5, cpus=3, memory_gb=7))
     assert (asked.hours, asked.cpus, asked.memory_gb) == (5, 3, 7)

@@ -28,6 +28,25 @@ def test_a_file_is_read_once(
     assert same(twin, random_twin(expected))
 
 
+def test_a_full_disk_only_forgets(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(benchmarks.checkpoints, "write_json", full)
+    assert same(looked_at(checkpoint, "a", tmp_path), load_backbone(checkpoint, name="a"))
+
+
+def test_another_version_remembers_nothing(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at(checkpoint, "a", tmp_path)
+    monkeypatch.setattr(benchmarks.checkpoints, "VERSION", 2)
+    looked_at(checkpoint, "a", tmp_path)
+    assert len(list((tmp_path / "cache" / "checkpoints").glob("*.json"))) == 2
+
+
 def test_a_file_that_changed_is_read_again(checkpoint: Path, tmp_path: Path) -> None:
     looked_at(checkpoint, "a", tmp_path)
     checkpoint.write_bytes(b"torn")
