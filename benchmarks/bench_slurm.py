@@ -49,6 +49,7 @@ class Request:
 def bench_array(request: Request) -> None:
     """Print the cost of a cell in an array, and beside it that of a bare process."""
     words = ("sleep", str(request.work_s))
+    request.folder.mkdir(parents=True, exist_ok=True)
     bare_s = _one_after_another(words, min(request.cells, 20))
     with tempfile.TemporaryDirectory(dir=request.folder, prefix="bench-") as name:
         array = Array(

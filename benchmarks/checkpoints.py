@@ -7,6 +7,7 @@ remembered. What evaluates the checkpoint reads and proves it again.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
 from transfer.record import commit, write_json
 
+VERSION = 2  # of what is remembered: raise it when a backbone's fields or their meaning change
 WEIGHTLESS = ("state_dict", "name", "input")
 """Fields that are not remembered as they are."""
 
@@ -63,15 +65,16 @@ def _remembered(origin: Origin, runs: Path) -> Backbone:
         status = path.stat()
     except FileNotFoundError:
         return load_backbone(path)  # which says what is wrong
-    what = [list(origin.heads), origin.random]
-    seen = [str(path.absolute()), status.st_size, status.st_mtime_ns, _code(), what]
+    what = [VERSION, _code(), list(origin.heads), origin.random]
+    seen = [str(path.absolute()), status.st_size, status.st_mtime_ns, *what]
     name = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:24]
     note = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
         return _backbone(json.loads(note.read_text()))
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         (backbone,) = loaded([origin])
-    write_json(note, _content(backbone))
+    with suppress(OSError):  # a full or foreign disk: read again next time
+        write_json(note, _content(backbone))
     return replace(backbone, state_dict={})
 
 

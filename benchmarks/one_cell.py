@@ -3,7 +3,8 @@
 The words are those of python -m transfer. Beside it, a failure leaves its reason for the tables,
 and a cell that another process works on is waited for. --prepare TASK,TASK --ckpt FILE only fills
 the cache that these tasks share.
-Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped, to go on.
+Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped, to go on,
+128 and a signal's number if that has killed one of its processes.
 """
 
 import sys
@@ -19,7 +20,7 @@ from transfer.__main__ import Evaluate, summary
 from transfer.backbone import BackboneError
 from transfer.cell import BusyError, Cell, note_failure, prepare
 from transfer.datasets.images import DataError
-from transfer.many_gpus import evaluate_where_asked
+from transfer.many_gpus import KilledError, evaluate_where_asked
 from transfer.training.options import TrainingOptions
 
 LOOK_AGAIN_S = 10.0
@@ -57,12 +58,19 @@ def wanted(words: Sequence[str]) -> Cell:
 
 def run(cell: Cell) -> int:
     """Exit status, once the cell has its record or its reason."""
+    told = False
     while True:
         stop.leave_if_asked()
         try:
             print(summary(cell, evaluate_where_asked(cell)), flush=True)
         except BusyError:
+            if not told:
+                told = True
+                print(f"{cell.key}  waits for the process that has it", file=sys.stderr, flush=True)
             time.sleep(LOOK_AGAIN_S)
+        except KilledError as error:  # no fault of the cell: it can go on
+            print(f"{cell.key}  {error}", file=sys.stderr, flush=True)
+            return 128 - error.status
         except Exception as error:  # whatever it is, the tables must be able to tell it
             note_failure(cell, error)
             print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)

@@ -135,7 +135,7 @@ def segmentation_hours(task: Segmentation, arch: str) -> float:
 def render_plan(rows: list[PlannedCell]) -> str:
     """The plan as a table for people."""
     lines = [
-        f"{'backbone':<16}{'task':<30}{'protocol':<22}{'engine':<14}{'seed':<6}"
+        f"{'backbone':<16}{'task':<30}{'protocol':<22}{'engine':<16}{'seed':<6}"
         f"{'state':<9}{'GPU h':>7}  data"
     ]
     for row in rows:
@@ -146,7 +146,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
         hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
         lines.append(
             f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
-            f"{cell.task.engine:<14}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
+            f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
     counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
     others = sum(row.gpu_hours for row in rows if not isinstance(row.cell.task, FineTuned))

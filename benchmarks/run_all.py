@@ -17,7 +17,7 @@ from benchmarks import cell_resources, slurm_cells
 from benchmarks.checkpoints import Origin, Origins, loaded, looked_at
 from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan
 from benchmarks.slurm_options import SlurmOptions
-from benchmarks.status import render, statuses
+from benchmarks.status import failed_helpers, render, statuses
 from benchmarks.suites import SUITES
 from benchmarks.tables import write_tables
 from benchmarks.workers import run_side_by_side
@@ -266,7 +266,7 @@ def follow(request: RunAll) -> int:
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
     found, silence = statuses(request.runs)
-    print(render(found, silence))
+    print("\n".join([render(found, silence), *failed_helpers(request.runs)]))
     return int(any(status.state in ("failed", "cancelled") for status in found))
 
 

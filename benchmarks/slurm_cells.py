@@ -7,8 +7,8 @@ makes the tables once all have ended.
 """
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from benchmarks.cell_resources import resources
@@ -26,14 +26,18 @@ from benchmarks.submission import (
     submitted_cell,
     versions,
 )
-from slurm.cluster import Cluster, cluster
+from slurm.cluster import Cluster, ClusterError, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel, job_states
-from slurm.submit import Array, script, submit
-from transfer.cell import on_frozen_features
+from slurm.submit import Array, script, submit, taken_back
+from transfer.cell import on_frozen_features, registered
+from transfer.tasks import Dependent
 
 TABLES = Resources(cpus=1, hours=1)
+Kind = tuple[Resources, bool, bool, bool]
+"""Of the cells of an array: what they ask for; whether they share features, train a classifier that
+others wait for, use one."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +62,16 @@ def arranged(
         cells.append(())
     sharing = {id(row) for group in groups for row in group}
     needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
-    sizes: dict[tuple[Resources, bool, bool, bool], list[SubmittedCell]] = {}
+    sizes: dict[Kind, list[SubmittedCell]] = {}
     for row in sorted(waiting, key=lambda row: row.cell.needed is not None):
         asked, cell = resources(row, options), row.cell
         kind = (asked, id(row) in sharing, cell.path in needed, cell.needed is not None)
         words = words_of(cell, origins)
         sizes.setdefault(kind, []).append(submitted_cell(cell, words, asked))
-    training: tuple[int, ...] = ()
-    for (asked, shares, trains, uses), members in sizes.items():
-        after = (0,) * shares + training * uses
-        training += (len(arrays),) * trains
-        arrays.append(_array(members, asked, options.parallel, after))
-        cells.append(tuple(members))
-    return Plan((*arrays, _tables(len(arrays), folder)), (*cells, ()))
+    arrays += _arrays(sizes, options.parallel, len(arrays))
+    cells += map(tuple, sizes.values())
+    tables = _tables(len(arrays), folder, options.tables_partition)
+    return Plan((*arrays, tables), (*cells, ()))
 
 
 def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
@@ -86,28 +87,45 @@ def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
 def _extraction(
     groups: Sequence[Sequence[PlannedCell]], origins: Origins, options: SlurmOptions
 ) -> Array:
-    """A job for each backbone and data set, which prepares every task once."""
+    """A job for each backbone and data set, which prepares every task once.
+
+    Each may take as long as the longest of the cells that wait: their work is mostly this.
+    """
     work = []
     for group in groups:
         cell = group[0].cell
         keys = ",".join(dict.fromkeys(row.cell.key for row in group))
         work.append(Command(program((PREPARE, keys, *words_of(cell, origins)[1:]))))
-    asked = resources(groups[0][0], options)
+    hours = max(resources(row, options).hours for group in groups for row in group)
+    asked = replace(resources(groups[0][0], options), hours=hours)
     return Array(name="extract", work=tuple(work), resources=asked, parallel=options.parallel)
 
 
-def _array(
-    cells: Sequence[SubmittedCell], asked: Resources, parallel: int, after: tuple[int, ...]
-) -> Array:
-    work = tuple(Command(program(cell.words)) for cell in cells)
-    return Array(name="cells", work=work, resources=asked, parallel=parallel, after=after)
+def _arrays(
+    sizes: Mapping[Kind, Sequence[SubmittedCell]], parallel: int, num_before: int = 0
+) -> list[Array]:
+    """One for each kind; those that use classifiers wait for those before them that train some.
+
+    num_before: arrays that stand before them, the first of which extracts features.
+    """
+    arrays: list[Array] = []
+    training: tuple[int, ...] = ()
+    for (asked, shares, trains, uses), members in sizes.items():
+        after = (0,) * shares + training * uses
+        training += (num_before + len(arrays),) * trains
+        work = tuple(Command(program(cell.words)) for cell in members)
+        arrays.append(
+            Array(name="cells", work=work, resources=asked, parallel=parallel, after=after)
+        )
+    return arrays
 
 
-def _tables(num_arrays: int, folder: Path) -> Array:
+def _tables(num_arrays: int, folder: Path, partition: str) -> Array:
     """Last of all, whatever became of the cells."""
     words = (sys.executable, "-m", "benchmarks.collect", str(folder / FILE))
     after = tuple(range(num_arrays))
-    return Array(name="tables", work=(Command(words),), resources=TABLES, after=after)
+    work = (Command(words),)
+    return Array(name="tables", work=work, resources=TABLES, after=after, partition=partition)
 
 
 def submit_cells(
@@ -131,14 +149,13 @@ def submit_cells(
         return None
     folder = new_folder(runs)
     plan = arranged(new, origins, options, folder)
-    results = new[0].cell.place.results
-    return _submitted(plan, options.queue, folder, where, results, options.parallel)
+    return _submitted(plan, options, folder, where, new[0].cell.place.results)
 
 
 def _submitted(
-    plan: Plan, queue: Queue, folder: Path, where: Cluster, results: Path, parallel: int
+    plan: Plan, options: SlurmOptions, folder: Path, where: Cluster, results: Path
 ) -> Submission:
-    jobs = submit(plan.arrays, queue, folder, where)
+    jobs = submit(plan.arrays, options.queue, folder, where)
     cells = tuple(
         replace(cell, job=job)
         for members, ids in zip(plan.cells, jobs, strict=True)
@@ -150,12 +167,16 @@ def _submitted(
     submission = Submission(
         folder=folder,
         results=str(results.absolute()),
-        parallel=parallel,
-        queue=queue,
+        parallel=options.parallel,
+        queue=options.queue,
+        tables_partition=options.tables_partition,
         cells=cells,
         helpers=helpers,
     )
-    path = submission.save()
+    try:
+        path = submission.save()
+    except OSError as error:  # jobs that nobody knows of would be submitted twice
+        raise ClusterError(f"{error}; {taken_back(folder, jobs)}") from error
     print(
         f"{len(cells)} cells submitted as {len(plan.arrays) - 1} arrays, jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
@@ -190,10 +211,12 @@ def _retried(
     found: Sequence[CellStatus], options: SlurmOptions, runs: Path, where: Cluster
 ) -> Submission:
     old = found[0].submission
+    options = merged(options, old)
     folder = new_folder(runs)
-    sizes: dict[Resources, list[SubmittedCell]] = {}
-    for status in found:
-        asked = status.cell.resources
+    used = {status.cell.key: _classifier(status.cell.key) for status in found}
+    sizes: dict[Kind, list[SubmittedCell]] = {}
+    for status in sorted(found, key=lambda status: bool(used[status.cell.key])):
+        key, asked = status.cell.key, status.cell.resources
         asked = replace(
             asked,
             hours=options.hours or asked.hours,
@@ -203,11 +226,33 @@ def _retried(
         fresh = replace(
             status.cell, job="", resources=asked, before=versions(Path(status.cell.record))
         )
-        sizes.setdefault(asked, []).append(fresh)
-    arrays = [_array(members, asked, old.parallel, ()) for asked, members in sizes.items()]
-    plan = Plan((*arrays, _tables(len(arrays), folder)), (*(tuple(m) for m in sizes.values()), ()))
-    queue = options.queue if options.queue != Queue() else old.queue
-    return _submitted(plan, queue, folder, where, Path(old.results), old.parallel)
+        kind = (asked, False, key in used.values(), bool(used[key]))
+        sizes.setdefault(kind, []).append(fresh)
+    arrays = _arrays(sizes, options.parallel)
+    tables = _tables(len(arrays), folder, options.tables_partition)
+    plan = Plan((*arrays, tables), (*(tuple(members) for members in sizes.values()), ()))
+    return _submitted(plan, options, folder, where, Path(old.results))
+
+
+def _classifier(key: str) -> str:
+    """Key of the task that trains the classifier which this one uses; empty if it uses none."""
+    task = registered(key)
+    return task.classifier if isinstance(task, Dependent) else ""
+
+
+def merged(options: SlurmOptions, old: Submission) -> SlurmOptions:
+    """What was asked for at first, where nothing else is asked for now."""
+    given = {
+        spec.name: value
+        for spec in fields(Queue)
+        if (value := getattr(options.queue, spec.name)) != spec.default
+    }
+    return replace(
+        options,
+        queue=replace(old.queue, **given),
+        parallel=options.parallel or old.parallel,
+        tables_partition=options.tables_partition or old.tables_partition,
+    )
 
 
 def cancel_all(runs: Path) -> int:

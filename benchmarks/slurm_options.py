@@ -22,7 +22,8 @@ class SlurmOptions:
     cancel: bool = False
     """Take all submitted cells that are not finished from the cluster."""
     parallel: int = 0
-    """Cells of one array that run at a time. 0: as many as the cluster allows."""
+    """Cells of one array that run at a time, there being one for each size of job. 0: as many as
+    the cluster allows."""
     hours: float = 0.0
     """Time limit of every cell, which goes on after it. 0: from the protocol, at most 24."""
     cell_gpus: int = 1
@@ -32,6 +33,8 @@ class SlurmOptions:
     """Of every cell. 0: 8 for each of its GPUs."""
     memory_gb: float = 0.0
     """Of every cell. 0: the cluster's default."""
+    tables_partition: str = ""
+    """Of the job that makes the tables, which needs no GPU. As the cells' if not given."""
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
     """Where jobs wait."""
 

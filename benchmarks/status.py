@@ -13,6 +13,11 @@ from benchmarks.submission import Submission, SubmittedCell, submissions
 from slurm.cluster import ClusterError
 from slurm.state import JobState, job_states, last_words, left_error, log_path
 
+HINT = {
+    "extraction": "its cells extract for themselves",
+    "tables": "make them: python -m benchmarks.tables",
+}
+"""What a failed helper means."""
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
@@ -46,6 +51,28 @@ def status_of(submission: Submission) -> list[CellStatus]:
     """Of the cells of one submission."""
     known, silence = _asked([cell.job for cell in submission.cells if not cell.done])
     return [_status(submission, cell, known, bool(silence)) for cell in submission.cells]
+
+
+def failed_helpers(runs: Path) -> list[str]:
+    """A line for each job of the latest submission that helps and has failed, with its log."""
+    *_, last = [None, *submissions(runs)]
+    if last is None:
+        return []
+    known, _ = _asked(last.helpers)
+    lines = []
+    for job in last.helpers:
+        left = left_error(last.folder, job)
+        state = known.get(job, JobState("unknown"))
+        lost = (
+            left is None and state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
+        )
+        if state.stage in ("queued", "running") or not (left or lost):
+            continue
+        what = "tables" if job == last.helpers[-1] else "extraction"
+        log = log_path(last.folder, job)
+        reason = "; ".join(part for part in (left or state.reason, last_words(log)) if part)
+        lines.append(f"{what} failed: {reason}; {HINT[what]}\n{'':<16}log: {log}")
+    return lines
 
 
 def _asked(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
@@ -87,6 +114,8 @@ def _status(
 
 def render(found: Sequence[CellStatus], silence: str) -> str:
     """A line for each cell, another with the log of those that failed, and the sums."""
+    if not found:
+        return "nothing was submitted below these --runs"
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
     for status in found:
         cell = status.cell

@@ -79,7 +79,9 @@ class Submission:
     queue: Queue
     cells: tuple[SubmittedCell, ...]
     helpers: tuple[str, ...]
-    """Jobs that extract features for several cells, and the one that makes tables."""
+    """Jobs that extract features for several cells, and last the one that makes tables."""
+    tables_partition: str = ""
+    """Of the last one; the queue's if empty."""
     submitted: str = field(
         default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     )

@@ -17,8 +17,11 @@ from benchmarks.checkpoints import Origins
 from benchmarks.one_cell import program, words_of
 from benchmarks.plan import PlannedCell
 from transfer import stop
-from transfer.cell import Cell
+from transfer.cell import Cell, note_failure
 from transfer.tasks import FineTuned
+
+SAID_WHY = 1
+"""Exit status of a cell that has left its reason."""
 
 
 @dataclass
@@ -89,6 +92,7 @@ def _start(cell: Cell, origins: Origins, side: Side, num_gpus: int) -> None:
         program(words_of(cell, origins)),
         env=environment,
         start_new_session=True,  # Ctrl-C reaches it through this process only
+        preexec_fn=stop.asked_at_parents_end,
     )
     side.running[process] = (cell, mine)
 
@@ -99,6 +103,21 @@ def _ended(side: Side) -> list[Cell]:
     for process in [process for process in side.running if process.poll() is not None]:
         cell, gpus = side.running.pop(process)
         side.free += gpus
-        if process.returncode not in (0, stop.REQUEUE):
-            failed.append(cell)
+        status = process.returncode
+        if status == 0 or (status == stop.REQUEUE and stop.asked()):
+            continue
+        failed.append(cell)
+        if status != SAID_WHY:
+            note_failure(cell, RuntimeError(_told(status)))
+            print(f"{cell.key}  failed: {_told(status)}", file=sys.stderr, flush=True)
     return failed
+
+
+def _told(status: int) -> str:
+    """Of a process that has left no reason."""
+    if status == stop.REQUEUE:
+        return "stopped by somebody else; the same command goes on"
+    number = -status if status < 0 else status - 128
+    if number in {known.value for known in signal.Signals}:
+        return f"killed by {signal.Signals(number).name}; the same command goes on"
+    return f"exit status {status}"

@@ -4,6 +4,7 @@ A job survives a preemption only if the cluster sends a signal before it kills, 
 again; the reason of a job's end is only remembered where there is accounting.
 """
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ def require(program: str) -> None:
 def ask(*words: str) -> str:
     """What one of Slurm's programs prints; ClusterError if it is missing, fails or hangs."""
     require(words[0])
+    whole = {**os.environ, "SLURM_BITSTR_LEN": "0"}  # else long lists of jobs end in dots
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(words, env=whole, capture_output=True, text=True, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"{words[0]} has not answered within {PATIENCE_S} s") from error
     if done.returncode:
@@ -68,6 +70,12 @@ class Cluster:
                 "the last periodic checkpoint will be lost. Ask the administrator for "
                 "SlurmctldParameters=preempt_send_user_signal"
             )
+        if kind.endswith("/qos"):
+            found.append(
+                "this cluster preempts by quality of service: whether a job has time to save, and "
+                "starts again, is its own GraceTime and PreemptMode; see sacctmgr show qos"
+            )
+            preempts = False
         if preempts and not self.grace_s:
             found.append(
                 "this cluster kills preempted jobs at once; work since the last periodic "
@@ -102,14 +110,18 @@ def parsed(text: str) -> dict[str, str]:
 
 
 def grace_s(text: str, partition: str) -> int:
-    """GraceTime in seconds, of a partition or the default one, from one line per partition."""
+    """GraceTime in seconds, of a partition or the default one, from one line per partition.
+
+    Of several, separated by commas, the least: the cluster chooses among them.
+    """
+    found = []
     for line in text.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split())
-        if fields.get("PartitionName") == partition or (
+        if fields.get("PartitionName") in partition.split(",") or (
             not partition and fields.get("Default") == "YES"
         ):
-            return _seconds(fields.get("GraceTime", "0"))
-    return 0
+            found.append(_seconds(fields.get("GraceTime", "0")))
+    return min(found, default=0)
 
 
 def _seconds(text: str) -> int:

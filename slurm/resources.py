@@ -74,10 +74,12 @@ class Queue:
     """Features that the nodes must have."""
     exclude: str = ""
     """Nodes that must not be taken."""
+    gpu_type: str = ""
+    """As the cluster calls it, such as a100; any if not given."""
     setup: tuple[str, ...] = ()
     """Lines of bash before each job, such as "module load cuda" "conda activate ssl"."""
     sbatch: tuple[str, ...] = ()
-    """Other options of sbatch, without dashes, such as reservation=course gres=gpu:a100:1."""
+    """Other options of sbatch, without dashes, such as reservation=course licenses=lab:1."""
 
     def parameters(self) -> dict[str, Any]:
         """Under the names of submitit's SlurmExecutor."""

@@ -80,6 +80,8 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
             continue
         for part in rest.rstrip("]").partition("%")[0].split(","):
             first, _, last = part.partition("-")
+            if not (first + last).isdigit():  # "..." of a list that was shortened
+                continue
             for element in range(int(first), int(last or first) + 1):
                 yield f"{master}_{element}", state
 

@@ -4,12 +4,14 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from slurm.cluster import Cluster, ClusterError, ask
+from slurm.ranks import NAMES as RANK_NAMES
 from slurm.requeue import MOST_STARTS, Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel
@@ -17,6 +19,9 @@ from slurm.state import cancel
 HERE = Path(__file__).resolve().parents[1]
 """What jobs import, wherever they were submitted from."""
 ANY_NUMBER = 10_000
+OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_MEM_BIND", "SBATCH_CPU_BIND", "SUBMITIT_")
+"""How names of variables begin that a job leaves to what it submits."""
+OF_THE_CLUSTER = ("SLURM_CONF", "SLURM_CLUSTERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,8 @@ class Array:
     """How many run at a time at most. 0: as many as the cluster allows."""
     after: tuple[int, ...] = ()
     """Places, in the submission, of arrays that must have ended, in whatever way."""
+    partition: str = ""
+    """Instead of the queue's."""
 
 
 def submit(
@@ -37,23 +44,41 @@ def submit(
 ) -> list[list[str]]:
     """Job ids of each array's work, in its order; ClusterError if anything was refused.
 
-    Slurm is asked about every array before the first one is submitted.
+    Slurm is asked about every array before the first one is submitted. An array that is too large
+    for the cluster is split; where it is bounded, each piece waits for the end of the one before.
     folder: of logs and pickles, on a file system that all nodes share.
     """
-    for array in arrays:
-        _refused_early(array, queue, folder)
     submitted: list[list[str]] = []
-    try:
+    with outside_of_jobs():
         for array in arrays:
-            after = tuple(job for place in array.after for job in submitted[place])
-            submitted.append([])
-            for start in range(0, len(array.work), cluster.max_array):
-                piece = array.work[start : start + cluster.max_array]
-                submitted[-1] += _submit(replace(array, work=piece), after, queue, folder)
-    except ClusterError as error:
-        jobs = [job for ids in submitted for job in ids]
-        raise ClusterError(f"{error}; {_taken_back(jobs)}") from error
+            _refused_early(array, queue, folder)
+        try:
+            for array in arrays:
+                after = tuple(job for place in array.after for job in submitted[place])
+                submitted.append([])
+                for start in range(0, len(array.work), cluster.max_array):
+                    piece = array.work[start : start + cluster.max_array]
+                    ids = _submit(replace(array, work=piece), after, queue, folder)
+                    submitted[-1] += ids
+                    after = tuple(ids) if array.parallel else after
+        except ClusterError as error:
+            raise ClusterError(f"{error}; {taken_back(folder, submitted)}") from error
+        except BaseException as error:  # whatever it is, nothing stays half submitted
+            error.add_note(taken_back(folder, submitted))
+            raise
     return submitted
+
+
+@contextmanager
+def outside_of_jobs() -> Iterator[None]:
+    """What is submitted from inside a job takes nothing over from it."""
+    inherited = os.environ if "SLURM_JOB_ID" in os.environ else {}
+    names = [name for name in inherited if name.startswith(OF_A_JOB) or name in RANK_NAMES]
+    hidden = {name: os.environ.pop(name) for name in names if name not in OF_THE_CLUSTER}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 def _submit(array: Array, after: tuple[str, ...], queue: Queue, folder: Path) -> list[str]:
@@ -107,35 +132,55 @@ def _parameters(array: Array, queue: Queue, folder: Path, after: tuple[str, ...]
         **array.resources.parameters(),
         **queue.parameters(),
         "job_name": array.name,
-        "setup": _setup(queue),
+        "setup": _setup(array.resources, queue),
         "teardown": _teardown(folder),
+        "comment": str(folder),
         "array_parallelism": array.parallel or ANY_NUMBER,
         "srun_args": srun,
         "additional_parameters": options,
     }
+    if array.partition:
+        parameters["partition"] = array.partition
+    if array.resources.gpus and queue.gpu_type:
+        parameters["gpus_per_node"] = f"{queue.gpu_type}:{array.resources.gpus}"
     if after:
         masters = dict.fromkeys(job.partition("_")[0] for job in after)
         parameters["dependency"] = ":".join(["afterany", *masters])
     return parameters
 
 
-def _setup(queue: Queue) -> list[str]:
+def _setup(resources: Resources, queue: Queue) -> list[str]:
     """A line that fails ends the job: Slurm alone would go on without it."""
-    path = os.pathsep.join([str(HERE), "${PYTHONPATH:-}"])
+    end = f"$(($(date +%s) + {60 * resources.minutes}))"  # older releases do not tell it
     lines = [
         f"{line} || {{ echo {shlex.quote(f'failed: {line}')} >&2; exit 1; }}"
         for line in queue.setup
     ]
-    return [*lines, f'export PYTHONPATH="{path}"']
+    return [
+        f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-{end}}}",
+        *lines,
+        f"export PYTHONPATH={shlex.quote(str(HERE))}${{PYTHONPATH:+:$PYTHONPATH}}",
+    ]
 
 
 def _teardown(folder: Path) -> list[str]:
     """The job ends as its command did, unless it was killed and starts again."""
     again = f"{shlex.quote(sys.executable)} -m slurm.requeue {shlex.quote(str(folder))}"
-    return ["status=$?", f"[ $status -le 128 ] || {again} $status", "exit $status"]
+    return ["status=$?", f"[ $status -eq 0 ] || {again} $status", "exit $status"]
 
 
-def _taken_back(jobs: Sequence[str]) -> str:
+def taken_back(folder: Path, submitted: Sequence[Sequence[str]]) -> str:
+    """Cancel what was submitted, and say so; also what was accepted without our knowing.
+
+    The latter is found by its folder, which each job has as its comment.
+    """
+    jobs = [job for ids in submitted for job in ids]
+    with suppress(ClusterError):
+        masters = {job.partition("_")[0] for job in jobs}
+        for line in ask("squeue", "--me", "--noheader", "--format=%F|%k").splitlines():
+            master, _, comment = line.partition("|")
+            if comment == str(folder) and master not in masters:
+                jobs.append(master)
     if not jobs:
         return "nothing was submitted"
     try:

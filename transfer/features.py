@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -34,6 +35,7 @@ from transfer.folders import Folders
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
 QUARTER_TURNS = 4
+LOOK_AGAIN_S = 0.5  # at a lock that another process holds
 IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
 
 AskedPrecision = Precision | Literal["auto"]
@@ -275,5 +277,11 @@ def extract(
 def _locked(path: Path) -> Iterator[None]:
     """Only one process at a time; the lock goes with the process that holds it."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                stop.leave_if_asked()
+                time.sleep(LOOK_AGAIN_S)
         yield

@@ -22,6 +22,20 @@ from transfer.record import Record
 from transfer.tasks import FineTuned
 
 Worker = subprocess.Popen[bytes]
+
+
+class KilledError(RuntimeError):
+    """A signal has ended a process; what it was remains."""
+
+    def __init__(self, status: int) -> None:
+        name = signal.Signals(-status).name
+        super().__init__(
+            f"a process was killed by {name}; the same command goes on from the last checkpoint"
+        )
+        self.status = status
+        """As subprocess tells it: negative."""
+
+
 ALONE_S = 60.0
 """How long the others may go on after one has failed; most fail with it at once."""
 
@@ -29,7 +43,8 @@ ALONE_S = 60.0
 def evaluate_where_asked(cell: Cell) -> Record:
     """The cell's record: from a process per GPU where the whole network is trained, else this one.
 
-    Raises what the first of the processes raised, RuntimeError if it ended without a word.
+    Raises what the first of the processes raised, KilledError if it was killed, RuntimeError if it
+    ended without a word.
     """
     task = cell.task
     here = this_process().num_processes
@@ -71,14 +86,18 @@ def started(file: Path, num_processes: int) -> list[Worker]:
                 "WORLD_SIZE": str(num_processes),
             },
             start_new_session=True,
+            preexec_fn=stop.asked_at_parents_end,
         )
         for rank in range(num_processes)
     ]
 
 
 def waited_for(workers: Sequence[Worker]) -> list[int]:
-    """Exit statuses that are not 0, once all have ended."""
-    told, failed_s = False, 0.0
+    """Exit statuses that are not 0, once all have ended; KilledError if the first was killed.
+
+    What the others then say, of a peer that is gone, is no reason.
+    """
+    told, failed_s, first = False, 0.0, 0
     try:
         while any(worker.poll() is None for worker in workers):
             time.sleep(0.2)
@@ -88,12 +107,17 @@ def waited_for(workers: Sequence[Worker]) -> list[int]:
                     worker.send_signal(signal.SIGTERM)
             if not failed_s and any(worker.poll() for worker in workers):
                 failed_s = time.monotonic()
+                first = min(worker.poll() or 0 for worker in workers)
             if failed_s and not told and time.monotonic() - failed_s > ALONE_S:
                 break  # the others wait for one that is gone
     finally:
         for worker in workers:
             worker.kill()
-    return [status for worker in workers if (status := worker.wait())]
+    statuses = [worker.wait() for worker in workers]
+    first = first if failed_s else min(statuses)
+    if first < 0 and not told:
+        raise KilledError(first)
+    return [status for status in statuses if status]
 
 
 def reason(work: Path, statuses: Sequence[int]) -> Exception:

@@ -1,10 +1,12 @@
 """Leaving in an orderly way: a signal sets a flag, and the loops look at it between steps."""
 
+import ctypes
 import signal
 from types import FrameType
 
 REQUEUE = 75  # EX_TEMPFAIL: "try again", what schedulers and run_all take as "not finished"
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 _asked: list[int] = []
 
 
@@ -16,6 +18,11 @@ def listen() -> None:
     """From now on the signals of schedulers and of Ctrl-C ask for an orderly end."""
     for number in SIGNALS:
         signal.signal(number, _note)
+
+
+def asked_at_parents_end() -> None:
+    """Let the kernel ask this process to stop once its parent is gone; called where it starts."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def leave_if_asked() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize, softplus
+from torch.nn.functional import cross_entropy, normalize, softplus
 
 from pretrain.parts.gather import gather, num_processes, own_share
 from pretrain.parts.precision import at_least_float32
@@ -39,6 +39,17 @@ def nce_loss(
         return (recognized + rejected).mean()
 
 
+def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: float) -> Tensor:
+    """Eq. 2, minus its logarithm, mean over the batch, in nats; float32, also under autocast.
+
+    query (n, d), bank (N, d) of all images, rows of unit length; indices (n,) of the own rows. The
+    query alone gets a gradient.
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        logits = at_least_float32(query) @ bank.detach().T / temperature
+        return cross_entropy(logits, indices)
+
+
 def bank_logits(
     query: Tensor, own: Tensor, noise: Tensor, *, temperature: float
 ) -> tuple[Tensor, Tensor]:
@@ -65,7 +76,8 @@ class InstDiscConfig:
     num_images: int = 1_281_167
     """Size of the bank: as many as --data holds."""
     num_negatives: int = 4096
-    """m, rows of the bank that are drawn for each image."""
+    """m, rows of the bank that are drawn for each image. 0: none are drawn, and the loss is the
+    softmax over all rows, as in the released code."""
     temperature: float = 0.07
     """Tau, divides cosine similarities."""
     bank_momentum: float = 0.5
@@ -103,13 +115,28 @@ class InstDisc(nn.Module):
         """
         config = self.config
         query = normalize(self.encoder(views[0]).float(), dim=1)
-        own, noise = self.bank[indices], self.bank[self._drawn(indices)]
+        own = self.bank[indices]
+        if config.num_negatives:
+            loss = self._contrasted(query, own, self.bank[self._drawn(indices)])
+        else:
+            loss = softmax_loss(query, self.bank.clone(), indices, temperature=config.temperature)
+        proximal = (query - own).square().sum(dim=1).mean()
+        self._remember(query, indices)
+        return {
+            "loss": loss + config.proximal_weight * proximal,
+            "proximal": proximal.detach(),
+            "positive_similarity": (query.detach() * own).sum(dim=1).mean(),
+        }
+
+    def _contrasted(self, query: Tensor, own: Tensor, noise: Tensor) -> Tensor:
+        """The loss against drawn rows; Z is estimated where it is not known yet."""
+        config = self.config
         with torch.no_grad():
-            positive, negative = bank_logits(query, own, noise, temperature=config.temperature)
+            _, negative = bank_logits(query, own, noise, temperature=config.temperature)
             estimate = log_partition_estimate(negative, num_images=config.num_images)
             first = self.log_partition.isinf()
             self.log_partition.copy_(torch.where(first, estimate, self.log_partition))
-        nce = nce_loss(
+        return nce_loss(
             query,
             own,
             noise,
@@ -117,13 +144,6 @@ class InstDisc(nn.Module):
             log_partition=self.log_partition,
             num_images=config.num_images,
         )
-        proximal = (query - own).square().sum(dim=1).mean()
-        self._remember(query, indices)
-        return {
-            "loss": nce + config.proximal_weight * proximal,
-            "proximal": proximal.detach(),
-            "positive_similarity": config.temperature * positive.mean(),
-        }
 
     def _drawn(self, indices: Tensor) -> Tensor:
         """Rows of the bank (n, m), even the image's own; the same for any number of processes."""

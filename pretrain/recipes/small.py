@@ -51,8 +51,9 @@ CONFIGS: Mapping[str, Any] = {
     "looc": LooCConfig(temperature=TEMPERATURE, designated=("color",)),
     "loocpp": LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
     "mocopp": MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
-    # needs many passes, over --num-images few images: with one it only drives all rows to and fro
-    "instdisc": InstDiscConfig(temperature=TEMPERATURE, num_images=50_000, num_negatives=1024),
+    # with the softmax over all rows: against drawn ones and a constant Z, few steps only drive all
+    # embeddings to and fro together. A bank needs many passes: a short run, few images
+    "instdisc": InstDiscConfig(temperature=TEMPERATURE, num_images=50_000, num_negatives=0),
     "simclr": SimCLRConfig(temperature=0.5, hidden_dim=512),
     "byol": BYOLConfig(hidden_dim=512, embedding_dim=128),
     "simsiam": SimSiamConfig(hidden_dim=512, predictor_dim=64, embedding_dim=256),

@@ -73,6 +73,11 @@ def test_frozen_networks_compute_on_the_nodes_in_what_the_nodes_have(backbone: B
     assert notes([probe], SlurmOptions(cell_gpus=0)) == []
 
 
+def test_half_precision_is_planned_where_there_is_no_gpu(backbone: Backbone) -> None:
+    planned = row(backbone, "coco_det", TrainingOptions(precision="float16"))
+    assert "float16" in str(planned.cell.task)
+
+
 def test_what_the_user_gives_wins(backbone: Backbone) -> None:
     asked = resources(row(backbone, "coco_det"), SlurmOptions(hours=5, cpus=3, memory_gb=7))
     assert (asked.hours, asked.cpus, asked.memory_gb) == (5, 3, 7)

@@ -41,6 +41,27 @@ def test_some_heads_of_a_file_are_remembered_as_they_are_loaded(
     assert same(looked_at(origins[1], tmp_path), found[1])
 
 
+def test_a_full_disk_only_forgets(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(benchmarks.checkpoints, "write_json", full)
+    origin = Origin(ckpt=checkpoint, name="a")
+    assert same(looked_at(origin, tmp_path), load_backbone(checkpoint, name="a"))
+
+
+def test_another_version_remembers_nothing(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = Origin(ckpt=checkpoint, name="a")
+    looked_at(origin, tmp_path)
+    monkeypatch.setattr(benchmarks.checkpoints, "VERSION", benchmarks.checkpoints.VERSION + 1)
+    looked_at(origin, tmp_path)
+    assert len(list((tmp_path / "cache" / "checkpoints").glob("*.json"))) == 2
+
+
 def test_a_file_that_changed_is_read_again(checkpoint: Path, tmp_path: Path) -> None:
     origin = Origin(ckpt=checkpoint, name="a")
     looked_at(origin, tmp_path)

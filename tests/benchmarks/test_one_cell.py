@@ -11,6 +11,7 @@ from benchmarks.checkpoints import Origin, loaded
 from benchmarks.one_cell import PREPARE, main, run, wanted, words_of
 from transfer.backbone import load_backbone
 from transfer.cell import BusyError, Cell, Place, evaluate
+from transfer.many_gpus import KilledError
 from transfer.record import Record, failure_path, protocol_hash
 from transfer.tasks import reading_of
 from transfer.training.options import TrainingOptions
@@ -68,9 +69,9 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_cell_that_another_process_works_on_is_waited_for(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = [BusyError("another process works on this cell")] * 2
+    answers = [BusyError("another process works on this cell")] * 3
 
     def busy(cell: Cell) -> Record:
         if answers:
@@ -81,6 +82,20 @@ def test_a_cell_that_another_process_works_on_is_waited_for(
     monkeypatch.setattr(benchmarks.one_cell, "LOOK_AGAIN_S", 0.0)
     assert run(cell) == 0
     assert cell.path.exists()
+    assert capsys.readouterr().err.count("waits for the process that has it") == 1
+
+
+def test_a_killed_process_is_no_failure_of_the_cell(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell would tell the same status, and what runs the cell takes it for a kill."""
+
+    def killed(cell: Cell) -> Record:
+        raise KilledError(-9)
+
+    monkeypatch.setattr(benchmarks.one_cell, "evaluate_where_asked", killed)
+    assert run(cell) == 137
+    assert not failure_path(cell.path).exists()
 
 
 def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:

@@ -182,7 +182,7 @@ def test_the_plan_tells_the_hours_of_segmentation(
     assert row.state == "run"
     assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
     told = render_plan([row])
-    assert "mmsegmentation" in told
+    assert "mmsegmentation  0 " in told  # the engine and the seed stand apart
     assert "about 0.0 GPU hours if a ResNet-50 passes" in told
     assert "segmentation: about 3.2 GPU hours" in told
     assert "0.8 hours on 4 GPUs" in told

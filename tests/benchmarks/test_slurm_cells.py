@@ -13,12 +13,13 @@ from benchmarks.collect import collect
 from benchmarks.one_cell import PREPARE
 from benchmarks.plan import PlannedCell
 from benchmarks.run_all import main
-from benchmarks.slurm_cells import arranged, cancel_all, retry_failed, submit_cells
+from benchmarks.slurm_cells import arranged, cancel_all, merged, retry_failed, submit_cells
 from benchmarks.slurm_options import SlurmOptions
-from benchmarks.status import render, statuses
+from benchmarks.status import failed_helpers, render, statuses
 from benchmarks.submission import Submission, read
-from slurm.cluster import Cluster
+from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
+from slurm.resources import Queue
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, evaluate
 
@@ -130,6 +131,30 @@ def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
     assert [array.resources.hours for array in arrays[:-1]] == [15, 1]
 
 
+def test_an_extraction_may_take_as_long_as_the_longest_cell_that_waits(rows: Rows) -> None:
+    found = rows("voc07_svm", "voc07_svm@11point")
+    found[1] = replace(found[1], gpu_hours=5.0)
+    assert arranged(found, ORIGINS, OPTIONS, Path("x")).arrays[0].resources.hours == 15
+
+
+def test_the_tables_may_have_a_partition_of_their_own(rows: Rows) -> None:
+    options = replace(OPTIONS, tables_partition="cpu")
+    cells, tables = arranged(rows("in100_knn"), ORIGINS, options, Path("x")).arrays
+    assert (cells.partition, tables.partition) == ("", "cpu")
+
+
+def test_what_cannot_be_written_down_is_taken_back(
+    rows: Rows, place: Place, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Submission) -> Path:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Submission, "save", full)
+    with pytest.raises(ClusterError, match=r"no space left on device; what had .* is cancelled"):
+        submit_cells(rows("cifar10_knn"), ORIGINS, OPTIONS, place.runs, Cluster({}))
+    assert (programs / "cancelled").read_text().split() == ["1", "2"]
+
+
 def test_a_submission_is_read_as_it_was_written(submission: Submission) -> None:
     assert read(submission.save()) == submission
     assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
@@ -197,7 +222,7 @@ def test_the_last_job_writes_tables_with_the_reasons(
 ) -> None:
     evaluate(rows("cifar10_knn")[0].cell)
     (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
-    assert collect(submission.folder / "submission.json") == 1
+    assert collect(submission.folder / "submission.json") == 0
     overview = (place.results / "tables" / "overview.md").read_text()
     assert "OUT_OF_MEMORY" in overview
 
@@ -213,6 +238,53 @@ def test_only_what_failed_is_submitted_once_more(
     (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
     assert [status.state for status in statuses(place.runs)[0]] == ["done", "queued"]
     assert retry_failed(place.runs, SlurmOptions()) == []
+
+
+def test_on_another_try_classifiers_are_waited_for_as_well(
+    rows: Rows, place: Place, programs: Path
+) -> None:
+    found = rows("objectnet13_eval", "in100_linear@looc")
+    submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({}))
+    (programs / "queue").write_text("1_0|TIMEOUT|None|n1\n2_0|TIMEOUT|None|n1\n")
+    (again,) = retry_failed(place.runs, SlurmOptions())
+    assert [cell.key for cell in again.cells] == ["in100_linear@looc", "objectnet13_eval"]
+    trained = again.cells[0].job.partition("_")[0]
+    scripts = [path.read_text() for path in programs.glob("job.*")]
+    assert sum(f"--dependency=afterany:{trained}\n" in script for script in scripts) == 1
+
+
+def test_options_given_for_another_try_leave_the_others_as_they_were(
+    submission: Submission,
+) -> None:
+    old = replace(
+        submission,
+        parallel=2,
+        tables_partition="cpu",
+        queue=Queue(partition="gpu", account="me", setup=("module load cuda",)),
+    )
+    again = merged(SlurmOptions(parallel=5, queue=Queue(account="you")), old)
+    assert again.queue == Queue(partition="gpu", account="you", setup=("module load cuda",))
+    assert (again.parallel, again.tables_partition) == (5, "cpu")
+
+
+def test_helpers_that_fail_are_told(submission: Submission, place: Place, programs: Path) -> None:
+    assert failed_helpers(place.runs) == []
+    (submission.folder / "2_0_result.pkl").write_bytes(
+        pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 1"))
+    )
+    (line,) = failed_helpers(place.runs)
+    assert line.startswith("tables failed: exit status 1; make them: python -m benchmarks.tables")
+    (submission.folder / "2_0_result.pkl").unlink()
+    (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
+    (line,) = failed_helpers(place.runs)
+    assert "TIMEOUT on n1" in line
+
+
+def test_where_nothing_was_submitted_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--status", "--runs", str(tmp_path)]) == 0
+    assert "nothing was submitted" in capsys.readouterr().out
 
 
 def test_what_has_not_ended_is_cancelled(

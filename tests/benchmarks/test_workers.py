@@ -1,5 +1,6 @@
 """Cells side by side on one machine."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from benchmarks.run_all import RunAll, run
 from benchmarks.workers import run_side_by_side
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place
-from transfer.record import read_record
+from transfer.record import failure_path, read_record
 
 ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 
@@ -70,6 +71,46 @@ def test_what_uses_a_classifier_comes_after_what_trains_it(
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log")
     assert run_side_by_side([PlannedCell(c, "run", (), 0.0) for c in cells], ORIGINS, 1) == []
     assert (tmp_path / "log").read_text().split() == [*keys[1:], keys[0]]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("kill -9 $$", "killed by SIGKILL"),
+        ("exit 137", "killed by SIGKILL"),
+        ("exit 75", "stopped by somebody else"),
+        ("exit 2", "exit status 2"),
+    ],
+)
+def test_one_that_can_tell_no_reason_has_one_in_the_tables(
+    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch, line: str, reason: str
+) -> None:
+    instead(monkeypatch, line)
+    (failed,) = run_side_by_side(four[:1], ORIGINS, workers=1)
+    assert reason in json.loads(failure_path(failed.path).read_text())["reason"]
+
+
+def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, time\n"
+        "from transfer import stop\n"
+        f"line = 'trap \"touch {tmp_path}/asked; exit\" TERM; touch {tmp_path}/on; '\n"
+        "line += 'for i in {1..300}; do sleep 0.1; done'\n"
+        "subprocess.Popen(['bash', '-c', line], start_new_session=True,\n"
+        "    preexec_fn=stop.asked_at_parents_end).wait()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    appears(tmp_path / "on")
+    parent.kill()
+    parent.wait()
+    appears(tmp_path / "asked")
+
+
+def appears(path: Path) -> None:
+    until = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 @pytest.mark.slow

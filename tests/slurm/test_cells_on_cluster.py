@@ -17,6 +17,7 @@ from benchmarks.status import CellStatus, statuses
 from benchmarks.submission import submissions
 from tests.slurm.conftest import PATIENCE_S, wait_for_all
 from tests.slurm.pretend_cluster import PretendCluster
+from tests.slurm.test_faults_on_cluster import running
 from transfer.datasets.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
@@ -26,13 +27,17 @@ TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
 @pytest.fixture
 def request_here(checkpoint: Path, small_data: Path, pretend: PretendCluster) -> Iterator[RunAll]:
     """Three tasks of the demo on a checkpoint and on its random twin: six cells, four of which
-    share features."""
+    share features. Every path has spaces in it."""
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
-        home = Path(name)
+        home = Path(name) / "my own suite"
+        home.mkdir()
+        (home / "all data").symlink_to(small_data)
+        (home / "mine too.pth").symlink_to(checkpoint)
         yield RunAll(
-            ckpt=(checkpoint,),
+            ckpt=(home / "mine too.pth",),
+            name=("mine",),
             random=True,
-            data=small_data,
+            data=home / "all data",
             results=home / "here",
             runs=home / "runs-here",
             schedule="smoke",
@@ -116,8 +121,9 @@ def test_cancelled_cells_are_told_and_can_be_submitted_again(request_here: RunAl
     assert not list(request.results.rglob("*.failed.json"))
 
 
-def test_an_interrupted_cell_ends_with_the_record_of_an_undisturbed_one(
-    request_here: RunAll, pretend: PretendCluster
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
+    request_here: RunAll, pretend: PretendCluster, killed: bool
 ) -> None:
     here = replace(request_here, tasks="cifar10_linear", random=False)
     request = there(here)
@@ -128,10 +134,14 @@ def test_an_interrupted_cell_ends_with_the_record_of_an_undisturbed_one(
     while not list(request.runs.glob("cells/**/lock")):
         assert time.monotonic() < until
         time.sleep(0.05)
-    pretend.tell("scancel", "--signal=TERM", cell.job)
-    pretend.tell("scancel", "--signal=USR2", cell.job)
+    if killed:
+        pretend.kill(*running(str(request.runs), "benchmarks.one_cell"))
+    else:
+        pretend.tell("scancel", "--signal=TERM", cell.job)
+        pretend.tell("scancel", "--signal=USR2", cell.job)
     assert [status.state for status in finished(request)] == ["done"]
     log = (submission.folder / f"{cell.job}_0_log.out").read_text()
     assert "waits to be started again" in log
+    assert ("killed by SIGKILL" in log) == killed
     assert run(here) == 0
     assert measured(request.results) == measured(here.results)

@@ -50,7 +50,14 @@ def test_settings_are_read_by_name() -> None:
     assert Cluster(parsed(text)).max_array == 500
 
 
-@pytest.mark.parametrize(("partition", "seconds"), [("", 10), ("fast", 93_784), ("none", 0)])
+def test_preemption_by_quality_of_service_is_not_judged_by_the_partition() -> None:
+    (warning,) = Cluster(SOUND | {"PreemptType": "preempt/qos", "PreemptMode": "CANCEL"}).warnings()
+    assert "sacctmgr show qos" in warning
+
+
+@pytest.mark.parametrize(
+    ("partition", "seconds"), [("", 10), ("fast", 93_784), ("none", 0), ("fast,slow", 10)]
+)
 def test_grace_is_that_of_the_partition(partition: str, seconds: int) -> None:
     text = (
         "PartitionName=slow Default=YES GraceTime=00:00:10 X=y\n"

@@ -30,6 +30,8 @@ SURVIVED = {
     "job_killed": 2,
     "node_died": 2,
     "time_limit": 2,
+    "deaf": 2,
+    "node_of_two_died": 2,
     "rank_killed": 1,  # it counts in the other process, which the first start may have ended
 }
 """Faults, and how often a job must have started at least."""
@@ -38,6 +40,18 @@ RANK_KILLED = (
     '[ "$RANK" = 1 ] && [ ! -e {file}.killed ] && touch {file}.killed && kill -9 $$; '
     f'[ "$RANK" = 1 ] || exec {FIRST_RANK_COUNTS}'
 )
+DEAF = (
+    "echo 0 >> {file}.starts; [ $(wc -l < {file}.starts) = 1 ] || { echo 40 > {file}; exit 0; }; "
+    "trap '' TERM; exec sleep 600"
+)
+"""It does not leave before its first time limit, and needs no time afterwards."""
+PEER_GONE = (
+    '[ "$RANK" = 1 ] && { [ -e {file}.gone ] && exit 0; sleep 600; }; '
+    "[ -e {file}.starts ] || { echo 0 >> {file}.starts; "
+    "while [ ! -e {file}.gone ]; do sleep 0.1; done; exit 1; }; "
+    "echo 0 >> {file}.starts; echo 40 > {file}"
+)
+"""The first process fails once its peer's node is gone, as a collective operation would."""
 RANK_FAILS = '[ "$RANK" = 1 ] && exit 4; sleep 600'
 ONE, BOTH = Resources(cpus=1, hours=1), Resources(nodes=2, cpus=1, hours=1)
 SHORT, WHOLE = Resources(cpus=1, hours=1 / 60), Resources(cpus=64, hours=1)
@@ -99,6 +113,8 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     outcome.submit(outcome.counting("cancelled"), ONE, NODES[0])
     outcome.submit(outcome.counting("time_limit", steps=LIMITED_STEPS, gate="."), SHORT, NODES[0])
     outcome.submit(outcome.counting("preempted"), ONE, NODES[1])
+    deaf = DEAF.replace("{file}", str(outcome.folder / "deaf"))
+    outcome.submit({"deaf": _bash(deaf)}, SHORT, NODES[0])
     broken = {"always_killed": "kill -9 $$", "always_fails": "echo no such file >&2; exit 3"}
     outcome.submit({name: _bash(line) for name, line in broken.items()}, ONE, NODES[0])
     for name in (*asked, "cancelled", "preempted", "time_limit"):
@@ -109,7 +125,7 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     pretend.tell("scancel", "--signal=TERM", jobs["only_sigterm"])
     pretend.tell("scancel", jobs["cancelled"])
     pretend.kill(*running(str(outcome.folder / "command_killed")))
-    pretend.kill(*leaders(jobs["job_killed"]))
+    pretend.kill(*leaders(pretend, jobs["job_killed"]))
     outcome.submit({"urgent": _bash("sleep 1")}, WHOLE, NODES[1], partition="urgent")
     (outcome.folder / "gate").touch()
     wait_for_all([jobs["urgent"]])
@@ -118,8 +134,12 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     outcome.submit({"rank_fails": _bash(RANK_FAILS)}, BOTH)
     wait_for_all([jobs["rank_killed"], jobs["rank_fails"]])
     outcome.submit(outcome.counting("node_died", gate="second_gate"), ONE, NODES[1])
+    pair = outcome.folder / "node_of_two_died"
+    outcome.submit({pair.name: _bash(PEER_GONE.replace("{file}", str(pair)))}, BOTH)
     wait_until((outcome.folder / "node_died").exists)
+    wait_until(pair.with_suffix(".starts").exists)
     pretend.kill(*everything_on(pretend, NODES[1]))
+    pair.with_suffix(".gone").touch()
     wait_until(lambda: job_states([jobs["node_died"]])[jobs["node_died"]].stage == "queued")
     (outcome.folder / "second_gate").touch()
     pretend.start_node(NODES[1])
@@ -129,37 +149,50 @@ def _bash(line: str) -> Command:
     return Command(("bash", "-c", line))
 
 
-def running(word: str) -> list[int]:
-    """Processes with this word on their command line, without the one that waits for it."""
-    return [pid for pid, words, _ in processes() if word in words and "counting.py" in words[1]]
+def running(word: str, program: str = "counting.py") -> list[int]:
+    """Processes of a program with this word on their command line; not those that wait for it."""
+    return [
+        pid
+        for pid, words, _ in processes()
+        if word in words and any(part.endswith(program) for part in words[1:3])
+    ]
 
 
-def leaders(job: str) -> list[int]:
+def leaders(pretend: PretendCluster, job: str) -> list[int]:
     """The process that Slurm has started for a job, or for an element of an array."""
     array, _, element = job.partition("_")
     names = {f"SLURM_ARRAY_JOB_ID={array}", f"SLURM_ARRAY_TASK_ID={element}", "SLURM_PROCID=0"}
     return [
         pid
-        for pid, words, settings in processes()
+        for pid, words, settings in of_cluster(pretend)
         if "submitit.core._submit" in words and "srun" not in words[0] and names <= settings
     ]
 
 
 def everything_on(pretend: PretendCluster, node: str) -> list[int]:
     """What ends when a node loses its power."""
-    jobs = {
-        pid: next(word for word in settings if word.startswith("SLURM_JOB_ID="))
-        for pid, _, settings in processes()
-        if f"SLURMD_NODENAME={node}" in settings
-    }
-    titles = tuple(f"slurmstepd: [{job.partition('=')[2]}." for job in jobs.values())
+    found = list(of_cluster(pretend))
+    jobs = [pid for pid, _, settings in found if f"SLURMD_NODENAME={node}" in settings]
+    parents = {_parent(pid) for pid in jobs}
     daemons = [
         pid
-        for pid, words, settings in processes()
-        if f"SLURM_CONF={pretend.conf}" in settings
-        and (words[0].startswith(titles) or ("slurmd" in words[0] and node in words))
+        for pid, words, settings in found
+        if (pid in parents and words[0].startswith("slurmstepd"))
+        or ("slurmd" in words[0] and node in words)
     ]
     return [*daemons, *jobs]
+
+
+def _parent(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def of_cluster(pretend: PretendCluster) -> Iterator[tuple[int, list[str], set[str]]]:
+    """Its daemons and what they have started: others may have nodes and jobs of the same names."""
+    mine = f"SLURM_CONF={pretend.conf}"
+    return (process for process in processes() if mine in process[2])
 
 
 def processes() -> Iterator[tuple[int, list[str], set[str]]]:
@@ -201,9 +234,10 @@ def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> Non
 def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
     assert outcome.states["always_killed"].word == "FAILED"
     error = left_error(outcome.folder, outcome.jobs["always_killed"])
-    assert error == f"killed by SIGKILL {MOST_KILLS + 1} times; is memory too small?"
+    assert error == f"killed by SIGKILL in {MOST_KILLS + 1} starts; is memory too small?"
 
 
 def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:
     assert outcome.states["rank_fails"].word == "FAILED"
-    assert left_error(outcome.folder, outcome.jobs["rank_fails"]) == "exit status 4"
+    error = left_error(outcome.folder, outcome.jobs["rank_fails"])
+    assert error == f"exit status 4 in {MOST_KILLS + 1} starts"  # it might have been a dead node

@@ -1,10 +1,12 @@
 """Commands as jobs, where there is no Slurm: through submitit's local executor."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,21 @@ import pytest
 import submitit
 from submitit.slurm.slurm import SlurmJobEnvironment
 
-from slurm.requeue import MOST_KILLS, Command, after_kill, note_kill
+import slurm.requeue
+from slurm.cluster import ClusterError
+from slurm.requeue import (
+    MOST_KILLS,
+    Command,
+    CommandError,
+    _failed,
+    _Requests,
+    after_kill,
+    forget_kills,
+    killer_of,
+    limit_s,
+    note_kill,
+    put_back,
+)
 
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 
@@ -21,6 +37,14 @@ def submitted(folder: Path, *words: str) -> Any:
     executor = submitit.AutoExecutor(folder=folder / "jobs", cluster="local")
     executor.update_parameters(timeout_min=30)
     return executor.submit(Command(words))
+
+
+def programs(folder: Path, patch: pytest.MonkeyPatch, **lines: str) -> None:
+    """Slurm's programs are these lines of shell."""
+    for name, line in lines.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o700)
+    patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
 def patient(path: Path) -> None:
@@ -50,16 +74,110 @@ def test_a_preempted_command_goes_on_where_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_text() == "30"
 
 
-@pytest.mark.slow
-def test_a_killed_command_is_started_again_but_not_for_ever(tmp_path: Path) -> None:
-    job = submitted(tmp_path, "bash", "-c", f"echo x >> {tmp_path}/starts; kill -9 $$")
-    assert f"killed by SIGKILL {MOST_KILLS + 1} times" in str(job.exception())
-    assert len((tmp_path / "starts").read_text().split()) == MOST_KILLS + 1
+def test_kills_are_counted_by_start_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start, kills in ((None, 1), (None, 1), ("2", 2), ("2", 2), ("5", 3)):
+        if start is not None:
+            monkeypatch.setenv("SLURM_RESTART_COUNT", start)
+        assert note_kill(tmp_path, "7_1") == kills
+    assert note_kill(tmp_path, "7_10") == 1
+    forget_kills(tmp_path, "7_1")
+    assert note_kill(tmp_path, "7_1") == 1
+    assert note_kill(tmp_path, "7_10") == 1
 
 
-def test_kills_are_counted_by_job(tmp_path: Path) -> None:
-    assert [note_kill(tmp_path, "7_1") for _ in range(3)] == [1, 2, 3]
-    assert note_kill(tmp_path, "7_2") == 1
+@pytest.mark.parametrize(
+    ("status", "name"), [(-9, "SIGKILL"), (137, "SIGKILL"), (134, "SIGABRT"), (1, ""), (255, "")]
+)
+def test_the_killer_is_known_by_pythons_status_and_a_shells(status: int, name: str) -> None:
+    assert killer_of(status) == name
+
+
+@pytest.mark.parametrize(("ignored", "late"), [("", False), ("trap '' TERM; ", True)])
+def test_a_command_that_nobody_asks_leaves_before_the_limit(ignored: str, late: bool) -> None:
+    requests = _Requests()
+    line = f"{ignored}for i in {{1..100}}; do sleep 0.1; done"
+    status = requests.run(("bash", "-c", line), dict(os.environ), limit_s=1.5)
+    assert (requests.asked, requests.late) == ("the time limit", late)
+    assert killer_of(status) == ("SIGKILL" if late else "SIGTERM")
+
+
+def test_the_limit_is_what_slurm_tells() -> None:
+    assert limit_s({}) == math.inf
+    assert limit_s({"SLURM_JOB_END_TIME": str(int(time.time()) + 100)}) == pytest.approx(100, abs=3)
+
+
+@dataclass(frozen=True)
+class AJob:
+    """As much of submitit's as a failure asks for."""
+
+    folder: Path
+    num_nodes: int
+    job_id: str = "7"
+    cluster: str = "slurm"
+    global_rank: int = 0
+
+    @property
+    def num_tasks(self) -> int:
+        return self.num_nodes
+
+    @property
+    def paths(self) -> "AJob":
+        return self
+
+
+@pytest.mark.parametrize(
+    ("status", "nodes", "starts"), [(1, 1, 0), (1, 2, MOST_KILLS), (137, 1, MOST_KILLS)]
+)
+def test_what_may_pass_is_tried_again_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, nodes: int, starts: int
+) -> None:
+    """On one node a failure is one; on several it may be the death of another node."""
+    programs(tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=f"echo $2 >> {tmp_path}/put")
+    for start in range(starts):
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))
+        with pytest.raises(SystemExit):
+            _failed(AJob(tmp_path, nodes), status, late=False)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(starts))
+    with pytest.raises(CommandError, match="exit status 1" if status == 1 else "by SIGKILL in 4"):
+        _failed(AJob(tmp_path, nodes), status, late=False)
+    put = tmp_path / "put"
+    assert (put.read_text().split() if put.exists() else []) == ["7"] * starts
+
+
+def test_a_controller_that_is_away_for_a_moment_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each program fails at first."""
+    line = "[ -e {0}.failed ] || {{ touch {0}.failed; echo no contact >&2; exit 1; }}; {1}"
+    queue, control = tmp_path / "q", tmp_path / "c"
+    monkeypatch.setattr(slurm.requeue, "PAUSE_S", 0.01)
+    programs(
+        tmp_path,
+        monkeypatch,
+        squeue=line.format(queue, "echo SUSPENDED"),
+        scontrol=line.format(control, f"touch {tmp_path}/put"),
+    )
+    put_back("7")
+    assert (tmp_path / "put").exists()
+
+
+def test_a_controller_that_stays_away_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm.requeue, "PATIENCE_S", 0.0)
+    programs(tmp_path, monkeypatch, squeue="echo no contact >&2; exit 1", scontrol="exit 1")
+    with pytest.raises(ClusterError, match="no contact"):
+        put_back("7")
+
+
+def test_a_job_that_another_process_has_put_back_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(tmp_path, monkeypatch, squeue="echo PENDING", scontrol=f"touch {tmp_path}/put")
+    put_back("7")
+    assert not (tmp_path / "put").exists()
 
 
 def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
@@ -79,13 +197,15 @@ def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "state", "leaves", "again"),
+    ("status", "state", "leaves", "nodes", "again"),
     [
-        (137, "RUNNING", False, True),
-        (137, "COMPLETING", False, False),  # cancelled
-        (137, "RUNNING", True, False),  # it has told why it failed
-        (1, "RUNNING", False, False),
-        (255, "RUNNING", False, False),
+        (137, "RUNNING", False, 1, True),
+        (137, "COMPLETING", False, 1, False),  # cancelled
+        (137, "RUNNING", True, 1, False),  # it has told why it failed
+        (1, "RUNNING", False, 1, False),
+        (255, "RUNNING", False, 1, False),
+        (1, "RUNNING", False, 2, True),  # srun has found a dead node
+        (75, "RUNNING", False, 2, False),  # its process puts it back
     ],
 )
 def test_only_a_job_that_was_killed_is_put_back(
@@ -94,15 +214,14 @@ def test_only_a_job_that_was_killed_is_put_back(
     status: int,
     state: str,
     leaves: bool,
+    nodes: int,
     again: bool,
 ) -> None:
-    for name, text in {"squeue": f"echo {state}", "scontrol": "exit 0"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    programs(tmp_path, monkeypatch, squeue=f"echo {state}", scontrol="exit 0")
     monkeypatch.setenv("SLURM_JOB_ID", "9")
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
     if leaves:
         (tmp_path / "7_1_0_result.pkl").touch()
     assert after_kill(tmp_path, status) == again

@@ -53,6 +53,15 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     )
 
 
+def test_a_list_that_was_shortened_is_asked_for_whole_and_its_dots_are_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", programs(tmp_path, squeue="", sacct=""))
+    line = '[ "$SLURM_BITSTR_LEN" = 0 ] && echo "6_[1,3,...%2]|PENDING|None|"'
+    (tmp_path / "squeue").write_text(f"#!/bin/bash\n{line}\n")
+    assert list(job_states(["6_1", "6_2", "6_3"])) == ["6_1", "6_3"]
+
+
 def test_without_accounts_forgotten_jobs_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,10 @@
 """What sbatch is given, and that all of a submission is accepted or none stays."""
 
+import os
+import re
 import stat
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,7 @@ import pytest
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.submit import Array, script, submit
+from slurm.submit import Array, outside_of_jobs, script, submit
 
 JOB = Command(("true",))
 SBATCH = """#!/bin/bash
@@ -114,3 +118,89 @@ def test_an_early_refusal_submits_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ClusterError, match="invalid partition"):
         submit([array(2)], Queue(partition="none"), tmp_path / "jobs", Cluster({}))
     assert not (tmp_path / "accepted").exists()
+
+
+def test_pieces_of_a_bounded_array_follow_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    bounded = replace(array(5), parallel=2)
+    submit([bounded], Queue(), tmp_path / "jobs", Cluster({"MaxArraySize": "3"}))
+    accepted = (tmp_path / "accepted").read_text().splitlines()
+    waits = [re.findall("afterany:[0-9:]+", line) for line in accepted]
+    assert waits == [[], ["afterany:1"], ["afterany:2"]]
+
+
+def test_what_was_accepted_unknown_to_us_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when the pickles of an accepted array are to be moved."""
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '1|{tmp_path}/jobs'\necho '8|other'\n")
+    (tmp_path / "squeue").chmod(stat.S_IRWXU)
+
+    def full(*words: object, **options: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("submitit.core.utils.JobPaths.move_temporary_file", full)
+    with pytest.raises(ClusterError, match=r"no space left on device; .* is cancelled"):
+        submit([array(2)], Queue(), tmp_path / "jobs", Cluster({}))
+    assert (tmp_path / "cancelled").read_text().split() == ["1"]
+
+
+def test_an_interruption_takes_back_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+
+    def late(array: Array, *rest: object) -> list[str]:
+        if array.after:
+            raise KeyboardInterrupt
+        return ["1"]
+
+    monkeypatch.setattr("slurm.submit._submit", late)
+    with pytest.raises(KeyboardInterrupt):
+        submit([array(1), array(1, after=(0,))], Queue(), tmp_path / "jobs", Cluster({}))
+    assert (tmp_path / "cancelled").read_text().split() == ["1"]
+
+
+def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    for name in ("SLURM_CONF", "SLURM_NTASKS", "SBATCH_ACCOUNT", "RANK"):
+        monkeypatch.setenv(name, "1")
+    before = dict(os.environ)
+    with outside_of_jobs():
+        assert dict(os.environ) == before
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with outside_of_jobs():
+        assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
+        assert "SLURM_JOB_ID" not in os.environ
+    assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
+
+
+def test_a_type_of_gpu_is_asked_for_where_gpus_are() -> None:
+    queue = Queue(gpu_type="a100")
+    two = replace(array(1), resources=Resources(gpus=2))
+    assert "#SBATCH --gpus-per-node=a100:2" in script(two, queue, Path("/x"))
+    assert "a100" not in script(array(1), queue, Path("/x"))
+
+
+def test_an_array_may_have_a_partition_of_its_own() -> None:
+    text = script(replace(array(1), partition="cpu"), Queue(partition="gpu"), Path("/x"))
+    assert "#SBATCH --partition=cpu" in text
+    assert "partition=gpu" not in text
+
+
+def test_odd_folders_are_found_in_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurm.submit.HERE", Path('/my "suite" $x'))
+    lines = script(array(1), Queue(), Path("/x")).splitlines()
+    line = next(line for line in lines if "PYTHONPATH" in line)
+    for before, after in (("", ""), ("/a b", ":/a b")):
+        said = subprocess.run(
+            ["bash", "-uc", f'{line}; echo "$PYTHONPATH"'],
+            env={"PYTHONPATH": before},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert said == f'/my "suite" $x{after}\n'

@@ -1,6 +1,7 @@
 """The cache gives what a plain forward pass gives, and never something stale."""
 
 import errno
+import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 
 import transfer.features
+from transfer import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.features import (
@@ -87,6 +89,19 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_that_is_believed(
             extract(small_backbone, folders)
     assert not list(folders.cache.rglob("*.npy"))
     assert len(extract(small_backbone, folders).features) == 80
+
+
+def test_a_request_to_stop_is_heard_while_another_process_extracts(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = open_split("dtd", folders.data, "val")
+    lock = folders.cache / "features" / f"{cache_key(small_backbone, images, TRANSFORM)}.lock"
+    lock.parent.mkdir(parents=True)
+    monkeypatch.setattr(stop, "_asked", [15])
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(stop.Stopped):
+            extract(small_backbone, folders)
 
 
 def test_weights_data_and_transform_shape_the_key(

@@ -1,5 +1,6 @@
 """A whole network in two processes: one record, written once."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, finished
 from transfer.datasets.images import DataError
 from transfer.finetune import NotFiniteError
-from transfer.many_gpus import evaluate_where_asked
+from transfer.many_gpus import KilledError, evaluate_where_asked, waited_for
 from transfer.training.options import TrainingOptions
 
 TWO = TrainingOptions(gpus=2)
@@ -44,6 +45,20 @@ def test_what_a_process_raises_is_raised_here(
         evaluate_where_asked(cell)
 
 
+@pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
+def test_the_first_death_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, line: str, killed: bool
+) -> None:
+    """The peers of a process that is gone fail later, and for no reason of their own."""
+    lines = (line, "sleep 0.6; exit 1", "sleep 0.6; kill -6 $$")
+    workers = [subprocess.Popen(["bash", "-c", line]) for line in lines]
+    if killed:
+        with pytest.raises(KilledError, match="SIGKILL"):
+            waited_for(workers)
+    else:
+        assert waited_for(workers) == [3, 1, -6]
+
+
 def test_missing_data_are_told_before_a_process_starts(
     small_backbone: Backbone, place: Place, tmp_path: Path
 ) -> None:
@@ -51,6 +66,25 @@ def test_missing_data_are_told_before_a_process_starts(
     cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
     with pytest.raises(DataError, match="is not there"):
         evaluate_where_asked(cell)
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_the_cell_to_be_started_again(
+    checkpoint: Path, small_detection_data: Path, place: Place
+) -> None:
+    words = [sys.executable, "-m", "benchmarks.one_cell", "coco_det", "--ckpt", str(checkpoint)]
+    words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
+    words += ["--results", str(place.results), "--runs", str(place.runs), "--gpus", "2"]
+    with subprocess.Popen(
+        [*words, "--iterations", "200"], stderr=subprocess.PIPE, text=True
+    ) as cell:
+        assert cell.stderr is not None
+        next(line for line in cell.stderr if "  weights " in line)
+        children = Path(f"/proc/{cell.pid}/task/{cell.pid}/children").read_text().split()
+        os.kill(int(children[1]), signal.SIGKILL)
+        cell.stderr.read()
+    assert cell.returncode == 128 + signal.SIGKILL
+    assert not list(place.results.rglob("*.json"))
 
 
 @pytest.mark.slow

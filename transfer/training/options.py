@@ -104,5 +104,5 @@ class TrainingOptions:
         gpus = torch.cuda.device_count()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
-        if self.precision == "float16" and not gpus:
+        if self.precision == "float16" and not gpus and not self.gpus:  # else of another machine
             raise ValueError("--precision float16 needs a GPU; take bfloat16 on a CPU")

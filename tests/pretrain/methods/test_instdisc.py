@@ -14,6 +14,7 @@ from pretrain.methods.instdisc import (
     bank_logits,
     log_partition_estimate,
     nce_loss,
+    softmax_loss,
 )
 from pretrain.parts.view import View
 
@@ -122,6 +123,29 @@ def test_the_gradient_for_all_of_the_bank_as_noise_approaches_that_of_the_full_s
     )
     found = torch.autograd.grad(loss, query)[0]
     torch.testing.assert_close(found, exact, rtol=0.05, atol=0.005)
+
+
+def test_the_full_softmax_is_that_of_the_printed_equation() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bank = normalize(torch.randn(NUM_IMAGES, 8, generator=generator), dim=1).requires_grad_()
+    query, indices = problem()[0], torch.arange(6) * 7
+    loss = softmax_loss(query, bank, indices, temperature=0.2)
+    powers = (query @ bank.detach().T / 0.2).exp()
+    shares = [float(powers[k, i] / powers[k].sum()) for k, i in enumerate(indices)]
+    assert loss.item() == pytest.approx(-sum(map(math.log, shares)) / 6, rel=1e-5)
+    assert not loss.requires_grad  # the bank gets no gradient
+
+
+def test_without_drawn_rows_the_loss_is_the_full_softmax_and_the_bank_moves_as_ever() -> None:
+    (views, indices), drawn, full = batch(), tiny_instdisc(), tiny_instdisc(num_negatives=0)
+    query = normalize(full.encoder(views[0]), dim=1)
+    expected = softmax_loss(query, full.bank.clone(), indices, temperature=0.07)
+    found = full(views, 0.0, indices)["loss"]
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    drawn(views, 0.0, indices)
+    torch.testing.assert_close(full.bank, drawn.bank)
+    assert full.log_partition.isinf()
 
 
 def test_only_the_query_gets_a_gradient() -> None:
