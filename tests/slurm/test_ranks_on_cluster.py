@@ -11,8 +11,9 @@ import pytest
 from pretrain.__main__ import main as pretrain
 from slurm.__main__ import main as slurm
 from slurm.state import left_error
-from tests.slurm.conftest import wait_for_all
+from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
+from transfer.__main__ import main as transfer
 from transfer.datasets.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
@@ -39,6 +40,43 @@ def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
         assert two[0] == pytest.approx(one[0], rel=1e-5)
         assert two == pytest.approx(one, rel=1e-3)  # rounding grows with each step
         assert abs(one[2] - one[1]) > 0.01 * one[1]
+
+
+def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
+    checkpoint: Path,
+    small_detection_data: Path,
+    pretend: PretendCluster,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_detection_data)]
+        words += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
+        places = {
+            where: ["--results", str(home / where), "--runs", str(home / f"runs-{where}")]
+            for where in ("two", "one")
+        }
+        job = [sys.executable, "-m", "transfer", *words, *places["two"]]
+        asked = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(home / "jobs")]
+        assert slurm([*asked, "--", *job]) == 0
+        _, id_, _, log = capsys.readouterr().out.split()
+        wait_until(lambda: Path(log).exists() and "  weights " in Path(log).read_text())
+        pretend.tell("scancel", "--signal=USR2", id_)
+        assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
+        assert "going on after iteration" in Path(log).read_text()
+        assert transfer([*words, *places["one"], "--gpus", "2"]) == 0
+        two, one = (record(home / where) for where in ("two", "one"))
+        assert two["details"]["num_processes"] == 2
+        assert two["metrics"] == one["metrics"]
+        assert (
+            two["details"]["training"]["curve"] == one["details"]["training"]["curve"]
+        )  # of losses
+
+
+def record(results: Path) -> dict[str, Any]:
+    (path,) = results.glob("*/*.seed0.json")
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
 
 
 def lines(run: Path) -> list[dict[str, Any]]:
