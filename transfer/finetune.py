@@ -1,16 +1,19 @@
 """The only supervised loop: linear heads on a frozen backbone, several learning rates at once.
 
 The forward pass of the frozen backbone is what costs. Heads that differ only in their learning
-rate see the same random crops, so one pass serves them all: a search over seven rates costs what
-one training costs, and each head ends with the weights that a training of its own would give it.
+rate and its decay see the same random crops, so one pass serves them all: a search over seven rates
+costs what one training costs, and so do four papers' readings of one probe. Each head ends with the
+weights that a training of its own would give it.
 """
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +31,8 @@ from transfer.features import QUARTER_TURNS, Features, Predictions, forward, fro
 from transfer.metrics import top1
 
 SAVE_EVERY_S = 120
+Decay = Literal["cosine", "step"]
+"""Cosine to zero per step, or times 0.1 at each milestone."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -49,8 +54,8 @@ class ProbeTraining:
     """Passes over the images; either this or `steps`."""
     steps: int = 0
     """Optimizer steps; either this or `epochs`."""
-    decay: Literal["cosine", "step"] = "cosine"
-    """Cosine to zero per step, or times 0.1 at each milestone."""
+    decays: tuple[Decay, ...] = ("cosine",)
+    """Of each head, or one of all."""
     milestones: tuple[float, ...] = (0.6, 0.8)
     """Shares of the training."""
     optimizer: Literal["sgd", "lars"] = "sgd"
@@ -77,11 +82,14 @@ class ProbeTraining:
         ends = (max(1, round(n * per_pass)) for n in range(1, math.ceil(steps / per_pass)))
         return sorted({*(end for end in ends if end < steps), steps})
 
-    def rate_factor(self, share: float) -> float:
-        """Of the learning rate after this share of the training."""
-        if self.decay == "cosine":
-            return 0.5 * (1 + math.cos(math.pi * share))
-        return float(0.1 ** sum(share >= milestone for milestone in self.milestones))
+    def rate_factors(self, share: float) -> tuple[float, ...]:
+        """Of each head's learning rate after this share of the training."""
+        drops = sum(share >= milestone for milestone in self.milestones)
+        factors = {"cosine": 0.5 * (1 + math.cos(math.pi * share)), "step": 0.1**drops}
+        decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
+        if len(decays) != len(self.learning_rates):
+            raise ValueError(f"{len(self.learning_rates)} learning rates, {len(decays)} decays")
+        return tuple(factors[decay] for decay in decays)
 
 
 class HeadOptimizer:
@@ -100,9 +108,14 @@ class HeadOptimizer:
         rates = torch.tensor(training.learning_rates, dtype=self.weight.dtype, device=where)
         self.rates = rates.repeat_interleave(classes)
 
-    def step(self, features: Tensor, labels: Tensor, factor: float) -> Tensor:
-        """One step of every head on features (n, C), labels (n,); the heads' losses (R,)."""
+    def step(self, features: Tensor, labels: Tensor, share: float) -> Tensor:
+        """One step of every head on features (n, C), labels (n,); the heads' losses (R,).
+
+        share: of the training that is done.
+        """
         count, classes, _ = self.shape
+        factors = self.rates.new_tensor(self.training.rate_factors(share))
+        rates = self.rates * factors.repeat_interleave(classes)
         logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
         log_p = logits.log_softmax(dim=2)
         picked = labels.view(-1, 1, 1).expand(-1, count, 1)
@@ -111,8 +124,8 @@ class HeadOptimizer:
         slope = log_p.exp_()
         slope.scatter_add_(2, picked, slope.new_full(picked.shape, -1.0))
         slope = slope.view(len(labels), count * classes) / len(labels)
-        self._update(0, self.weight, slope.T @ features, self.rates[:, None] * factor)
-        self._update(1, self.bias, slope.sum(dim=0), self.rates * factor)
+        self._update(0, self.weight, slope.T @ features, rates[:, None])
+        self._update(1, self.bias, slope.sum(dim=0), rates)
         return losses
 
     def _update(self, index: int, parameter: Tensor, slope: Tensor, rate: Tensor) -> None:
@@ -181,7 +194,7 @@ def train_heads(
     folder: Path,
     curve: Curve | None = None,
 ) -> Heads:
-    """Train a head per learning rate on random crops of the images.
+    """Train a head per learning rate on random crops of the images; its state lies in the folder.
 
     An interrupted call, made again with the same arguments, ends with the same weights. A head
     whose rate is too large may diverge, its scores are then not finite; NotFiniteError if all do.
@@ -196,7 +209,7 @@ def train_heads(
     optimizer = HeadOptimizer(heads, training, where)
     ends = training.pass_ends(len(images))
     steps = ends[-1]
-    saved = SavedTraining(folder / f"heads-{_identity(backbone, images, training, seed)}.pt")
+    saved = SavedTraining(folder / _file(backbone, images, training, seed))
     start = saved.restore(optimizer, curve)
     with progress("train", f"{len(rates)} rates", steps, "steps", done=start) as counter:
         view = RandomView(px=training.crop_px, labels=training.labels)
@@ -204,8 +217,7 @@ def train_heads(
             images, view, backbone.input, seed, training.batch_size, range(start, steps)
         )
         for step, (pixels, labels) in enumerate(batches, start):
-            factor = training.rate_factor(step / steps)
-            losses = optimizer.step(forward(network, pixels), labels.to(where), factor)
+            losses = optimizer.step(forward(network, pixels), labels.to(where), step / steps)
             counter.add(1)
             done = step + 1
             if step % 50 == 0 or done == steps:
@@ -227,24 +239,48 @@ def probed(
     test: Features,
     seed: int,
     folder: Path,
+    head: int = 0,
+    shared: Path | None = None,
 ) -> Predictions:
-    """Train the head of one learning rate and score test with its last weights.
+    """Train heads, and score test with the last weights of one of them.
 
     These are kept in the folder, for tasks that use the classifier. Top-1 after each pass stands in
-    the details, with the best, which is not the result.
+    the details, with the best, which is not the result. shared: a folder where another cell may
+    have trained the same heads, or may look for them.
     """
     curve = Curve(test)
-    heads = train_heads(backbone, images, training, seed, folder, curve)
+    file = _file(backbone, images, training, seed)
+    with _place(folder, shared or folder, file) as place:
+        heads = train_heads(backbone, images, training, seed, place, curve).only(head)
     scores = heads.scores(test.features)[0]
     if not bool(scores.isfinite().all()):
         raise NotFiniteError(
-            f"the probe of rate {training.learning_rates[0]} diverged; no result is written"
+            f"the probe of rate {training.learning_rates[head]} diverged; no result is written"
         )
     save_classifier(folder, heads)
-    passes = [found[0] for found in curve.top1]
+    passes = [found[head] for found in curve.top1]
     best = max(range(len(passes)), key=lambda index: passes[index])
     details = {"top1_after_each_pass": passes, "best_top1": passes[best], "best_pass": best + 1}
     return Predictions(scores, test.labels, details)
+
+
+@contextmanager
+def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
+    """The shared folder, or the own one where a training has begun there or another process trains.
+
+    Nobody waits for the other: a GPU that trains the same heads is of more use than one that waits.
+    """
+    if own == shared or (own / file).exists():
+        yield own
+        return
+    shared.mkdir(parents=True, exist_ok=True)
+    with (shared / f"{file}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield own
+        else:
+            yield shared
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
@@ -273,9 +309,9 @@ def _require_finite(losses: Tensor, step: int) -> None:
         )
 
 
-def _identity(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
+def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
     parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return f"heads-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}.pt"
 
 
 class SavedTraining:

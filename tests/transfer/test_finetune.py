@@ -51,7 +51,7 @@ def start(rates: tuple[float, ...] = RATES) -> Heads:
 def train(rates: tuple[float, ...], training: ProbeTraining, steps: int) -> Heads:
     optimizer = HeadOptimizer(start(rates), training, CPU)
     for step, (features, labels) in enumerate(batches(steps)):
-        optimizer.step(features, labels, training.rate_factor(step / steps))
+        optimizer.step(features, labels, step / steps)
     return optimizer.heads()
 
 
@@ -86,13 +86,24 @@ def test_step_returns_the_cross_entropy_of_each_head() -> None:
     optimizer = HeadOptimizer(heads, ProbeTraining(learning_rates=RATES, steps=1), CPU)
     features, labels = batches(1)[0]
     expected = torch.stack([F.cross_entropy(rows, labels) for rows in heads.scores(features)])
-    torch.testing.assert_close(optimizer.step(features, labels, 1.0), expected)
+    torch.testing.assert_close(optimizer.step(features, labels, 0.0), expected)
 
 
 def test_step_decay_divides_by_ten_at_sixty_and_eighty_percent() -> None:
-    training = ProbeTraining(learning_rates=(1.0,), epochs=100, decay="step")
-    factors = [training.rate_factor(epoch / 100) for epoch in (0, 59, 60, 79, 80, 99)]
+    training = ProbeTraining(learning_rates=(1.0,), epochs=100, decays=("step",))
+    factors = [training.rate_factors(epoch / 100)[0] for epoch in (0, 59, 60, 79, 80, 99)]
     assert factors == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_each_head_has_its_own_decay() -> None:
+    training = ProbeTraining(learning_rates=(1.0, 2.0), steps=10, decays=("step", "cosine"))
+    together = train((1.0, 2.0), training, 10)
+    for index, (rate, decay) in enumerate(zip((1.0, 2.0), training.decays, strict=True)):
+        alone = train((rate,), ProbeTraining(learning_rates=(rate,), steps=10, decays=(decay,)), 10)
+        torch.testing.assert_close(together.weight[index], alone.weight[0], rtol=1e-9, atol=1e-12)
+    assert training.rate_factors(0.7) == pytest.approx((0.1, 0.5 * (1 + math.cos(0.7 * math.pi))))
+    with pytest.raises(ValueError, match="2 learning rates, 3 decays"):
+        ProbeTraining(learning_rates=(1.0, 2.0), decays=("step",) * 3).rate_factors(0.5)
 
 
 def test_a_hundred_epochs_of_imagenet_100_are_this_many_steps() -> None:
@@ -109,12 +120,12 @@ def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     training = ProbeTraining(learning_rates=RATES, steps=10)
     first = HeadOptimizer(start(), training, CPU)
     for step, (features, labels) in enumerate(batches(10)[:4]):
-        first.step(features, labels, training.rate_factor(step / 10))
+        first.step(features, labels, step / 10)
     SavedTraining(tmp_path / "heads.pt").save(first, 4)
     second = HeadOptimizer(start(), training, CPU)
     done = SavedTraining(tmp_path / "heads.pt").restore(second)
     for step, (features, labels) in enumerate(batches(10)[done:], done):
-        second.step(features, labels, training.rate_factor(step / 10))
+        second.step(features, labels, step / 10)
     assert torch.equal(second.heads().weight, train(RATES, training, 10).weight)
 
 
@@ -130,7 +141,7 @@ def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
         settings = {"momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.02}
         optimizer = lars(head, learning_rate=rate, exclude_vectors=False, **settings)
         for step, (features, labels) in enumerate(batches(20)):
-            optimizer.param_groups[0]["lr"] = rate * training.rate_factor(step / 20)
+            optimizer.param_groups[0]["lr"] = rate * training.rate_factors(step / 20)[index]
             optimizer.zero_grad()
             F.cross_entropy(head(features), labels).backward()
             optimizer.step()

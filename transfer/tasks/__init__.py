@@ -27,7 +27,7 @@ from transfer.tasks.corruptions import CorruptionEval
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot
 from transfer.tasks.knn import KNN
-from transfer.tasks.linear_probe import LinearProbe
+from transfer.tasks.linear_probe import LinearProbe, trained_together
 from transfer.tasks.linear_transfer import LinearTransfer
 from transfer.tasks.low_shot_knn import LowShotKNN
 from transfer.tasks.objectnet import ObjectNetEval
@@ -259,6 +259,13 @@ EXTRA: dict[str, Task] = {
 """Nearest neighbors and few shots on other sets, corruptions made here, probes with other numbers
 for the same model (UniCLR's rate may be too low; LORAC's released code), few labels of CIFAR-10,
 and detectors and segmentation as others set them: run when named, not by default."""
+
+
+PROBES = trained_together(
+    {key: task for key, task in (TASKS | EXTRA).items() if isinstance(task, LinearProbe)}
+)
+TASKS |= {key: probe for key, probe in PROBES.items() if key in TASKS}
+EXTRA |= {key: probe for key, probe in PROBES.items() if key in EXTRA}
 
 
 def reading_of(key: str) -> tuple[str, str]:

@@ -1,9 +1,11 @@
 """Linear probes with a fixed learning rate, as the papers set them.
 
 A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
-split after the last epoch. Each paper's reading is a named instance of one dataclass.
+split after the last epoch. Each paper's reading is a named instance of one dataclass; readings that
+differ in nothing but learning rate and decay are trained in one pass over the images.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,7 +14,7 @@ import torch
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
-from transfer.finetune import ProbeTraining, probed
+from transfer.finetune import Decay, ProbeTraining, probed
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
 from transfer.schedule import share
@@ -35,7 +37,7 @@ class LinearProbe:
     protocol: str
     learning_rate: float
     epochs: float = 100.0
-    decay: Literal["cosine", "step"] = "cosine"
+    decay: Decay = "cosine"
     """Cosine to zero, or times 0.1 at 60 % and 80 % of the training."""
     batch_size: int = 256
     sgd_momentum: float = 0.9
@@ -47,6 +49,8 @@ class LinearProbe:
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
     """lars: with a trust coefficient of 0.001 (SimSiam's probe)."""
     engine: Literal["torch"] = "torch"
+    together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
+    """Learning rate and decay of the readings that are trained in the same pass; none: alone."""
 
     def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
@@ -76,19 +80,32 @@ class LinearProbe:
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then score test once with the last weights."""
+        own = (self.learning_rate, self.decay)
+        heads = self.together or (own,)
+        rates, decays = zip(*heads, strict=True)
         training = ProbeTraining(
-            learning_rates=(self.learning_rate,),
+            learning_rates=rates,
             batch_size=self.batch_size,
             epochs=self.epochs,
-            decay=self.decay,
+            decays=decays,
             optimizer=self.optimizer,
             sgd_momentum=self.sgd_momentum,
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-        return probed(
-            prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
+        found = probed(
+            prepared.backbone,
+            prepared.train,
+            training,
+            prepared.test,
+            seed,
+            folders.work,
+            heads.index(own),
+            folders.cache / "heads",
         )
+        if len(heads) > 1:
+            found.details["heads_of_the_training"] = [list(head) for head in heads]
+        return found
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Percent."""
@@ -98,3 +115,19 @@ class LinearProbe:
     def details(self, predictions: Predictions) -> dict[str, object]:
         """How many images were scored, and top-1 after each pass, by which nothing is chosen."""
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+
+def trained_together(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
+    """The same probes; those that see the same crops in the same batches know of each other."""
+
+    def pass_of(probe: LinearProbe) -> LinearProbe:
+        return replace(probe, protocol="", learning_rate=0.0, decay="cosine", together=())
+
+    passes: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
+    for probe in probes.values():
+        passes.setdefault(pass_of(probe), {})[(probe.learning_rate, probe.decay)] = None
+    return {
+        key: replace(probe, together=tuple(found))
+        for key, probe in probes.items()
+        for found in [passes[pass_of(probe)]]
+    }

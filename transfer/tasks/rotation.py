@@ -89,7 +89,7 @@ class RotationProbe:
             learning_rates=(self.learning_rate,),
             batch_size=self.batch_size,
             epochs=self.epochs,
-            decay="step",
+            decays=("step",),
             sgd_momentum=self.sgd_momentum,
             weight_decay=self.weight_decay,
             labels="rotations",

@@ -1,12 +1,21 @@
 """The readings of the fixed-rate probe, as the papers print them."""
 
+import fcntl
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
+import transfer.finetune
+from transfer.backbone import Backbone
+from transfer.features import Predictions
+from transfer.folders import Folders
 from transfer.record import protocol_hash
-from transfer.tasks import TASKS
+from transfer.tasks import EXTRA, TASKS
 from transfer.tasks.linear_probe import LinearProbe
+
+READINGS = ("in100_linear@jcl", "in100_linear@lorac")
 
 
 @pytest.mark.parametrize(
@@ -66,3 +75,56 @@ def test_imagenet_is_tested_on_a_center_crop_of_256_and_cifar_on_whole_images() 
     assert isinstance(cifar, LinearProbe)
     assert in100.crop_px * (1 + in100.margin_px / 224) == 256
     assert cifar.margin_px == 0
+
+
+def probe(key: str) -> LinearProbe:
+    task = (TASKS | EXTRA)[key]
+    assert isinstance(task, LinearProbe)
+    return task
+
+
+def test_readings_that_see_the_same_crops_are_trained_in_one_pass() -> None:
+    jcl = probe("in1k_linear@jcl").together
+    assert jcl == ((30.0, "step"), (15.0, "step"), (1.2, "cosine"))  # also MoCo's, CO2's, LORAC's
+    for reading in ("co2", "lorac", "moco"):
+        assert probe(f"in1k_linear@{reading}").together == jcl
+    uniclr = probe("in1k_linear@uniclr").together
+    assert uniclr == probe("in1k_linear@uniclr-0.4").together  # by LARS, 90 epochs
+    assert [rate for rate, _ in uniclr] == pytest.approx([0.08, 0.4])
+    assert probe("in100_linear@looc").together == ((30.0, "step"),)  # 200 epochs
+
+
+def ran(key: str, backbone: Backbone, folders: Folders) -> Predictions:
+    task = probe(key).at("0.05").fitted(backbone)
+    folders = replace(folders, work=folders.work / key)
+    return task.run(task.prepare(backbone, folders), folders, 0)
+
+
+@pytest.mark.slow
+def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
+    first, second = (ran(key, small_backbone, folders) for key in READINGS)
+    assert not torch.equal(first.scores, second.scores)
+    others = replace(folders, cache=tmp_path / "other cache", work=tmp_path / "other work")
+    alone = ran(READINGS[1], small_backbone, others)
+    assert torch.equal(second.scores, alone.scores)
+    assert second.details == alone.details
+    monkeypatch.setattr(transfer.finetune, "forward", None)  # nothing is trained
+    again = replace(folders, work=tmp_path / "a third place")
+    assert torch.equal(ran(READINGS[0], small_backbone, again).scores, first.scores)
+
+
+@pytest.mark.slow
+def test_where_another_process_trains_the_heads_nobody_waits(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
+    first = ran(READINGS[0], small_backbone, folders)
+    (state,) = (tmp_path / "cache" / "heads").glob("heads-*.pt")
+    state.unlink()
+    with Path(f"{state}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert torch.equal(ran(READINGS[0], small_backbone, folders).scores, first.scores)
+    assert not state.exists()

@@ -103,7 +103,7 @@ def test_length_and_metric_are_those_of_section_6(key: str, steps: int, metric: 
     training = task.training(task.learning_rates)
     assert (training.num_steps(10**6), DATASETS[key].metric) == (steps, metric)
     assert (training.batch_size, training.sgd_momentum, training.weight_decay) == (256, 0.9, 0.0)
-    assert training.decay == "cosine"
+    assert training.decays == ("cosine",)
 
 
 def test_places_is_trained_for_a_hundred_epochs() -> None:
