@@ -36,7 +36,7 @@ from transfer.record import (
     write_json,
     write_record,
 )
-from transfer.tasks import EXTRA, LEFT_OUT, TASKS, Dependent, FineTuned, Task, reading_of
+from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
 from transfer.tasks.detection import Detection
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
@@ -307,8 +307,7 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
 def departures(cell: Cell) -> list[str]:
     """Every number in which the cell, or the classifier it uses, leaves the paper's protocol."""
-    found = [LEFT_OUT[cell.key]] if cell.key in LEFT_OUT else []
-    found += _differences(registered(cell.key), cell.task)
+    found = _differences(registered(cell.key), cell.task)
     if cell.needed is not None:
         own = _differences(registered(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]

@@ -235,6 +235,7 @@ EXTRA: dict[str, Task] = {
         learning_rate=6.0,
         decay="step",
         batch_size=2048,
+        std=(0.228, 0.224, 0.225),
     ),
     **{
         f"cifar10_semi_{percent}pct": SemiSupervised(
@@ -266,13 +267,6 @@ EXTRA: dict[str, Task] = {
 """Nearest neighbors and few shots on other sets, corruptions made here, the probe of LORAC's
 released code, few labels of CIFAR-10 (LORAC's rates and lengths, batches of 64), and detectors and
 segmentation as others set them: run when named, not by default."""
-
-LEFT_OUT = {
-    "in1k_linear@lorac-code": (
-        "pixels are scaled by the backbone's own std, not by the code's 0.228 of red"
-    )
-}
-"""What a key leaves out of the reading that it is named after."""
 
 
 def reading_of(key: str) -> tuple[str, str]:

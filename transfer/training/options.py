@@ -57,6 +57,7 @@ class TrainingOptions:
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
         """The recipe as it will run; ValueError if it cannot run so, or not here."""
         self.check()
+        self._check_machine()
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = with_batch(recipe, self.batch_size)
         if self.iterations:
@@ -92,7 +93,7 @@ class TrainingOptions:
         )
 
     def check(self) -> None:
-        """ValueError if nothing can run so, or nothing here."""
+        """ValueError for numbers that nothing can run with, wherever it is."""
         counts = (self.gpus, self.batch_size, self.images_per_gpu, self.iterations, self.image_px)
         if (
             min(counts) < 0
@@ -103,6 +104,8 @@ class TrainingOptions:
                 f"{self}: counts must not be negative, learning rates must be above 0, and images "
                 f"have {SMALLEST_PX} px or more"
             )
+
+    def _check_machine(self) -> None:
         gpus = torch.cuda.device_count()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")

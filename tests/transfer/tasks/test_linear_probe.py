@@ -63,12 +63,16 @@ def test_imagenet_has_five_readings_with_names_of_their_own() -> None:
     assert names == five | {"uniclr-2022-0.4/1"}
 
 
-def test_what_the_probe_of_loracs_code_leaves_out_is_told(
-    small_backbone: Backbone, place: Place
+@pytest.mark.parametrize("red", [0.228, 0.229])
+def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
+    red: float, small_backbone: Backbone, place: Place
 ) -> None:
-    paper = replace(place, schedule="paper")
-    cell = Cell(key="in1k_linear@lorac-code", backbone=small_backbone, seed=0, place=paper)
-    assert "0.228" in departures(cell)[0]
+    form = replace(small_backbone.input, std=(red, 0.224, 0.225), size_px=224)
+    backbone = replace(small_backbone, input=form)
+    paper = replace(place, schedule="paper", features_in="float32")
+    cell = Cell(key="in1k_linear@lorac-code", backbone=backbone, seed=0, place=paper)
+    told = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
+    assert departures(cell) == ([told] if red == 0.229 else [])
 
 
 def test_the_optimizer_came_later_and_leaves_older_records_their_hash() -> None:
