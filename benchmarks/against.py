@@ -61,16 +61,11 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
     """Published rows of the model's method and pre-training; none, and why, if that fails."""
     if not model.method:
         return [], "no published counterpart: the file does not say how it was made"
-    same = [r for r in published.rows if r.method == model.method]
-    # of some heads of a model, the augmentations are these heads', not all of its recipe's
-    same = [r for r in same if set(r.variant.split()) <= _words(model.heads or model.recipe)]
     if model.table_row and not stands_for(model.table_row, published.id):
         return [], f"no published counterpart: the recipe stands for {model.table_row}"
+    same = of_method(published, model)
     if not same:
         return [], f"no published counterpart: the table has no row of {model.method}"
-    # of MoCo and MoCo v2 that both fit a recipe, the more particular one
-    particular = max(len(row.variant.split()) for row in same)
-    same = [row for row in same if len(row.variant.split()) == particular]
     fitting = [row for row in same if not _other_settings(row, model)]
     if not fitting:
         told = "; ".join(_other_settings(same[0], model))
@@ -80,6 +75,16 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
         labels = ", ".join(row.label for row in fitting)
         return [], f"no verdict: several published rows fit ({labels})"
     return fitting, ""
+
+
+def of_method(published: Table, model: Model) -> list[Row]:
+    """Published rows of the model's method and variant, however long they were pre-trained."""
+    same = [row for row in published.rows if model.method and row.method == model.method]
+    # of some heads of a model, the augmentations are these heads', not all of its recipe's
+    same = [r for r in same if set(r.variant.split()) <= _words(model.heads or model.recipe)]
+    # of MoCo and MoCo v2 that both fit a recipe, the more particular one
+    most = max((len(row.variant.split()) for row in same), default=0)
+    return [row for row in same if len(row.variant.split()) == most]
 
 
 def stands_for(table_row: str, table: str) -> bool:

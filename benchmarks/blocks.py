@@ -5,7 +5,7 @@ length or data is in another block than what keeps them, and within a block one 
 protocol hash and one state of the data.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.records import SMALL_DATA, Failure, Model, Result
@@ -14,6 +14,10 @@ SCHEDULES = ("paper", "short", "smoke")
 
 Column = tuple[str, str]
 """Task id, and protocol without its version: another version is another hash."""
+
+Apart = Callable[[Model, str, str], str]
+"""Of a backbone, a task and a protocol without its version: the words "protocol ..." if a page asks
+for another one there; empty if for this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +61,10 @@ class Block:
         return text[0].upper() + text[1:]
 
 
-def reasons(result: Result, reading: str | None = None) -> tuple[str, ...]:
+def reasons(result: Result, apart: Apart | None = None) -> tuple[str, ...]:
     """Why a result may not stand beside the paper's numbers; empty if it may.
 
-    reading: the protocol, without version, that the paper's column asks for; None takes any.
+    apart: None takes any protocol.
     """
     found = []
     if result.schedule != "paper":
@@ -71,9 +75,9 @@ def reasons(result: Result, reading: str | None = None) -> tuple[str, ...]:
         found.append(SMALL_DATA[result.small])
     elif result.tolerated:
         found.append("incomplete data")
-    if reading is not None and family(result.protocol) != reading:
-        found.append(f"protocol {family(result.protocol)}")
-    return tuple(found)
+    if apart is not None:
+        found.append(apart(result.model, result.task, family(result.protocol)))
+    return tuple(words for words in found if words)
 
 
 def schedule_words(schedule: str) -> str:
@@ -87,22 +91,18 @@ def family(protocol: str) -> str:
 
 
 def arrange(
-    done: Iterable[Result], failed: Iterable[Failure], readings: Mapping[str, str] | None = None
+    done: Iterable[Result], failed: Iterable[Failure], apart: Apart | None = None
 ) -> list[Block]:
-    """Blocks from the comparable one to the shortest schedule, the newest of each kind first.
-
-    readings: per task the protocol that the paper's column asks for.
-    """
+    """Blocks from the comparable one to the shortest schedule, the newest of each kind first."""
     kinds: dict[tuple[str, ...], list[Result]] = {}
     for result in done:
-        reading = None if readings is None else readings.get(result.task)
-        kinds.setdefault(reasons(result, reading), []).append(result)
+        kinds.setdefault(reasons(result, apart), []).append(result)
     blocks = [
         Block(reasons=why, version=version, done=cells, failed={})
         for why in sorted(kinds, key=_rank)
         for version, cells in enumerate(_versions(kinds[why]))
     ]
-    return _with_failures(blocks, failed, readings)
+    return _with_failures(blocks, failed, apart)
 
 
 def _rank(why: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -135,17 +135,15 @@ def _versions(results: list[Result]) -> list[dict[tuple[Model, Column], tuple[Re
 
 
 def _with_failures(
-    blocks: list[Block], failed: Iterable[Failure], readings: Mapping[str, str] | None
+    blocks: list[Block], failed: Iterable[Failure], apart: Apart | None
 ) -> list[Block]:
     """Each failure in a block of its schedule and reading that has a row of its backbone."""
     named = {model.name: model for block in blocks for model in block.models}
     cells: dict[tuple[tuple[str, ...], int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
-        why = _known_reasons(failure, readings)
-        block, model = _home(blocks, failure, why) or (
-            None,
-            named.get(failure.backbone, Model(name=failure.backbone)),
-        )
+        known_as = named.get(failure.backbone, Model(name=failure.backbone))
+        why = _known_reasons(failure, known_as, apart)
+        block, model = _home(blocks, failure, why) or (None, known_as)
         place = cells.setdefault((block.reasons, block.version) if block else (why, 0), {})
         key = (model, (failure.task, family(failure.protocol)))
         place[key] = (*place.get(key, ()), failure)
@@ -161,12 +159,12 @@ def _with_failures(
     ]
 
 
-def _known_reasons(failure: Failure, readings: Mapping[str, str] | None) -> tuple[str, ...]:
+def _known_reasons(failure: Failure, model: Model, apart: Apart | None) -> tuple[str, ...]:
     """What a failure tells of its reasons: nothing of data and numbers."""
     found = [] if failure.schedule == "paper" else [schedule_words(failure.schedule)]
-    if readings is not None and family(failure.protocol) != readings.get(failure.task):
-        found.append(f"protocol {family(failure.protocol)}")
-    return tuple(found)
+    if apart is not None:
+        found.append(apart(model, failure.task, family(failure.protocol)))
+    return tuple(words for words in found if words)
 
 
 def _home(

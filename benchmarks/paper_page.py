@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.against import comparison_lines, needed_lines
-from benchmarks.blocks import Block, arrange, family
+from benchmarks.against import comparison_lines, needed_lines, of_method
+from benchmarks.blocks import Apart, Block, arrange, family
 from benchmarks.cells import Cell, Score, average, cell
 from benchmarks.grid import Entry, Heading, Line, Sayings, describe, grid, new_line, row_label
 from benchmarks.markdown import Notes
@@ -41,16 +41,21 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     of_rows = {row.protocol for row in published.rows} - {""}
     done = [r for r in results.done if _belongs(r, readings, of_rows)]
     failed = [f for f in results.failed if _belongs(f, readings, of_rows)]
-    blocks = arrange(done, failed, readings)
+    blocks = arrange(done, failed, _apart(published, readings, of_rows))
     comparable = next((b for b in blocks if not b.reasons and not b.version), EMPTY)
     others = [b for b in blocks if b is not comparable]
+    others.sort(key=lambda block: not _read_so(published, block))
     notes = Notes()
     parts = [_head(published, paper, command), *_block(published, comparable, notes, printed=True)]
     parts += [_legend(published, comparable, printed=True)]
     for block in others:
+        rows = _read_so(published, block)
         beside = ": not comparable with the rows above" if published.rows else ""
+        if rows:
+            beside = f": the paper's reading for {', '.join(row.label for row in rows)}"
         parts.append(f"## {block.heading}{beside}")
-        parts += [*_block(published, block, notes, printed=False)]
+        shown = replace(published, rows=rows or published.rows)
+        parts += [*_block(shown, block, notes, printed=bool(rows))]
         parts.append(_legend(published, block, printed=False))
     if notes.lines():
         parts += ["## Notes", "\n".join(notes.lines())]
@@ -72,6 +77,29 @@ def _readings(published: Table) -> dict[str, str]:
     protocol = published.columns[0].protocol
     named = {column.task: column.protocol for column in published.columns}
     return {task: named.get(task, protocol) for task in tasks_of(published)}
+
+
+def _apart(published: Table, readings: dict[str, str], of_rows: set[str]) -> Apart:
+    """Beside the printed rows stands what was read as the columns ask, unless the paper read a
+    backbone's own row in another way."""
+
+    def words(model: Model, task: str, name: str) -> str:
+        reading = readings[task]
+        own = {r.protocol or reading for r in of_method(published, model) if r.task in ("", task)}
+        if own and name not in own and name in {reading, *of_rows}:
+            return f"protocol {name} instead of {', '.join(sorted(own))}"
+        return "" if name == reading else f"protocol {name}"
+
+    return words
+
+
+def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
+    """Rows that the paper read as this block, if nothing else parts them from it."""
+    return tuple(
+        row
+        for row in published.rows
+        if row.protocol and block.reasons == (f"protocol {row.protocol}",) and not block.version
+    )
 
 
 def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str]) -> bool:
@@ -203,9 +231,10 @@ def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell
 
 
 def _printed_line(published: Table, row: Row) -> Line:
-    note = f" ({row.note})" if row.note else ""
+    notes = [row.note] if row.note else []
+    notes += [f"protocol {row.protocol}"] if row.protocol else []
     return Line(
-        label=row.label + note,
+        label=f"{row.label} ({'; '.join(notes)})" if notes else row.label,
         attributes=tuple(_attribute(row, a.key) for a in published.attributes),
         entries=tuple(_printed(published, row, column) for column in published.columns),
     )

@@ -68,7 +68,7 @@ class RunAll:
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
-    """Of detection and segmentation."""
+    """Of tasks that train the whole network."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     workers: int = 1

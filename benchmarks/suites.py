@@ -30,6 +30,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     "co2": (
         "in1k_linear@co2",
+        "in100_linear@co2",
         "in1k_semi_1pct@co2",
         "in1k_semi_1pct@co2-v1",
         "in1k_semi_10pct@co2",
@@ -52,6 +53,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     "uniclr": (
         "in1k_linear@uniclr",
+        "in1k_linear@uniclr-0.4",
         "cifar10_linear",
         "cifar100_linear",
         "in100_linear@uniclr",

@@ -75,7 +75,7 @@ class Evaluate:
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
-    """Of detection and segmentation."""
+    """Of tasks that train the whole network."""
     dry_run: bool = False
     """Only say what would be done."""
 

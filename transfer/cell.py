@@ -81,7 +81,7 @@ class Cell:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
         task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
         if isinstance(task, SemiSupervised):
-            return task.placed(self.place.data)
+            return task.asked(self.place.training).placed(self.place.data)
         return task.asked(self.place.training) if isinstance(task, FineTuned) else task
 
     @property

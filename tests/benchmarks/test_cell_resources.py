@@ -73,8 +73,9 @@ def test_frozen_networks_compute_on_the_nodes_in_what_the_nodes_have(backbone: B
     assert notes([probe], SlurmOptions(cell_gpus=0)) == []
 
 
-def test_half_precision_is_planned_where_there_is_no_gpu(backbone: Backbone) -> None:
-    planned = row(backbone, "coco_det", TrainingOptions(precision="float16"))
+@pytest.mark.parametrize("key", ["coco_det", "cifar10_semi_1pct"])
+def test_half_precision_is_planned_where_there_is_no_gpu(key: str, backbone: Backbone) -> None:
+    planned = row(backbone, key, TrainingOptions(precision="float16"))
     assert "float16" in str(planned.cell.task)
 
 

@@ -447,7 +447,7 @@ def test_moco_rows_of_lorac_table_1_are_compared_under_mocos_own_probe(tmp_path:
     moco = {"method": "moco", "recipe": "moco/in1k-r50-v2", "epochs": 200, "data": "in1k"}
     record(tmp_path, 67.4, task="in1k_linear", protocol="moco-2020/1", made_by=moco)
     text = page(tmp_path, "lorac_table1.md")
-    assert "## Protocol moco-2020" in text
+    assert "## Protocol moco-2020: the paper's reading for MoCo-v1, MoCo-v2, MoCo-v2+\n" in text
     assert re.search(r"→ mine \| MoCo-v2 +\| Top-1 +\| 67.40 \| +67.5 \| +-0.10 \| +pass", text)
 
 

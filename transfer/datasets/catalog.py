@@ -22,7 +22,12 @@ from transfer.datasets.imagenet import read_in1k, read_in100
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.inat1k import read_inat1k
 from transfer.datasets.info import AnySplit, DatasetInfo, counted
-from transfer.datasets.labelled_share import read_in1k_1pct, read_in1k_10pct
+from transfer.datasets.labelled_share import (
+    ONE_PERCENT,
+    TEN_PERCENT,
+    read_in1k_1pct,
+    read_in1k_10pct,
+)
 from transfer.datasets.places365 import read_places365
 from transfer.datasets.robustness_sets import ROBUSTNESS_SETS
 from transfer.datasets.scenes import Scenes
@@ -220,6 +225,7 @@ _INFOS = (
         key="in1k_1pct",
         title="ImageNet-1k, 1 % labelled",
         folder="imagenet_subsets",
+        listing=ONE_PERCENT,
         second_folder="imagenet",
         num_classes=1_000,
         metric="top1",
@@ -231,6 +237,7 @@ _INFOS = (
         key="in1k_10pct",
         title="ImageNet-1k, 10 % labelled",
         folder="imagenet_subsets",
+        listing=TEN_PERCENT,
         second_folder="imagenet",
         num_classes=1_000,
         metric="top1",

@@ -25,6 +25,8 @@ class DatasetInfo:
     """A second layout of the same set, read when the first is absent."""
     second_folder: str = ""
     """Of a set in two parts, both of which are needed."""
+    listing: str = ""
+    """File in its folder, of a set that is a list of another's images."""
     num_classes: int
     """L."""
     metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
@@ -35,15 +37,21 @@ class DatasetInfo:
     how_to_get: str
 
     def is_there(self, data: Path) -> bool:
-        """Whether its folder exists, or the one of its other layout."""
+        """Whether its folder exists, or the one of its other layout; and its list, if it is one."""
         folders = (self.folder, self.other_folder)
         first = any(folder and (data / folder).is_dir() for folder in folders)
-        return first and (data / self.second_folder).is_dir()
+        return first and (data / self.second_folder).is_dir() and self._listed(data)
 
     def absent(self, data: Path) -> Path:
-        """The folder to name when the set is not there."""
-        in_two_parts = self.second_folder and (data / self.folder).is_dir()
-        return data / (self.second_folder if in_two_parts else self.folder)
+        """The folder or list to name when the set is not there."""
+        if not (data / self.folder).is_dir():
+            return data / self.folder
+        if not self._listed(data):
+            return data / self.folder / self.listing
+        return data / (self.second_folder or self.folder)
+
+    def _listed(self, data: Path) -> bool:
+        return not self.listing or (data / self.folder / self.listing).is_file()
 
 
 def counted(train: int, val: int, test: int) -> Mapping[str, int]:

@@ -17,17 +17,18 @@ from transfer.datasets.splits import balanced_split, seeded_ranks
 
 LISTS = "imagenet_subsets"
 """Folder of the lists, below the data folder; its name in SimCLR's repository."""
+ONE_PERCENT, TEN_PERCENT = "1percent.txt", "10percent.txt"
 DRAW_SEED = "labelled 0"
 
 
 def read_in1k_1pct(data: Path, split: str, sizes: Sizes) -> Images:
     """Reads imagenet_subsets/1percent.txt, and ImageNet-1k."""
-    return _listed(data, "1percent.txt", split, sizes)
+    return _listed(data, ONE_PERCENT, split, sizes)
 
 
 def read_in1k_10pct(data: Path, split: str, sizes: Sizes) -> Images:
     """Reads imagenet_subsets/10percent.txt, and ImageNet-1k."""
-    return _listed(data, "10percent.txt", split, sizes)
+    return _listed(data, TEN_PERCENT, split, sizes)
 
 
 def _listed(data: Path, listing: str, split: str, sizes: Sizes) -> Images:

@@ -117,12 +117,11 @@ LOOC_PROBE: dict[str, Any] = {
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)
 """LORAC, section 6: seven, log-spaced."""
-LORAC_10PCT: dict[str, Any] = {
-    "protocol": "lorac-2021/1",
-    "epochs": 50.0,
-    "head_rates": LORAC_HEAD_RATES,
-    "head_factor": 20.0,
+LORAC_LENGTHS: dict[str, Any] = {
+    "1pct": {"epochs": 30.0, "head_factor": 250.0},
+    "10pct": {"epochs": 50.0, "head_factor": 20.0},
 }
+"""LORAC, section 6: by the share of labels."""
 FEW_LABELS = {
     **{
         f"in1k_semi_{part}@{reading}": SemiSupervised(
@@ -139,14 +138,15 @@ FEW_LABELS = {
             ("co2-v1", "co2-2021-v1/1", 5e-4),
         )
     },
-    "in1k_semi_1pct@lorac": SemiSupervised(
-        dataset="in1k_1pct",
-        protocol="lorac-2021/1",
-        epochs=30.0,
-        head_rates=LORAC_HEAD_RATES,
-        head_factor=250.0,
-    ),
-    "in1k_semi_10pct@lorac": SemiSupervised(dataset="in1k_10pct", **LORAC_10PCT),
+    **{
+        f"in1k_semi_{part}@lorac": SemiSupervised(
+            dataset=f"in1k_{part}",
+            protocol="lorac-2021/1",
+            head_rates=LORAC_HEAD_RATES,
+            **lengths,
+        )
+        for part, lengths in LORAC_LENGTHS.items()
+    },
 }
 """CO2, section 3.3, for MoCo v2 and, with another weight decay, for MoCo v1; LORAC, section 6."""
 
@@ -167,8 +167,16 @@ TASKS: dict[str, Task] = {
     "voc07_svm": VOCSVM(),
     "voc07_svm@11point": VOCSVM(protocol="co2-2021-11point/1", points="11"),
     **{f"in1k_linear@{reading}": probe for reading, probe in IN1K_PROBES.items()},
+    # UniCLR's rate may be too low, scaled or not: this one is reported beside it
+    "in1k_linear@uniclr-0.4": replace(
+        IN1K_PROBES["uniclr"], protocol="uniclr-2022-0.4/1", learning_rate=0.4
+    ),
     "in100_linear@jcl": LinearProbe(
         dataset="in100", protocol="jcl-2020/1", learning_rate=10.0, decay="step"
+    ),
+    # of its ablations (Figure 2, label smoothing); set as its ImageNet-1k probe
+    "in100_linear@co2": LinearProbe(
+        dataset="in100", protocol="co2-2021/1", learning_rate=15.0, decay="step"
     ),
     "in100_linear@lorac": LinearProbe(dataset="in100", protocol="lorac-2021/1", learning_rate=0.1),
     "in100_linear@lorac-moco": LinearProbe(
@@ -221,26 +229,26 @@ EXTRA: dict[str, Task] = {
     "imagenet_c100_eval@made": CorruptionEval(
         dataset="imagenet_c100_made", protocol="looc-2020-made/1"
     ),
-    "in1k_linear@uniclr-0.4": replace(
-        IN1K_PROBES["uniclr"], protocol="uniclr-2022-0.4/1", learning_rate=0.4
-    ),
     "in1k_linear@lorac-code": replace(
         IN1K_PROBES["lorac"],
         protocol="lorac-2021-code/1",
         learning_rate=6.0,
         decay="step",
         batch_size=2048,
+        std=(0.228, 0.224, 0.225),
     ),
     **{
         f"cifar10_semi_{percent}pct": SemiSupervised(
             dataset="cifar10",
+            protocol="lorac-2021-cifar10/1",
             drawn_share=percent / 100,
             batch_size=64,
             crop_px=32,
             margin_px=0,
-            **LORAC_10PCT,
+            head_rates=LORAC_HEAD_RATES,
+            **LORAC_LENGTHS[lengths],
         )
-        for percent in (1, 10, 100)
+        for percent, lengths in ((1, "1pct"), (10, "10pct"), (100, "10pct"))
     },
     "coco_det@4conv1fc": Detection(
         dataset="coco17", protocol=FOUR_CONVS, recipe=recipe.COCO_4CONV1FC
@@ -256,9 +264,9 @@ EXTRA: dict[str, Task] = {
     },
     "voc12_seg_fcn@moco": Segmentation(protocol="moco-2020/1", recipe=VOC_FCN_MOCO),
 }
-"""Nearest neighbors and few shots on other sets, corruptions made here, probes with other numbers
-for the same model (UniCLR's rate may be too low; LORAC's released code), few labels of CIFAR-10,
-and detectors and segmentation as others set them: run when named, not by default."""
+"""Nearest neighbors and few shots on other sets, corruptions made here, the probe of LORAC's
+released code, few labels of CIFAR-10 (LORAC's rates and lengths, batches of 64), and detectors and
+segmentation as others set them: run when named, not by default."""
 
 
 PROBES = trained_together(

@@ -48,6 +48,8 @@ class LinearProbe:
     otherwise; 0 takes the whole image (CIFAR)."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
     """lars: with a trust coefficient of 0.001 (SimSiam's probe)."""
+    std: tuple[float, float, float] | None = field(default=None, metadata={"added": True})
+    """Of pixels, where it is the protocol's; None: it leaves that to the backbone."""
     engine: Literal["torch"] = "torch"
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
     """Learning rate and decay of the readings that are trained in the same pass; none: alone."""
@@ -65,8 +67,9 @@ class LinearProbe:
         return replace(self, epochs=self.epochs * share(schedule))
 
     def fitted(self, backbone: Backbone) -> "LinearProbe":
-        """With crops of the size that the backbone was trained for."""
-        return replace(self, crop_px=backbone.input.size_px)
+        """With crops of the size and pixels of the scale that the backbone was trained for."""
+        std = self.std and backbone.input.std
+        return replace(self, crop_px=backbone.input.size_px, std=std)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open the training images, extract the features of the test images."""

@@ -7,7 +7,7 @@ arXiv:2108.02696, section 6).
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -21,11 +21,13 @@ from transfer.datasets.images import Images
 from transfer.datasets.labelled_share import DRAW_SEED, drawn_share
 from transfer.datasets.splits import balanced_split
 from transfer.features import EvalTransform, Predictions, open_images
+from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
 from transfer.processes import this_process
 from transfer.schedule import share
 from transfer.training.course import Precision
+from transfer.training.options import TrainingOptions
 from transfer.training.rates import best, by_name, tried
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
@@ -70,6 +72,8 @@ class SemiSupervised:
     crop_px: int = 224
     margin_px: int = 32
     """As in the linear probe."""
+    precision: Precision = field(default="float32", metadata={"added": True})
+    """Of the training's passes; bfloat16 and float16 by autocast."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -88,6 +92,16 @@ class SemiSupervised:
     def fitted(self, backbone: Backbone) -> Self:
         """With crops of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def asked(self, options: TrainingOptions) -> Self:
+        """With the classifier's rates and the arithmetic that the user wants; both change the
+        hash."""
+        options.check()
+        return replace(
+            self,
+            head_rates=options.learning_rates or self.head_rates,
+            precision=options.precision or self.precision,
+        )
 
     def placed(self, data: Path) -> Self:
         """With a draw of the same share, under a name of its own, where the list is not there."""
@@ -173,6 +187,8 @@ class SemiSupervised:
         resize_px = round(self.crop_px * (1 + self.margin_px / 224))
         transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
         scores = predicted(classifier, judged, transform, backbone.input)
+        if not bool(scores.isfinite().all()):
+            raise NotFiniteError(f"{name}: the network trained at rate {rate:g} has diverged")
         details: Mapping[str, object] = {
             "head_rate": rate,
             "backbone_rate": course.learning_rate,
@@ -183,16 +199,15 @@ class SemiSupervised:
         return Predictions(scores, judged.labels, dict(details))
 
     def course(self, num_images: int, rate: float) -> FineTuning:
-        """The training of so many images; in bf16 where the frozen backbones are, on a GPU."""
+        """The training of so many images."""
         steps = max(1, round(self.epochs * num_images / self.batch_size))
-        precision: Precision = "bfloat16" if this_process().device.type == "cuda" else "float32"
         return FineTuning(
             iterations=steps,
             milestones=tuple(round(part * steps) for part in self.milestones),
             decay=self.decay,
             learning_rate=rate / self.head_factor,
             batch_size=self.batch_size,
-            precision=precision,
+            precision=self.precision,
             head_factor=self.head_factor,
             sgd_momentum=self.sgd_momentum,
             weight_decay=self.weight_decay,

@@ -15,7 +15,8 @@ EngineChoice = Literal["auto", "detectron2", "torchvision"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Of coco_*, voc0712_det_c4, voc12_seg_fcn; what changes the protocol is told in the table."""
+    """Of coco_*, voc0712_det_c4, voc12_seg_fcn, the last two of few labels too; what changes the
+    protocol is told in the table."""
 
     engine: EngineChoice = "auto"
     """Of detectors. auto: detectron2 where it is installed, else the same detector on torchvision's
@@ -38,7 +39,7 @@ class TrainingOptions:
     """Of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
     learning_rates: tuple[float, ...] = ()
     """Several are tried on a held-out part of the training set; one is taken as it is; none: the
-    protocol's is taken."""
+    protocol's. Of few labels: the classifier's."""
 
     @property
     def searched_rates(self) -> tuple[float, ...]:
@@ -55,7 +56,8 @@ class TrainingOptions:
 
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
         """The recipe as it will run; ValueError if it cannot run so, or not here."""
-        self._check()
+        self.check()
+        self._check_machine()
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = with_batch(recipe, self.batch_size)
         if self.iterations:
@@ -90,7 +92,8 @@ class TrainingOptions:
             precise_norm_batches=recipe.precise_norm_batches * accumulated // recipe.accumulated,
         )
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """ValueError for numbers that nothing can run with, wherever it is."""
         counts = (self.gpus, self.batch_size, self.images_per_gpu, self.iterations, self.image_px)
         if (
             min(counts) < 0
@@ -101,6 +104,8 @@ class TrainingOptions:
                 f"{self}: counts must not be negative, learning rates must be above 0, and images "
                 f"have {SMALLEST_PX} px or more"
             )
+
+    def _check_machine(self) -> None:
         gpus = torch.cuda.device_count()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")

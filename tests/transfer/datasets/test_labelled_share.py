@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transfer.datasets.catalog import open_split
+from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.images import DataError, image_files
 from transfer.datasets.labelled_share import drawn_share
 
@@ -28,6 +28,15 @@ def test_both_lists_are_tested_on_all_val_images(small_data: Path) -> None:
     whole = open_split("in1k", small_data, "test").fingerprint
     assert open_split("in1k_1pct", small_data, "test").fingerprint == whole
     assert open_split("in1k_10pct", small_data, "test").fingerprint == whole
+
+
+def test_each_list_is_a_set_of_its_own(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("in1k_1pct")
+    (data / "imagenet_subsets" / "1percent.txt").unlink()
+    assert DATASETS["in1k_10pct"].is_there(data)
+    assert not DATASETS["in1k_1pct"].is_there(data)
+    with pytest.raises(DataError, match=r"1percent\.txt is not there"):
+        open_split("in1k_1pct", data, "test")
 
 
 def test_a_list_of_other_classes_is_told(copy_of: Callable[[str], Path]) -> None:

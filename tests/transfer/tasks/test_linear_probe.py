@@ -9,6 +9,7 @@ import torch
 
 import transfer.finetune
 from transfer.backbone import Backbone
+from transfer.cell import Cell, Place, departures
 from transfer.features import Predictions
 from transfer.folders import Folders
 from transfer.record import protocol_hash
@@ -22,6 +23,7 @@ READINGS = ("in100_linear@jcl", "in100_linear@lorac")
     ("key", "rate", "epochs", "decay", "crop_px"),
     [
         ("in100_linear@jcl", 10.0, 100, "step", 224),  # JCL, appendix D
+        ("in100_linear@co2", 15.0, 100, "step", 224),  # CO2 tells none: as section 3.1
         ("in100_linear@lorac", 0.1, 100, "cosine", 224),  # LORAC, its own models
         ("in100_linear@lorac-moco", 30.0, 100, "step", 224),  # LORAC, MoCo v2
         ("in100_linear@uniclr", 30.0, 100, "cosine", 224),  # UniCLR, section 4.1
@@ -57,9 +59,28 @@ def test_uniclr_probes_imagenet_with_lars_at_batch_1024() -> None:
     assert (task.sgd_momentum, task.weight_decay) == (0.9, 0.0)
 
 
+def test_uniclrs_probe_is_reported_at_a_larger_rate_too() -> None:
+    task, larger = TASKS["in1k_linear@uniclr"], TASKS["in1k_linear@uniclr-0.4"]
+    assert isinstance(task, LinearProbe)
+    assert larger == replace(task, learning_rate=0.4, protocol="uniclr-2022-0.4/1")
+
+
 def test_imagenet_has_five_readings_with_names_of_their_own() -> None:
     names = {task.protocol for key, task in TASKS.items() if key.startswith("in1k_linear@")}
-    assert names == {"jcl-2020/1", "co2-2021/1", "lorac-2021/1", "uniclr-2022/1", "moco-2020/1"}
+    five = {"jcl-2020/1", "co2-2021/1", "lorac-2021/1", "uniclr-2022/1", "moco-2020/1"}
+    assert names == five | {"uniclr-2022-0.4/1"}
+
+
+@pytest.mark.parametrize("red", [0.228, 0.229])
+def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
+    red: float, small_backbone: Backbone, place: Place
+) -> None:
+    form = replace(small_backbone.input, std=(red, 0.224, 0.225), size_px=224)
+    backbone = replace(small_backbone, input=form)
+    paper = replace(place, schedule="paper", features_in="float32")
+    cell = Cell(key="in1k_linear@lorac-code", backbone=backbone, seed=0, place=paper)
+    told = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
+    assert departures(cell) == ([told] if red == 0.229 else [])
 
 
 def test_the_optimizer_came_later_and_leaves_older_records_their_hash() -> None:

@@ -1,5 +1,6 @@
 """The papers' numbers, the choice of the rate on held-out labels, lists and draws kept apart."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,12 @@ from transfer.cell import Cell, Place, departures, evaluate
 from transfer.classification import FineTuning
 from transfer.datasets.generate import generate
 from transfer.datasets.images import Images
+from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
+from transfer.record import protocol_hash
 from transfer.tasks import EXTRA, FEW_LABELS, TASKS
 from transfer.tasks.semi_supervised import SemiSupervised
+from transfer.training.options import TrainingOptions
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,56 @@ def test_lorac_searches_seven_log_spaced_rates_and_co2_none() -> None:
             assert task.head_rates == (1.0,)
 
 
+@pytest.mark.parametrize(
+    ("percent", "epochs", "head_factor"), [(1, 30.0, 250.0), (10, 50.0, 20.0), (100, 50.0, 20.0)]
+)
+def test_cifars_few_labels_are_a_protocol_of_their_own_after_loracs(
+    percent: int, epochs: float, head_factor: float
+) -> None:
+    task = EXTRA[f"cifar10_semi_{percent}pct"]
+    assert isinstance(task, SemiSupervised)
+    assert (task.epochs, task.head_factor) == (epochs, head_factor)
+    assert (task.protocol, task.batch_size) == ("lorac-2021-cifar10/1", 64)
+
+
+def test_the_precision_came_later_and_leaves_older_records_their_hash() -> None:
+    task = FEW_LABELS["in1k_semi_1pct@co2"]
+    assert protocol_hash("in1k_semi_1pct", task) == "8c0657a93b13"
+    assert protocol_hash("in1k_semi_1pct", replace(task, precision="bfloat16")) != "8c0657a93b13"
+
+
+def test_a_gpu_trains_in_float32_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(device=torch.device("cuda"))
+    monkeypatch.setattr(transfer.tasks.semi_supervised, "this_process", lambda: gpu)
+    task = FEW_LABELS["in1k_semi_1pct@co2"]
+    asked = task.asked(TrainingOptions(precision="bfloat16"))
+    found = [reading.course(100, 1.0).precision for reading in (task, asked)]
+    assert found == ["float32", "bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"), [((0.0316,), "(0.0316,)"), ((0.01, 0.1), "(0.01, 0.1)")]
+)
+def test_what_is_asked_of_a_training_is_told(
+    rates: tuple[float, ...], told: str, small_backbone: Backbone, place: Place
+) -> None:
+    asked = TrainingOptions(learning_rates=rates, precision="bfloat16")
+    cell = Cell(
+        key="cifar10_semi_10pct",
+        backbone=small_backbone,
+        seed=0,
+        place=replace(place, schedule="paper", training=asked),
+    )
+    found = departures(cell)
+    assert f"head_rates {told} instead of 7 values from 0.01 to 10" in found
+    assert "precision bfloat16 instead of float32" in found
+
+
+def test_rates_that_nothing_learns_at_are_refused() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        FEW_LABELS["in1k_semi_1pct@co2"].asked(TrainingOptions(learning_rates=(0.1, -1.0)))
+
+
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("listed")
@@ -75,6 +129,15 @@ def test_without_the_list_a_draw_takes_its_place_under_another_name(
     assert "drawn_share 0.01 instead of 0.0" in departures(drawn)
 
 
+def test_each_share_of_the_labels_has_a_list_of_its_own(listed: Path, tmp_path: Path) -> None:
+    (tmp_path / "imagenet").symlink_to(listed / "imagenet")
+    (tmp_path / "imagenet_subsets").mkdir()
+    shutil.copy(listed / "imagenet_subsets" / "1percent.txt", tmp_path / "imagenet_subsets")
+    few, more = (FEW_LABELS[f"in1k_semi_{part}@lorac"] for part in ("1pct", "10pct"))
+    assert few.placed(tmp_path) == few
+    assert more.placed(tmp_path).protocol == "lorac-2021-drawn/1"
+
+
 def folders(data: Path, work: Path) -> Folders:
     return Folders(data, work, work)
 
@@ -87,6 +150,9 @@ def test_a_draw_labels_as_many_of_each_class(
         prepared = EXTRA[key].prepare(small_backbone, folders(small_data, tmp_path))
         counts[percent] = np.bincount(prepared.labelled.labels.numpy()).tolist()
     assert counts == {10: [3] * 6, 100: [32] * 6}
+
+
+DIVERGES_ABOVE = 20.0
 
 
 @pytest.fixture
@@ -102,6 +168,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
     def predicted(classifier: nn.Module, images: Images, *_: Any) -> Tensor:
         scores = torch.eye(len(images.class_names))[images.labels]
         rate = calls[-1][1]
+        if rate > DIVERGES_ABOVE:
+            return scores * float("nan")
         right = len(images) if rate == pytest.approx(1.0) else len(images) // 2
         scores[right:] = scores[right:].roll(1, 1)
         return scores
@@ -130,6 +198,20 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
     assert (found["head_rate"], found["at_grid_edge"]) == (1.0, False)
     assert (found["labels"], found["diverged_rates"]) == ("published list", [])
     assert task.metrics(predictions)["top1"] == 100.0
+
+
+def test_a_rate_that_ends_in_no_number_is_told_and_the_others_count(
+    scored: list[tuple[set[str], float]],
+    listed: Path,
+    small_backbone: Backbone,
+    tmp_path: Path,
+) -> None:
+    task = replace(FEW_LABELS["in1k_semi_1pct@lorac"], head_rates=(1.0, 100.0))
+    prepared = task.prepare(small_backbone, folders(listed, tmp_path))
+    found = task.details(task.run(prepared, folders(listed, tmp_path), seed=0))
+    assert (found["head_rate"], found["diverged_rates"]) == (1.0, [100.0])
+    with pytest.raises(NotFiniteError, match="rate 100 has diverged"):
+        replace(task, head_rates=(100.0,)).run(prepared, folders(listed, tmp_path), seed=0)
 
 
 def test_a_single_rate_is_trained_once_on_all(
