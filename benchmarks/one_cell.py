@@ -17,8 +17,9 @@ import tyro
 from benchmarks.checkpoints import Origins
 from transfer import stop
 from transfer.__main__ import Evaluate, summary
+from transfer.alone import BusyError
 from transfer.backbone import BackboneError
-from transfer.cell import BusyError, Cell, note_failure, prepare
+from transfer.cell import Cell, note_failure, prepare
 from transfer.datasets.images import DataError
 from transfer.many_gpus import KilledError, evaluate_where_asked
 from transfer.training.options import TrainingOptions

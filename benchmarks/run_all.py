@@ -24,8 +24,9 @@ from benchmarks.workers import run_side_by_side
 from slurm.cluster import ClusterError, cluster
 from transfer import stop
 from transfer.__main__ import data_folder, summary
+from transfer.alone import BusyError
 from transfer.backbone import Backbone, BackboneError
-from transfer.cell import BusyError, Cell, Place, extract_together, note_failure, registered
+from transfer.cell import Cell, Place, extract_together, note_failure, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError

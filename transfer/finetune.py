@@ -230,8 +230,8 @@ def probed(
 ) -> Predictions:
     """Train the head of one learning rate and score test with its last weights.
 
-    These are kept in the folder, for tasks that use the classifier. Top-1 after each pass stands in
-    the details, with the best, which is not the result.
+    These are kept in the folder, for tasks that use the classifier; the details name them. There
+    also stands top-1 after each pass, with the best, which is not the result.
     """
     curve = Curve(test)
     heads = train_heads(backbone, images, training, seed, folder, curve)
@@ -240,11 +240,11 @@ def probed(
         raise NotFiniteError(
             f"the probe of rate {training.learning_rates[0]} diverged; no result is written"
         )
-    save_classifier(folder, heads)
+    kept = {"weights": save_classifier(folder, heads)}
     passes = [found[0] for found in curve.top1]
     best = max(range(len(passes)), key=lambda index: passes[index])
     details = {"top1_after_each_pass": passes, "best_top1": passes[best], "best_pass": best + 1}
-    return Predictions(scores, test.labels, details)
+    return Predictions(scores, test.labels, details | kept)
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:

@@ -9,8 +9,9 @@ import pytest
 import benchmarks.one_cell
 from benchmarks.checkpoints import Origin, loaded
 from benchmarks.one_cell import PREPARE, main, run, wanted, words_of
+from transfer.alone import BusyError
 from transfer.backbone import load_backbone
-from transfer.cell import BusyError, Cell, Place, evaluate
+from transfer.cell import Cell, Place, evaluate
 from transfer.many_gpus import KilledError
 from transfer.record import Record, failure_path, protocol_hash
 from transfer.tasks import reading_of
