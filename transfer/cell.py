@@ -272,25 +272,21 @@ def without_classifier(needed: Cell) -> str:
     return "" if finished(needed) is not None else why_missing(_trainer(needed))
 
 
-def prepare(cell: Cell) -> None:
-    """Fill the shared cache with what the cell needs, such as features; leave no record.
+def prepare(cells: Sequence[Cell]) -> None:
+    """Fill the shared cache with what cells need, such as features; leave no record.
 
-    A classifier is not trained here: that is the work of another cell, or of this one when it runs.
+    Where a task uses a classifier, each of its images is decoded once for all backbones. The
+    classifier is not trained here: that is the work of another cell, or of this one when it runs.
     """
-    _, folders = _checked_folders(cell)
-    if isinstance(cell.task, Dependent):
-        cell.task.extract_together([cell.computing], folders)
-    else:
-        cell.task.prepare(cell.computing, folders)
-
-
-def extract_together(cells: Sequence[Cell]) -> None:
-    """Features of one such task for the backbones of all cells, every image decoded once."""
-    first = cells[0]
-    task = first.task
-    alike = {cell.backbone.sha256: cell.computing for cell in cells if cell.task == task}
-    if isinstance(task, Dependent) and len(alike) > 1:
-        task.extract_together(list(alike.values()), _checked_folders(first)[1])
+    for task in dict.fromkeys(cell.task for cell in cells):
+        alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
+        backbones = [cell.computing for cell in alike.values()]
+        _, folders = _checked_folders(next(iter(alike.values())))
+        if isinstance(task, Dependent):
+            task.extract_together(backbones, folders)
+        else:
+            for backbone in backbones:
+                task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:

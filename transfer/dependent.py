@@ -26,6 +26,7 @@ class ClassifierError(RuntimeError):
 
     def __init__(self, key: str, reason: object) -> None:
         super().__init__(f"classifier {key} failed: {reason}")
+        self.reason = str(reason)
 
 
 @dataclass(frozen=True, kw_only=True)

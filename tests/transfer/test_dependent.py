@@ -1,5 +1,6 @@
 """Tasks that use another task's classifier: found by its record, trained if missing, and said."""
 
+import json
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +9,14 @@ import pytest
 import torch
 
 import transfer.cell
-from benchmarks.plan import planned
+from benchmarks.plan import PlannedCell, planned, with_classifiers
+from benchmarks.run_all import run_cells
 from transfer.alone import alone
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cell import (
     Cell,
     Place,
     evaluate,
-    extract_together,
     finished,
     note_failure,
     prepare,
@@ -217,7 +218,7 @@ def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifi
     cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(cell, key=key)
-    prepare(other)
+    prepare([other])
     assert other.needed is not None
     assert not other.needed.folders.work.exists()
     monkeypatch.setattr("transfer.features.extract", None)  # all is there
@@ -233,10 +234,74 @@ def test_several_backbones_are_extracted_in_one_pass(
     form = InputFormat(size_px=32)
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name="other")
     corrupted = replace(cell, key="imagenet_c100_eval")
-    extract_together([corrupted, replace(corrupted, backbone=other)])
+    prepare([corrupted, replace(corrupted, backbone=other)])
     assert "imagenet_c100 test for 2 backbones" in capsys.readouterr().err
     assert len(list(corrupted.folders.cache.rglob("*.npy"))) == 2
 
 
 def test_the_plan_says_whose_classifier_is_used_and_whether_it_is_there(cell: Cell) -> None:
-    assert planned(cell).why == "classifier of in100_linear@looc: trained first"
+    assert planned(cell).why == "classifier of in100_linear@looc: trained first, it has no record"
+
+
+def keys_of(rows: list[PlannedCell]) -> list[tuple[str, str]]:
+    return [(row.cell.key, row.state) for row in rows]
+
+
+def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
+    cell: Cell, trained: list[str]
+) -> None:
+    cells = [cell, replace(cell, key="imagenet_c100_eval")]
+    rows = with_classifiers([planned(one) for one in cells])
+    looc = "in100_linear@looc"
+    assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
+    assert rows[0].gpu_hours > 0
+    evaluate(cell)
+    rows = with_classifiers([planned(one) for one in cells])
+    assert keys_of(rows) == [(cells[0].key, "cached"), (cells[1].key, "run")]
+    assert rows[1].why == f"classifier of {looc}: finished"
+
+
+def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
+    cell: Cell, trained: list[str]
+) -> None:
+    assert cell.needed is not None
+    asked = replace(cell.needed, with_weights=False)
+    name = evaluate(cell).details["classifier_weights"]
+    cell.path.unlink()
+    classifier_file(cell.needed.folders.work, name).unlink()
+    assert planned(asked).state == "cached"
+    rows = with_classifiers([planned(asked), planned(cell)])
+    assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
+    assert rows[1].why.endswith("trained first, its weights are gone")
+    assert run_cells(rows) == []
+    assert len(trained) == 2  # by the cell of its own, not by the one that uses it
+    assert finished(cell.needed) is not None
+
+
+def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+
+    def diverges(*arguments: object) -> None:
+        tries.append(arguments)
+        raise ArithmeticError("the probe diverged")
+
+    monkeypatch.setattr("transfer.tasks.linear_probe.probed", diverges)
+    cells = [cell, replace(cell, key="imagenet_c100_eval")]
+    failed = run_cells(with_classifiers([planned(one) for one in cells]))
+    assert (len(failed), len(tries)) == (3, 1)
+    for one in cells:
+        reason = json.loads(failure_path(one.path).read_text())["reason"]
+        expected = "classifier in100_linear@looc failed: the probe diverged"
+        assert reason == f"ClassifierError: {expected}"
+
+
+def test_cells_of_one_task_are_extracted_together_one_after_another(
+    cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = cell.backbone.input
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name="other")
+    cells = [cell, replace(cell, backbone=other)]
+    assert run_cells(with_classifiers([planned(one) for one in cells])) == []
+    assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
