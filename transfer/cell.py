@@ -133,8 +133,9 @@ def finished(cell: Cell) -> Record | None:
             for key in cell.task.datasets()
         )
     )
-    missing = cell.with_weights and kept(record, cell.folders.work) is None
-    return record if same and not missing else None
+    if same and cell.with_weights:
+        same = kept(record, cell.folders.work) is not None
+    return record if same else None
 
 
 def on_frozen_features(task: Task) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 import transfer.cell
 from benchmarks.plan import PlannedCell, planned, with_classifiers
-from benchmarks.run_all import run_cells
+from benchmarks.run_all import RunAll, by_name, plan, run_cells
 from transfer.alone import alone
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cell import (
@@ -305,3 +305,26 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
     cells = [cell, replace(cell, backbone=other)]
     assert run_cells(with_classifiers([planned(one) for one in cells])) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
+
+
+def test_a_request_with_classifiers_still_knows_its_checkpoints(
+    cell: Cell, checkpoint: Path, trained: list[str]
+) -> None:
+    place = cell.place
+    request = RunAll(
+        ckpt=(checkpoint,),
+        random=True,
+        data=place.data,
+        results=place.results,
+        runs=place.runs,
+        schedule="smoke",
+        tasks="objectnet13_eval",
+        plan=True,
+    )
+    assert [row.cell.backbone.name for row in plan(request)] == [*["mine"] * 2, *["random"] * 2]
+    needed = plan(request)[0].cell
+    evaluate(replace(needed, backbone=replace(cell.backbone, name="mine")))
+    rows = plan(request)
+    assert [row.cell.backbone.name for row in rows] == ["mine", "random", "random"]
+    assert not by_name(request, rows)["mine"].random
+    assert by_name(request, rows)["random"].random
