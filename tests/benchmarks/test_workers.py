@@ -117,8 +117,8 @@ def test_features_of_several_backbones_are_made_before_the_cells_that_use_classi
     both = [replace(small_backbone, name=name, sha256=name) for name in ("random", "other")]
     origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
     rows = rows_of(both, place, "imagenet_c100_eval")
-    line = f"sleep 0.2; echo $1 >> {tmp_path}/log; [ $1 != --prepare ] || exit {status}"
-    instead(monkeypatch, line)
+    prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit {status}"
+    instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
     assert run_side_by_side(rows, origins, 3) == []
     assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
 
