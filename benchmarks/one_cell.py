@@ -2,7 +2,8 @@
 
 The words are those of python -m transfer. Beside it, a failure leaves its reason for the tables,
 and a cell that another process works on is waited for. --prepare TASK,TASK --ckpt FILE only fills
-the cache that these tasks share.
+the cache that these tasks share; behind it, --and --ckpt FILE does so for one more backbone:
+ImageNet-C and the like are decoded once for all.
 Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped, to go on,
 128 and a signal's number if that has killed one of its processes.
 """
@@ -17,14 +18,15 @@ import tyro
 from benchmarks.checkpoints import Origins
 from transfer import stop
 from transfer.__main__ import Evaluate, summary
+from transfer.alone import BusyError
 from transfer.backbone import BackboneError
-from transfer.cell import BusyError, Cell, note_failure, prepare
+from transfer.cell import Cell, note_failure, prepare
 from transfer.datasets.images import DataError
 from transfer.many_gpus import KilledError, evaluate_where_asked
 from transfer.training.options import TrainingOptions
 
 LOOK_AGAIN_S = 10.0
-PREPARE = "--prepare"
+PREPARE, AND = "--prepare", "--and"
 
 
 def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
@@ -36,12 +38,21 @@ def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
     words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
     words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
     words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    words += ["--with-weights"] if cell.with_weights else []
     for option in fields(TrainingOptions):
         value = getattr(place.training, option.name)
         if value != option.default:
             values = value if isinstance(value, tuple) else (value,)
             words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
     return tuple(words)
+
+
+def preparation(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
+    """The command line that prepares the tasks of these cells, each backbone once."""
+    keys = ",".join(dict.fromkeys(cell.key for cell in cells))
+    each = {cell.backbone.sha256: words_of(cell, origins)[1:] for cell in cells}
+    first, *others = each.values()
+    return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
@@ -54,6 +65,17 @@ def wanted(words: Sequence[str]) -> Cell:
     return tyro.cli(
         Evaluate, args=list(words), prog="python -m benchmarks.one_cell", description=__doc__
     ).cell()
+
+
+def _parts(words: Sequence[str]) -> list[list[str]]:
+    """What stands between the words AND."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == AND:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
 
 
 def run(cell: Cell) -> int:
@@ -86,7 +108,7 @@ def main(words: list[str]) -> int:
         if words[:1] != [PREPARE]:
             return run(wanted(words))
         for key in words[1].split(","):
-            prepare(wanted([key, *words[2:]]))
+            prepare([wanted([key, *part]) for part in _parts(words[2:])])
             stop.leave_if_asked()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,16 +1,25 @@
 """What a run would do, before it does anything: a line per cell."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 
 from transfer.backbone import Backbone
-from transfer.cell import Cell, departures, finished, registered
+from transfer.cell import (
+    Cell,
+    departures,
+    finished,
+    on_frozen_features,
+    registered,
+    without_classifier,
+)
 from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
 from transfer.detection.engines import HOW_TO_INSTALL
-from transfer.tasks import FineTuned
+from transfer.tasks import Dependent, FineTuned
 from transfer.tasks.detection import Detection
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import LISTED_SHARE, SemiSupervised
@@ -74,8 +83,39 @@ def classifier_note(cell: Cell) -> str:
     needed = cell.needed
     if needed is None:
         return ""
-    there = "finished" if finished(needed) is not None else "trained first"
+    missing = without_classifier(needed)
+    there = f"trained first, {missing}" if missing else "finished"
     return f"classifier of {needed.key}: {there}"
+
+
+def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """The rows, and before those that use a classifier which is not there the one that trains it.
+
+    Once each, whether or not it was asked for, and also where its record is there without weights.
+    """
+    found: dict[Path, PlannedCell] = {}
+    for row in rows:
+        needed = row.cell.needed
+        if needed is not None and row.state == "run" and finished(needed) is None:
+            found[needed.path] = replace(planned(needed), why="others use its classifier")
+        found.setdefault(row.cell.path, row)
+    return list(found.values())
+
+
+def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """Rows whose features are the work of one pass, where there are several.
+
+    Of one backbone and one data set; where nothing but features is made of a data set, of all
+    backbones that see it at one size.
+    """
+    groups: dict[object, list[PlannedCell]] = {}
+    for row in rows:
+        task = row.cell.task
+        if isinstance(task, Dependent):
+            groups.setdefault(task, []).append(row)
+        elif on_frozen_features(task):
+            groups.setdefault((row.cell.backbone.sha256, task.datasets()), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def gpu_hours(cell: Cell) -> float:

@@ -15,7 +15,7 @@ import tyro
 
 from benchmarks import cell_resources, slurm_cells
 from benchmarks.checkpoints import Origin, Origins, loaded, looked_at
-from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan
+from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan, with_classifiers
 from benchmarks.slurm_options import SlurmOptions
 from benchmarks.status import failed_helpers, render, statuses
 from benchmarks.suites import SUITES
@@ -24,11 +24,13 @@ from benchmarks.workers import run_side_by_side
 from slurm.cluster import ClusterError, cluster
 from transfer import stop
 from transfer.__main__ import data_folder, summary
+from transfer.alone import BusyError
 from transfer.backbone import Backbone, BackboneError
-from transfer.cell import BusyError, Cell, Place, extract_together, note_failure, registered
+from transfer.cell import Cell, Place, note_failure, prepare, registered
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.dependent import ClassifierError
 from transfer.detection.engines import engine_for
 from transfer.features import AskedPrecision
 from transfer.many_gpus import evaluate_where_asked
@@ -143,7 +145,7 @@ def _numbers(words: str, option: str, example: str) -> list[int]:
 
 
 def plan(request: RunAll) -> list[PlannedCell]:
-    """Every cell of the request, backbone by backbone."""
+    """Every cell of the request and the classifiers that they use, backbone by backbone."""
     share(request.schedule)
     engine_for(request.training.engine)
     place = Place(
@@ -163,9 +165,10 @@ def plan(request: RunAll) -> list[PlannedCell]:
         for seed in seeds
     ]
     if not request.cluster.slurm:
-        return [planned(cell) for cell in cells]
+        return with_classifiers([planned(cell) for cell in cells])
+    cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
     with cell_resources.elsewhere():
-        return [planned(cell_resources.on_cluster(cell, request.cluster)) for cell in cells]
+        return with_classifiers([planned(cell) for cell in cells])
 
 
 def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
@@ -177,7 +180,10 @@ def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
 def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     """Run what is not finished; the cells that failed."""
     failed = []
+    reasons: dict[Path, str] = {}
+    """Of the classifiers among them."""
     waiting = [row.cell for row in rows if row.state == "run"]
+    waiting.sort(key=lambda cell: cell.needed is not None)  # its classifier is trained before
     for number, cell in enumerate(waiting, 1):
         stop.leave_if_asked()
         print(
@@ -186,7 +192,8 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
             flush=True,
         )
         try:
-            extract_together([other for other in waiting[number - 1 :] if other.key == cell.key])
+            if cell.needed is not None:
+                _prepare_together(cell, waiting[number:], reasons)
             print(summary(cell, evaluate_where_asked(cell)), flush=True)
         except BusyError as error:  # its result is on the way: no reason for the tables
             failed.append(cell)
@@ -194,8 +201,24 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
         except Exception as error:  # whatever breaks one cell must not take the others with it
             note_failure(cell, error)
             failed.append(cell)
+            reasons[cell.path] = str(error)
+            if isinstance(error, ClassifierError) and cell.needed is not None:
+                reasons[cell.needed.path] = error.reason
             print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
     return failed
+
+
+def _prepare_together(cell: Cell, others: list[Cell], reasons: dict[Path, str]) -> None:
+    """Features of a cell that uses a classifier, and of those of the same task that come later.
+
+    ClassifierError if the classifier has failed in this run.
+    """
+    alike = [cell, *(other for other in others if other.task == cell.task)]
+    lost = {other.path: reasons.get(other.needed.path) for other in alike if other.needed}
+    reason = lost[cell.path]
+    if reason is not None and cell.needed is not None:
+        raise ClassifierError(cell.needed.key, reason)
+    prepare([other for other in alike if lost[other.path] is None])
 
 
 def run(request: RunAll) -> int:

@@ -1,9 +1,10 @@
 """Cells as job arrays: what run_all --slurm, --retry-failed and --cancel do.
 
 One array for each size of job. Cells that look at one data set through one backbone share features;
-these wait for a first array that extracts them, and go on without it should it fail. Cells that use
-a classifier wait for the array that trains it, and train it themselves should that fail. A last job
-makes the tables once all have ended.
+these wait for a first array that extracts them, and go on without it should it fail. So do cells
+that use a classifier: of several backbones, all their features are one pass over the images. They
+also wait for the array that trains it, and train it themselves should that fail. A last job makes
+the tables once all have ended.
 """
 
 import sys
@@ -13,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.cell_resources import resources
 from benchmarks.checkpoints import Origins
-from benchmarks.one_cell import PREPARE, program, words_of
-from benchmarks.plan import PlannedCell
+from benchmarks.one_cell import preparation, program, words_of
+from benchmarks.plan import PlannedCell, shared
 from benchmarks.slurm_options import SlurmOptions
 from benchmarks.status import CellStatus, statuses
 from benchmarks.submission import (
@@ -31,13 +32,13 @@ from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel, job_states
 from slurm.submit import Array, script, submit, taken_back
-from transfer.cell import on_frozen_features, registered
+from transfer.cell import registered
 from transfer.tasks import Dependent
 
 TABLES = Resources(cpus=1, hours=1)
-Kind = tuple[Resources, bool, bool, bool]
-"""Of the cells of an array: what they ask for; whether they share features, train a classifier that
-others wait for, use one."""
+Kind = tuple[Resources, tuple[int, ...], bool, bool]
+"""Of the cells of an array: what they ask for; the arrays that extract their features; whether they
+train a classifier that others wait for, use one."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,21 @@ def arranged(
 ) -> Plan:
     """Arrays for the rows that are to run."""
     waiting = [row for row in rows if row.state == "run"]
-    groups = shared(waiting)
     arrays: list[Array] = []
     cells: list[tuple[SubmittedCell, ...]] = []
-    if groups:
-        arrays.append(_extraction(groups, origins, options))
-        cells.append(())
-    sharing = {id(row) for group in groups for row in group}
+    extracted: dict[int, tuple[int, ...]] = {}
+    for together in (False, True):  # nobody else waits for the long pass of many backbones
+        groups = [g for g in shared(waiting) if (g[0].cell.needed is not None) == together]
+        if groups:
+            extracted |= {id(row): (len(arrays),) for group in groups for row in group}
+            arrays.append(_extraction(groups, origins, options))
+            cells.append(())
     needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
     sizes: dict[Kind, list[SubmittedCell]] = {}
     for row in sorted(waiting, key=lambda row: row.cell.needed is not None):
         asked, cell = resources(row, options), row.cell
-        kind = (asked, id(row) in sharing, cell.path in needed, cell.needed is not None)
+        after = extracted.get(id(row), ())
+        kind = (asked, after, cell.path in needed, cell.needed is not None)
         words = words_of(cell, origins)
         sizes.setdefault(kind, []).append(submitted_cell(cell, words, asked))
     arrays += _arrays(sizes, options.parallel, len(arrays))
@@ -74,30 +78,25 @@ def arranged(
     return Plan((*arrays, tables), (*cells, ()))
 
 
-def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Rows of one backbone and one data set, where there are several that keep it frozen."""
-    groups: dict[tuple[str, tuple[str, ...]], list[PlannedCell]] = {}
-    for row in rows:
-        if on_frozen_features(row.cell.task):
-            key = (row.cell.backbone.sha256, row.cell.task.datasets())
-            groups.setdefault(key, []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def _extraction(
     groups: Sequence[Sequence[PlannedCell]], origins: Origins, options: SlurmOptions
 ) -> Array:
-    """A job for each backbone and data set, which prepares every task once.
+    """A job for each group of cells that share features, which prepares every task once.
 
-    Each may take as long as the longest of the cells that wait: their work is mostly this.
+    Each may take as long as the longest of the cells that wait, of each of its backbones: their
+    work is mostly this.
     """
     work = []
+    hours = 0.0
     for group in groups:
-        cell = group[0].cell
-        keys = ",".join(dict.fromkeys(row.cell.key for row in group))
-        work.append(Command(program((PREPARE, keys, *words_of(cell, origins)[1:]))))
-    hours = max(resources(row, options).hours for group in groups for row in group)
-    asked = replace(resources(groups[0][0], options), hours=hours)
+        words = preparation([row.cell for row in group], origins)
+        work.append(Command(program(words)))
+        longest: dict[str, float] = {}
+        for row in group:
+            sha256 = row.cell.backbone.sha256
+            longest[sha256] = max(row.gpu_hours, longest.get(sha256, 0.0))
+        hours = max(hours, sum(longest.values()))
+    asked = resources(replace(groups[0][0], gpu_hours=hours), options)
     return Array(name="extract", work=tuple(work), resources=asked, parallel=options.parallel)
 
 
@@ -106,12 +105,12 @@ def _arrays(
 ) -> list[Array]:
     """One for each kind; those that use classifiers wait for those before them that train some.
 
-    num_before: arrays that stand before them, the first of which extracts features.
+    num_before: arrays that stand before them, which extract features.
     """
     arrays: list[Array] = []
     training: tuple[int, ...] = ()
-    for (asked, shares, trains, uses), members in sizes.items():
-        after = (0,) * shares + training * uses
+    for (asked, extracted, trains, uses), members in sizes.items():
+        after = extracted + training * uses
         training += (num_before + len(arrays),) * trains
         work = tuple(Command(program(cell.words)) for cell in members)
         arrays.append(
@@ -226,7 +225,7 @@ def _retried(
         fresh = replace(
             status.cell, job="", resources=asked, before=versions(Path(status.cell.record))
         )
-        kind = (asked, False, key in used.values(), bool(used[key]))
+        kind: Kind = (asked, (), key in used.values(), bool(used[key]))
         sizes.setdefault(kind, []).append(fresh)
     arrays = _arrays(sizes, options.parallel)
     tables = _tables(len(arrays), folder, options.tables_partition)

@@ -1,8 +1,11 @@
 """Cells side by side on this machine: a process for each, with GPUs of its own where there are any.
 
+A cell that uses a classifier starts once that is trained, and not at all if its training failed.
+Features of such cells of several backbones are made before, in a process that decodes images once.
 Ctrl-C and the signals of schedulers are handed on: each cell saves, and the same command goes on.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -10,18 +13,43 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
 from benchmarks.checkpoints import Origins
-from benchmarks.one_cell import program, words_of
-from benchmarks.plan import PlannedCell
+from benchmarks.one_cell import preparation, program, words_of
+from benchmarks.plan import PlannedCell, shared
 from transfer import stop
 from transfer.cell import Cell, note_failure
+from transfer.dependent import ClassifierError
+from transfer.record import failure_path
 from transfer.tasks import FineTuned
 
 SAID_WHY = 1
 """Exit status of a cell that has left its reason."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process does."""
+
+    cell: Cell
+    """To be run; or one of those that the features are for."""
+    words: tuple[str, ...]
+    prepares: bool = False
+    """It only makes features."""
+
+    @property
+    def needs(self) -> Path | None:
+        """Record of the classifier that has to be there before."""
+        return None if self.prepares or self.cell.needed is None else self.cell.needed.path
+
+    def waits_for(self, other: "Work") -> bool:
+        """Whether the other one has to end first."""
+        if other.prepares:
+            return not self.prepares and other.cell.task == self.cell.task
+        return other.cell.path == self.needs
 
 
 @dataclass
@@ -30,7 +58,7 @@ class Side:
 
     free: list[str]
     """Names of GPUs as CUDA_VISIBLE_DEVICES has them; empty on a machine without."""
-    running: dict[subprocess.Popen[bytes], tuple[Cell, list[str]]] = field(default_factory=dict)
+    running: dict[subprocess.Popen[bytes], tuple[Work, list[str]]] = field(default_factory=dict)
 
 
 def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int) -> list[Cell]:
@@ -38,9 +66,8 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
 
     Raises Stopped, once all cells have saved, if a signal asked for it.
     """
-    waiting = [row.cell for row in rows if row.state == "run"]
-    waiting.sort(key=lambda cell: cell.needed is not None)  # its classifier is trained before
-    total = len(waiting)
+    waiting = _work(rows, origins)
+    number, total = 0, len(waiting)
     gpus = visible_gpus()
     side = Side(list(gpus))
     failed: list[Cell] = []
@@ -52,15 +79,57 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
                 told = True
                 for process in side.running:
                     process.send_signal(signal.SIGTERM)
-        while waiting and len(side.running) < workers and _fits(waiting[0], side, len(gpus)):
-            number = total - len(waiting) + 1
-            cell = waiting.pop(0)
-            print(f"[{number}/{total}] {cell.backbone.name}  {cell.key}", file=sys.stderr)
-            _start(cell, origins, side, len(gpus))
+        while len(side.running) < workers:
+            work = _next(waiting, side)
+            if work is None or len(side.free) < _asked(work.cell, len(gpus)):
+                break
+            waiting.remove(work)
+            number += 1
+            what = "features for" if work.prepares else work.cell.backbone.name
+            print(f"[{number}/{total}] {what}  {work.cell.key}", file=sys.stderr)
+            lost = [cell for cell in failed if cell.path == work.needs]
+            if lost:
+                failed.append(_left_out(work.cell, lost[0]))
+            else:
+                _start(work, side, len(gpus))
         failed += _ended(side)
         time.sleep(0.1)
     stop.leave_if_asked()
     return failed
+
+
+def _work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
+    """Features of several backbones come first, what uses a classifier last."""
+    waiting = [row for row in rows if row.state == "run"]
+    cells = sorted((row.cell for row in waiting), key=lambda cell: cell.needed is not None)
+    groups = [[row.cell for row in group] for group in shared(waiting)]
+    return [
+        *(
+            Work(group[0], preparation(group, origins), prepares=True)
+            for group in groups
+            if len({cell.backbone.sha256 for cell in group}) > 1
+        ),
+        *(Work(cell, words_of(cell, origins)) for cell in cells),
+    ]
+
+
+def _next(waiting: Sequence[Work], side: Side) -> Work | None:
+    """The first that waits for nothing but GPUs."""
+    others = [*waiting, *(work for work, _ in side.running.values())]
+    free = (work for work in waiting if not any(work.waits_for(other) for other in others))
+    return next(free, None)
+
+
+def _left_out(cell: Cell, lost: Cell) -> Cell:
+    """The cell, which has its reason now."""
+    try:
+        reason = json.loads(failure_path(lost.path).read_text())["reason"]
+    except (OSError, ValueError, KeyError):
+        reason = "it has left no reason"
+    error = ClassifierError(lost.key, reason)
+    note_failure(cell, error)
+    print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+    return cell
 
 
 def visible_gpus() -> list[str]:
@@ -78,33 +147,33 @@ def _asked(cell: Cell, num_gpus: int) -> int:
     return min(cell.place.training.gpus, num_gpus) if many else 1
 
 
-def _fits(cell: Cell, side: Side, num_gpus: int) -> bool:
-    return len(side.free) >= _asked(cell, num_gpus)
-
-
-def _start(cell: Cell, origins: Origins, side: Side, num_gpus: int) -> None:
-    count = _asked(cell, num_gpus)
+def _start(work: Work, side: Side, num_gpus: int) -> None:
+    count = _asked(work.cell, num_gpus)
     mine, side.free = side.free[:count], side.free[count:]
     environment = dict(os.environ)
     if mine:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
     process = subprocess.Popen(
-        program(words_of(cell, origins)),
+        program(work.words),
         env=environment,
         start_new_session=True,  # Ctrl-C reaches it through this process only
         preexec_fn=stop.asked_at_parents_end,
     )
-    side.running[process] = (cell, mine)
+    side.running[process] = (work, mine)
 
 
 def _ended(side: Side) -> list[Cell]:
     """Take away what has ended; the cells that failed."""
     failed = []
     for process in [process for process in side.running if process.poll() is not None]:
-        cell, gpus = side.running.pop(process)
+        work, gpus = side.running.pop(process)
         side.free += gpus
-        status = process.returncode
+        status, cell = process.returncode, work.cell
         if status == 0 or (status == stop.REQUEUE and stop.asked()):
+            continue
+        if work.prepares:
+            told = f"no features for all: {_told(status)}; each cell makes its own"
+            print(f"{cell.key}  {told}", file=sys.stderr, flush=True)
             continue
         failed.append(cell)
         if status != SAID_WHY:

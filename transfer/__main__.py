@@ -76,6 +76,8 @@ class Evaluate:
         default_factory=TrainingOptions
     )
     """Of tasks that train the whole network."""
+    with_weights: bool = False
+    """Train again where the record is there, but not the classifier's weights that others use."""
     dry_run: bool = False
     """Only say what would be done."""
 
@@ -115,7 +117,13 @@ class Evaluate:
             backbone = with_heads(backbone, self.heads)
         if self.random:
             backbone = random_twin(backbone)
-        return Cell(key=self.task, backbone=backbone, seed=self.seed, place=place)
+        return Cell(
+            key=self.task,
+            backbone=backbone,
+            seed=self.seed,
+            place=place,
+            with_weights=self.with_weights,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

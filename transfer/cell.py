@@ -1,12 +1,10 @@
 """One cell of the tables: a backbone, a task and protocol, a seed; from data to record."""
 
-import fcntl
 import json
 import resource
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,12 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from transfer import stop
+from transfer.alone import alone
 from transfer.backbone import Backbone
-from transfer.classifier import load_classifier
-from transfer.console import say
 from transfer.datasets.catalog import DATASETS, open_any
 from transfer.datasets.check import Report, require
+from transfer.dependent import WEIGHTS, Trainer, borrowed, kept, why_missing
 from transfer.features import AskedPrecision, resolved
 from transfer.folders import Folders
 from transfer.processes import Process, this_process
@@ -40,13 +37,6 @@ from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
 from transfer.tasks.detection import Detection
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
-
-WAIT_S = 5.0
-"""Between looks at a classifier that another process trains."""
-
-
-class BusyError(RuntimeError):
-    """Another process works on the same cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +65,8 @@ class Cell:
     backbone: Backbone
     seed: int
     place: Place
+    with_weights: bool = False
+    """Without the weights of the classifier that it trains, the record alone is not enough."""
 
     @cached_property  # a plan asks many times
     def task(self) -> Task:
@@ -100,15 +92,15 @@ class Cell:
     def folders(self) -> Folders:
         """Data, cache, and a working folder of its own."""
         work = self.place.runs / "cells" / self.path.relative_to(self.place.results)
-        folders = Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
-        needed = self.needed
-        return folders if needed is None else replace(folders, classifier=needed.folders.work)
+        return Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
 
     @property
     def needed(self) -> "Cell | None":
         """The cell that trains the classifier which this one uses."""
         task = self.task
-        return replace(self, key=task.classifier) if isinstance(task, Dependent) else None
+        if not isinstance(task, Dependent):
+            return None
+        return replace(self, key=task.classifier, with_weights=True)
 
     @property
     def computing(self) -> Backbone:
@@ -141,6 +133,8 @@ def finished(cell: Cell) -> Record | None:
             for key in cell.task.datasets()
         )
     )
+    if same and cell.with_weights:
+        same = kept(record, cell.folders.work) is not None
     return record if same else None
 
 
@@ -151,8 +145,8 @@ def on_frozen_features(task: Task) -> bool:
 
 def _same_arithmetic(cell: Cell, record: Record) -> bool:
     """Unless one is asked for, a record counts whichever it was made in."""
-    made_in = record.details.get("features_in", "float32")  # records from before it was told
-    return cell.place.features_in in ("auto", made_in) or not on_frozen_features(cell.task)
+    asked = cell.place.features_in
+    return asked in ("auto", _made_in(record)) or not on_frozen_features(cell.task)
 
 
 def _classifier_hash(cell: Cell) -> str:
@@ -190,7 +184,7 @@ def evaluate(cell: Cell) -> Record:
         return record
     process = this_process()
     if process.speaks:
-        with _alone(cell.folders.work):
+        with alone(cell.folders.work):
             _compute(cell, process)
     else:
         _compute(cell, process)
@@ -202,9 +196,11 @@ def evaluate(cell: Cell) -> Record:
 def _compute(cell: Cell, process: Process) -> None:
     """All processes of a run compute the predictions, the first one measures and writes."""
     start = time.monotonic()
-    if cell.needed is not None:
-        _have_classifier(cell, cell.needed)
     reports, folders = _checked_folders(cell)
+    needed = cell.needed
+    lender = None if needed is None else borrowed(cell.key, _trainer(needed))
+    if needed is not None:
+        folders = replace(folders, classifier=kept(lender, needed.folders.work))
     prepared = cell.task.prepare(cell.computing, folders)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
@@ -217,9 +213,9 @@ def _compute(cell: Cell, process: Process) -> None:
         seed=cell.seed,
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
-        details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell))),
+        details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell, lender))),
         data={key: _data(cell, report) for key, report in reports.items()},
-        departures=departures(cell),
+        departures=departures(cell) + _other_arithmetic(cell, lender),
         wall_s=round(time.monotonic() - start, 1),
         peak_memory_gb=_peak_memory_gb(),
         **surroundings(),
@@ -236,56 +232,62 @@ def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
     return reports, replace(cell.folders, broken=broken)
 
 
-def _how(cell: Cell) -> dict[str, str]:
-    """Arithmetic of frozen features, and whose classifier was used."""
+def _how(cell: Cell, lender: Record | None) -> dict[str, str]:
+    """Arithmetic of frozen features, and whose classifier was used: which weights, made how."""
     told: dict[str, str] = {}
     if on_frozen_features(cell.task):
         told["features_in"] = cell.computing.precision
-    return told if cell.needed is None else told | {"classifier": _classifier_hash(cell)}
+    if lender is not None:
+        told["classifier"] = _classifier_hash(cell)
+        told["classifier_weights"] = lender.details[WEIGHTS]
+        told["classifier_features_in"] = _made_in(lender)
+    return told
 
 
-def _have_classifier(cell: Cell, needed: Cell) -> None:
-    """Find the classifier by its record, or train it now, or wait for who does; all are said."""
-    waiting = False
-    while True:
-        found = finished(needed) is not None
-        if found and load_classifier(needed.folders.work) is not None:
-            say("classifier", f"{cell.key} uses that of {needed.key}: {needed.path}")
-            return
-        try:
-            with _alone(needed.folders.work):
-                why = "its weights are gone" if found else "it has no record"
-                told = f"{cell.key} needs that of {needed.key}, but {why}: training it first"
-                say("classifier", told)
-                _compute(needed, this_process())
-                return
-        except BusyError as error:
-            if not waiting:
-                say("classifier", f"{cell.key} waits for that of {needed.key}: {error}")
-            waiting = True
-            stop.leave_if_asked()
-            time.sleep(WAIT_S)
+def _made_in(record: Record) -> str:
+    """Arithmetic of its frozen features."""
+    return str(record.details.get("features_in", "float32"))  # records from before it was told
 
 
-def prepare(cell: Cell) -> None:
-    """Fill the shared cache with what the cell needs, such as features; leave no record.
+def _other_arithmetic(cell: Cell, lender: Record | None) -> list[str]:
+    """Where the classifier was not trained on such features as it is given here."""
+    if lender is None or _made_in(lender) == cell.computing.precision:
+        return []
+    return [f"classifier: trained on features in {_made_in(lender)}"]
 
-    A classifier is not trained here: that is the work of another cell, or of this one when it runs.
+
+def _trainer(needed: Cell) -> Trainer:
+    """The cell that trains the classifier which another one uses."""
+    return Trainer(
+        key=needed.key,
+        path=needed.path,
+        work=needed.folders.work,
+        finished=lambda: finished(replace(needed, with_weights=False)),
+        train=lambda: _compute(needed, this_process()),
+        note_failure=lambda error: note_failure(needed, error),
+    )
+
+
+def without_classifier(needed: Cell) -> str:
+    """Why the classifier that it trains cannot be used yet; empty if it can."""
+    return "" if finished(needed) is not None else why_missing(_trainer(needed))
+
+
+def prepare(cells: Sequence[Cell]) -> None:
+    """Fill the shared cache with what cells need, such as features; leave no record.
+
+    Where a task uses a classifier, each of its images is decoded once for all backbones. The
+    classifier is not trained here: that is the work of another cell, or of this one when it runs.
     """
-    _, folders = _checked_folders(cell)
-    if isinstance(cell.task, Dependent):
-        cell.task.extract_together([cell.computing], folders)
-    else:
-        cell.task.prepare(cell.computing, folders)
-
-
-def extract_together(cells: Sequence[Cell]) -> None:
-    """Features of one such task for the backbones of all cells, every image decoded once."""
-    first = cells[0]
-    task = first.task
-    alike = {cell.backbone.sha256: cell.computing for cell in cells if cell.task == task}
-    if isinstance(task, Dependent) and len(alike) > 1:
-        task.extract_together(list(alike.values()), _checked_folders(first)[1])
+    for task in dict.fromkeys(cell.task for cell in cells):
+        alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
+        backbones = [cell.computing for cell in alike.values()]
+        _, folders = _checked_folders(next(iter(alike.values())))
+        if isinstance(task, Dependent):
+            task.extract_together(backbones, folders)
+        else:
+            for backbone in backbones:
+                task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
@@ -363,16 +365,3 @@ def _peak_memory_gb() -> float:
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e9, 2)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
-
-
-@contextmanager
-def _alone(work: Path) -> Iterator[None]:
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BusyError(
-                f"{work}: another process works on this cell; wait for it, or stop it"
-            ) from error
-        yield

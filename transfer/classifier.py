@@ -1,5 +1,9 @@
-"""Linear classifiers, and the one that other tasks use: kept where its own task worked."""
+"""Linear classifiers, and the one that other tasks use: kept where its own task worked.
 
+A file is named by its content, so that trainings which share a folder never take each other's.
+"""
+
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,20 +35,39 @@ class Heads:
         return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
 
 
-def classifier_file(folder: Path) -> Path:
-    """In the working folder of the task that trained it."""
-    return folder / "classifier.stage"
+def identity(head: Heads) -> str:
+    """Sixteen hex digits over every weight."""
+    digest = hashlib.sha256()
+    for tensor in (head.weight, head.bias):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]
 
 
-def save_classifier(folder: Path, head: Heads) -> None:
-    """Keep a single head."""
-    save_stage(classifier_file(folder), {"weight": head.weight, "bias": head.bias})
+def classifier_file(folder: Path, name: str) -> Path:
+    """In the working folder of the task that trained it; by its identity."""
+    return folder / f"classifier-{name}.stage"
 
 
-def load_classifier(folder: Path) -> Heads | None:
-    """The head; None if none was kept, or if its file is torn."""
-    stored = load_stage(classifier_file(folder))
-    return None if stored is None else Heads(stored["weight"], stored["bias"])
+def any_classifier(folder: Path) -> bool:
+    """Whether some classifier is kept there."""
+    return any(folder.glob(classifier_file(folder, "*").name))
+
+
+def save_classifier(folder: Path, head: Heads) -> str:
+    """Keep a single head; its identity."""
+    name = identity(head)
+    save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
+    return name
+
+
+def load_classifier(file: Path) -> Heads | None:
+    """The head; None if none was kept, or if the file is torn or holds another one."""
+    stored = load_stage(file)
+    if stored is None:
+        return None
+    head = Heads(stored["weight"], stored["bias"])
+    return head if file == classifier_file(file.parent, identity(head)) else None
 
 
 def scores_of(head: Heads, features: Tensor) -> Tensor:

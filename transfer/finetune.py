@@ -6,14 +6,13 @@ costs what one training costs, and so do four papers' readings of one probe. Eac
 weights that a training of its own would give it.
 """
 
-import fcntl
 import hashlib
 import json
 import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from transfer import stop
+from transfer.alone import BusyError, alone
 from transfer.backbone import Backbone
 from transfer.classifier import Heads, save_classifier
 from transfer.console import progress
@@ -244,9 +244,9 @@ def probed(
 ) -> Predictions:
     """Train heads, and score test with the last weights of one of them.
 
-    These are kept in the folder, for tasks that use the classifier. Top-1 after each pass stands in
-    the details, with the best, which is not the result. shared: a folder where another cell may
-    have trained the same heads, or may look for them.
+    These are kept in the folder, for tasks that use the classifier; the details name them. There
+    also stands top-1 after each pass, with the best, which is not the result. shared: a folder
+    where another cell may have trained the same heads, or may look for them.
     """
     curve = Curve(test)
     file = _file(backbone, images, training, seed)
@@ -257,11 +257,11 @@ def probed(
         raise NotFiniteError(
             f"the probe of rate {training.learning_rates[head]} diverged; no result is written"
         )
-    save_classifier(folder, heads)
+    kept = {"weights": save_classifier(folder, heads)}
     passes = [found[head] for found in curve.top1]
     best = max(range(len(passes)), key=lambda index: passes[index])
     details = {"top1_after_each_pass": passes, "best_top1": passes[best], "best_pass": best + 1}
-    return Predictions(scores, test.labels, details)
+    return Predictions(scores, test.labels, details | kept)
 
 
 @contextmanager
@@ -273,14 +273,13 @@ def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
     if own == shared or (own / file).exists():
         yield own
         return
-    shared.mkdir(parents=True, exist_ok=True)
-    with (shared / f"{file}.lock").open("w") as lock:
+    place = shared / file.removesuffix(".pt")
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield own
-        else:
-            yield shared
+            stack.enter_context(alone(place))
+        except BusyError:
+            place = own
+        yield place
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:

@@ -17,4 +17,4 @@ class Folders:
     broken: frozenset[str] = frozenset()
     """Images that cannot be read and that the user tolerates: they are left out."""
     classifier: Path | None = None
-    """Where the cell worked whose classifier this one uses."""
+    """File of the classifier that another cell has trained and this one uses."""

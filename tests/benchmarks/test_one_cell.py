@@ -4,13 +4,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
 
 import benchmarks.one_cell
 from benchmarks.checkpoints import Origin, loaded
-from benchmarks.one_cell import PREPARE, main, run, wanted, words_of
+from benchmarks.one_cell import PREPARE, main, preparation, run, wanted, words_of
+from transfer.alone import BusyError
 from transfer.backbone import load_backbone
-from transfer.cell import BusyError, Cell, Place, evaluate
+from transfer.cell import Cell, Place, evaluate
+from transfer.datasets.generate import generate
 from transfer.many_gpus import KilledError
 from transfer.record import Record, failure_path, protocol_hash
 from transfer.tasks import reading_of
@@ -103,6 +106,36 @@ def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: 
     assert main([PREPARE, "cifar10_knn,cifar10_linear", *words[1:]]) == 0
     assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
     assert not cell.path.exists()
+
+
+def test_preparing_for_several_backbones_decodes_once(
+    place: Place,
+    checkpoint: Path,
+    four_heads: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generate(tmp_path / "data", keys=("in1k", "objectnet13"))
+    place = replace(place, data=tmp_path / "data")
+    origins = [Origin(ckpt=checkpoint), Origin(ckpt=four_heads, heads=(1,))]
+    backbones = loaded(origins)
+    cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
+    names = [backbone.name for backbone in backbones]
+    words = preparation([*cells, cells[0]], dict(zip(names, origins, strict=True)))
+    passes: list[int] = []
+    monkeypatch.setattr(
+        "transfer.features.extract", lambda entries, *_: passes.append(len(entries))
+    )
+    monkeypatch.setattr("numpy.load", lambda *_, **__: numpy.zeros((1, 1)))
+    assert main(list(words)) == 0
+    assert passes == [2]
+
+
+def test_words_ask_for_weights_that_others_use(cell: Cell, checkpoint: Path) -> None:
+    origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
+    needed = replace(cell, key="in100_linear@looc", with_weights=True)
+    assert wanted(words_of(needed, origins)).with_weights
+    assert not wanted(words_of(cell, origins)).with_weights
 
 
 def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:

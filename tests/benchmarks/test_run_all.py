@@ -12,8 +12,9 @@ import torch
 import benchmarks.run_all
 from benchmarks.plan import planned, render_plan
 from benchmarks.run_all import RunAll, by_name, chosen_tasks, main, plan, run
+from transfer.alone import BusyError
 from transfer.backbone import Backbone, random_backbone
-from transfer.cell import BusyError, Cell, Place, evaluate
+from transfer.cell import Cell, Place, evaluate
 from transfer.datasets.images import DataError
 from transfer.record import Record
 from transfer.tasks import TASKS

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cell_resources import MARGIN
 from benchmarks.checkpoints import Origin, Origins
 from benchmarks.collect import collect
-from benchmarks.one_cell import PREPARE
+from benchmarks.one_cell import AND, PREPARE
 from benchmarks.plan import PlannedCell
 from benchmarks.run_all import main
 from benchmarks.slurm_cells import arranged, cancel_all, merged, retry_failed, submit_cells
@@ -104,10 +105,33 @@ def test_cells_that_share_features_wait_for_one_extraction(rows: Rows) -> None:
 
 
 def test_cells_that_use_a_classifier_wait_for_the_array_that_trains_it(rows: Rows) -> None:
-    found = rows("objectnet13_eval", "in100_linear@looc", "cifar10_knn", names=("mine", "random"))
+    found = rows("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
     trained, others, using, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert [len(array.work) for array in (trained, others, using)] == [2, 2, 2]
+    assert [len(array.work) for array in (trained, others, using)] == [1, 1, 1]
     assert (trained.after, others.after, using.after) == ((), (), (0,))
+
+
+def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
+    keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
+    found = rows(*keys, names=("mine", "random"))
+    own, passed, *cells, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    (work,) = passed.work
+    assert isinstance(work, Command)
+    words = work.words[work.words.index(PREPARE) :]
+    assert words[1] == "imagenet_c100_eval"
+    assert (words.count("--ckpt"), words.count(AND), words.count("--random")) == (2, 1, 1)
+    assert (len(own.work), own.after, passed.after) == (2, (), ())
+    # SVMs wait for their own features only, corruptions for theirs and for the classifiers
+    assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
+
+
+def test_a_pass_of_many_backbones_may_take_the_hours_of_all(rows: Rows) -> None:
+    found = [
+        replace(row, gpu_hours=1.0)
+        for row in rows("imagenet_c100_eval", names=("mine", "random"), seeds=2)
+    ]
+    extract, *_ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert extract.resources.hours == 2 * MARGIN
 
 
 def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> None:

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,54 @@ def test_what_uses_a_classifier_comes_after_what_trains_it(
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log")
     assert run_side_by_side([PlannedCell(c, "run", (), 0.0) for c in cells], ORIGINS, 1) == []
     assert (tmp_path / "log").read_text().split() == [*keys[1:], keys[0]]
+
+
+def rows_of(backbones: Sequence[Backbone], place: Place, *keys: str) -> list[PlannedCell]:
+    cells = [Cell(key=key, backbone=b, seed=0, place=place) for b in backbones for key in keys]
+    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
+
+
+def test_what_uses_a_classifier_starts_once_that_is_trained(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc", "cifar10_knn")
+    instead(monkeypatch, f"echo +$1 >> {tmp_path}/log; sleep 0.3; echo -$1 >> {tmp_path}/log")
+    assert run_side_by_side(rows_of([small_backbone], place, *keys), ORIGINS, 4) == []
+    told = (tmp_path / "log").read_text().split()
+    assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
+    trained = told.index("-in100_linear@looc")
+    assert trained < min(told.index(f"+{key}") for key in keys[:2])
+
+
+def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc")
+    rows = rows_of([small_backbone], place, *keys)
+    instead(monkeypatch, f"echo $1 >> {tmp_path}/log; kill -9 $$")
+    failed = run_side_by_side(rows, ORIGINS, 2)
+    assert sorted(cell.key for cell in failed) == sorted(keys)
+    assert (tmp_path / "log").read_text().split() == ["in100_linear@looc"]
+    reason = json.loads(failure_path(rows[0].cell.path).read_text())["reason"]
+    assert "classifier in100_linear@looc failed" in reason
+    assert "killed by SIGKILL" in reason
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_features_of_several_backbones_are_made_before_the_cells_that_use_classifiers(
+    small_backbone: Backbone,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    both = [replace(small_backbone, name=name, sha256=name) for name in ("random", "other")]
+    origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
+    rows = rows_of(both, place, "imagenet_c100_eval")
+    prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit {status}"
+    instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
+    assert run_side_by_side(rows, origins, 3) == []
+    assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
 
 
 @pytest.mark.parametrize(

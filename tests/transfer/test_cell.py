@@ -9,8 +9,9 @@ import torch
 
 import transfer.cell
 import transfer.finetune
+from transfer.alone import BusyError, alone
 from transfer.backbone import Backbone
-from transfer.cell import BusyError, Cell, Place, _alone, departures, evaluate, finished
+from transfer.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.images import DataError
 from transfer.finetune import NotFiniteError
 from transfer.record import read_record, write_record
@@ -90,7 +91,7 @@ def test_a_tolerated_image_is_left_out_and_the_record_keeps_the_number(
 
 
 def test_a_second_process_on_the_same_cell_says_so_and_stops(cell: Cell) -> None:
-    with _alone(cell.folders.work), pytest.raises(BusyError, match="another process"):
+    with alone(cell.folders.work), pytest.raises(BusyError, match="another process"):
         evaluate(cell)
 
 

@@ -1,6 +1,5 @@
 """The readings of the fixed-rate probe, as the papers print them."""
 
-import fcntl
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 import torch
 
 import transfer.finetune
+from transfer.alone import alone
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures
 from transfer.features import Predictions
@@ -143,9 +143,8 @@ def test_where_another_process_trains_the_heads_nobody_waits(
 ) -> None:
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
     first = ran(READINGS[0], small_backbone, folders)
-    (state,) = (tmp_path / "cache" / "heads").glob("heads-*.pt")
+    (state,) = (tmp_path / "cache" / "heads").glob("*/heads-*.pt")
     state.unlink()
-    with Path(f"{state}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(state.parent):
         assert torch.equal(ran(READINGS[0], small_backbone, folders).scores, first.scores)
     assert not state.exists()
