@@ -7,6 +7,7 @@ rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the reque
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -185,17 +186,27 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
             file=sys.stderr,
             flush=True,
         )
-        try:
-            extract_together([other for other in waiting[number - 1 :] if other.key == cell.key])
-            print(summary(cell, evaluate_where_asked(cell)), flush=True)
-        except BusyError as error:  # its result is on the way: no reason for the tables
+        alike = [other for other in waiting[number - 1 :] if other.key == cell.key]
+        if not succeeded(cell, alike):
             failed.append(cell)
-            print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
-        except Exception as error:  # whatever breaks one cell must not take the others with it
-            note_failure(cell, error)
-            failed.append(cell)
-            print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
     return failed
+
+
+def succeeded(cell: Cell, alike: Sequence[Cell]) -> bool:
+    """Whether its record is written now; else the reason is. Images are decoded once for all alike.
+
+    Whatever breaks one cell must not take the others with it.
+    """
+    try:
+        extract_together(alike)
+        print(summary(cell, evaluate_where_asked(cell)), flush=True)
+        return True
+    except BusyError as error:  # its result is on the way: no reason for the tables
+        print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        note_failure(cell, error)
+        print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+    return False
 
 
 def run(request: RunAll) -> int:
