@@ -1,6 +1,12 @@
 """Where time goes is counted once, in the innermost part."""
 
-from benchmarks.clock import Clock
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks.clock import Clock, seconds
 
 
 def test_a_part_inside_another_is_not_counted_twice() -> None:
@@ -12,3 +18,10 @@ def test_a_part_inside_another_is_not_counted_twice() -> None:
     parts = [("request", "rest"), ("task", "training"), ("task", "extraction")]
     assert [clock.spent[part] for part in parts] == [1 + 5, 2 + 4, 3]
     assert clock.total() == 15.0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="wall time is counted with a GPU")
+def test_what_child_processes_compute_is_counted() -> None:
+    before = seconds()
+    subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
+    assert seconds() - before > 0.05
