@@ -10,6 +10,7 @@ timed beside them.
 """
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,8 +146,11 @@ def neighbors(bank: Features, queries: Features, settings: Settings) -> Tensor:
 
 def linear(bank: Features, queries: Features, settings: Settings) -> Tensor:
     """Scores (n, L) of the one best classifier with an L2 penalty."""
-    classifier = LogisticRegression(max_iter=1000)
-    classifier.fit(SCALE * normalize(bank.features, dim=1).numpy(), bank.labels.numpy())
+    classifier = LogisticRegression(max_iter=10_000)
+    with warnings.catch_warnings():
+        # scikit-learn suspects numbers where a class has one image
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        classifier.fit(SCALE * normalize(bank.features, dim=1).numpy(), bank.labels.numpy())
     scores = classifier.decision_function(SCALE * normalize(queries.features, dim=1).numpy())
     return torch.from_numpy(scores)
 
