@@ -25,3 +25,11 @@ def test_what_child_processes_compute_is_counted() -> None:
     before = seconds()
     subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
     assert seconds() - before > 0.05
+
+
+def test_with_a_gpu_time_is_read_when_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: done.append("work"))
+    monkeypatch.setattr("time.perf_counter", lambda: float(len(done)))
+    assert seconds() == 1.0
