@@ -27,5 +27,6 @@ grid.py        lines of numbers, the best of each column bold
 markdown.py    padded tables and numbered notes
 published.py   reads published/
 published/     the numbers printed in the five papers, one file each
+clock.py       what a measurement counts as time, and into which parts it falls
 bench_*.py     speed: both ways in one process, and their ratio
 """

@@ -15,6 +15,11 @@ from benchmarks.verdict import tolerance, verdict
 TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}
 """Of the sets that the papers pre-train on."""
 
+RANDOM = "random initialisation"
+"""Method of a backbone that was never trained, in its records."""
+DESIGNATED = {"color", "rotation", "texture"}
+"""What a head of LooC++ may not be invariant to."""
+
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
 
 
@@ -38,18 +43,43 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
 
 
 def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
-    """The published rows whose backbone nobody has pre-trained and measured at the paper's length,
-    with the recipes that would."""
+    """The published rows that nobody has measured at the paper's length, and what would make them;
+    last those that nothing here makes."""
     blocks = [block for block in arrange(results, ()) if not block.reasons]
     models = blocks[0].models if blocks else ()
     measured = [row for model in models for row in counterparts(published, model)[0]]
-    rows = [row for row in published.rows if row.recipe and row not in measured]
-    lines = (
-        f"- {row.label}: needs pre-training `{row.recipe}`"
-        + (", some of its heads (`--heads`)" if "heads" in row.variant.split() else "")
-        for row in rows
-    )
+    absent = [row for row in published.rows if row not in measured and not _random(row, models)]
+    absent += [point for point in published.points if not any(_same(point, m) for m in models)]
+    lines = [f"- {row.label}: {needs}" for row in absent if (needs := _needs(row))]
+    unbuilt = dict.fromkeys(row.label for row in absent if not _needs(row))
+    lines += [f"- not built here: {', '.join(unbuilt)}"] if unbuilt else []
     return list(dict.fromkeys(lines))
+
+
+def _random(row: Row, models: Sequence[Model]) -> bool:
+    """Whether it is the random row, and one of the models is a random network of its kind."""
+    alike = (m for m in models if row.pretrain.arch in (None, m.arch))
+    return row.role == "random" and any(model.method == RANDOM for model in alike)
+
+
+def _same(point: Row, model: Model) -> bool:
+    return point.recipe == model.recipe and not _other_settings(point, model)
+
+
+def _needs(row: Row) -> str:
+    """What makes the row; empty where nothing here does."""
+    if row.role == "random":
+        return "needs no pre-training, `--random`"
+    if not row.recipe:
+        return ""
+    words = row.variant.split()
+    if "heads" not in words:
+        return f"needs pre-training `{row.recipe}`"
+    # the recipe's name tells its heads in order; the first is invariant to everything
+    order = row.recipe.split("-")[-len(DESIGNATED & _words(row.recipe)) :]
+    numbers = ["0", *(str(1 + order.index(word)) for word in words if word != "heads")]
+    named = " and ".join(["invariant", *(word for word in words if word != "heads")])
+    return f"needs pre-training `{row.recipe}`, then `--heads {','.join(numbers)}` ({named})"
 
 
 def _source(task: str) -> str:

@@ -2,31 +2,40 @@
 
     python -m benchmarks.bench_shared
 
-Other suites run a task at a time, and each extracts what it needs: here every task with a cache of
-its own, nothing shared. run_all's tasks share one cache, and the ImageNet-100 classifier. Both ways
-run the same cells on the same generated data in one process, in turn, from empty folders; processor
-time is compared, and the records' metrics are compared too: they have to be equal.
+Other suites run a task at a time, and each loads the checkpoint, checks its data and extracts what
+it needs: here every task from empty folders and empty caches. run_all's tasks share one cache, and
+the ImageNet-100 classifier; its plan and its tables count as its time. Both ways run the same cells
+on the same generated data in one process, in turn, the other one first in every second round. The
+records' metrics are compared too: they have to be equal.
 """
 
+import io
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
+from unittest.mock import patch
 
 import torch
 import tyro
 
 import transfer.features
-from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cell import Cell, Place, evaluate, on_frozen_features
+from benchmarks import run_all
+from benchmarks.clock import Clock
+from transfer.backbone import InputFormat, load_backbone, random_backbone
+from transfer.cell import Cell, Place, checked, evaluate, fingerprint, on_frozen_features
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.generate import generate
+from transfer.record import Record
 from transfer.tasks import TASKS
 
 Metrics = dict[str, dict[str, float]]
+PARTS = ("extraction", "training", "rest")
+ITSELF = "checkpoint, plan, tables"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +44,10 @@ class Settings:
 
     arch: str = "resnet18"
     image_px: int = 64
-    rounds: int = 1
+    rounds: int = 2
     """How often each way is timed."""
     tasks: str = ""
     """Separated by commas; every task on frozen features if not given."""
-
-
-class Clock:
-    """Processor time of the whole and of what extraction takes of it."""
-
-    def __init__(self) -> None:
-        self.extracting = 0.0
-        self.plain = transfer.features.extract
-
-    def extract(self, *arguments: object) -> None:
-        """In the place of the extraction."""
-        start = time.process_time()
-        self.plain(*arguments)  # type: ignore[arg-type]
-        self.extracting += time.process_time() - start
 
 
 def frozen_tasks(names: str) -> list[str]:
@@ -61,63 +56,143 @@ def frozen_tasks(names: str) -> list[str]:
     return wanted or [key for key, task in TASKS.items() if on_frozen_features(task)]
 
 
-def together(keys: Sequence[str], backbone: Backbone, place: Place) -> tuple[float, Metrics]:
-    """As run_all does it."""
-    start = time.process_time()
-    cells = [Cell(key=key, backbone=backbone, seed=0, place=place) for key in keys]
-    found = {cell.key: evaluate(cell).metrics for cell in cells}
-    return time.process_time() - start, found
+def write_checkpoint(settings: Settings, path: Path) -> None:
+    """A random network in a file of our own format."""
+    form = InputFormat(size_px=settings.image_px)
+    backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0, input=form)
+    mean, std = list(form.mean), list(form.std)
+    content = {
+        "format": "ssl-backbone/1",
+        "arch": backbone.arch,
+        "stem": backbone.stem,
+        "state_dict": backbone.state_dict,
+        "input": {"mean": mean, "std": std, "size": form.size_px, "channels": "RGB"},
+        "made_by": {},
+    }
+    torch.save(content, path)
 
 
-def alone(
-    keys: Sequence[str], backbone: Backbone, place: Place
-) -> tuple[dict[str, float], Metrics]:
-    """Every task with folders of its own; seconds per task."""
-    seconds: dict[str, float] = {}
+@contextmanager
+def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
+    """Counts extraction and the tasks' own work; yields what evaluates a cell under its name.
+
+    Training contains the forward passes of the random crops that a probe is trained on.
+    """
+
+    def evaluated(cell: Cell) -> Record:
+        with clock.during(subject=cell.key):
+            record = evaluate(cell)
+        found[cell.key] = record.metrics
+        return record
+
+    with ExitStack() as patches:
+        change: Any = patch.object
+        extract = clock.timed("extraction", transfer.features.extract)
+        patches.enter_context(change(transfer.features, "extract", extract))
+        for kind in {type(task): None for task in TASKS.values() if on_frozen_features(task)}:
+            patches.enter_context(change(kind, "run", clock.timed("training", kind.run)))
+        patches.enter_context(change(run_all, "evaluate_where_asked", evaluated))
+        yield evaluated
+
+
+def forget() -> None:
+    """What this process remembers of data sets."""
+    checked.cache_clear()
+    fingerprint.cache_clear()
+
+
+def together(
+    keys: Sequence[str], checkpoint: Path, data: Path, home: Path
+) -> tuple[Clock, Metrics]:
+    """By run_all itself."""
+    forget()
     found: Metrics = {}
-    for key in keys:
-        own = place.runs / "alone" / key.replace("/", "-")
-        apart = replace(place, runs=own / "runs", results=own / "results")
-        start = time.process_time()
-        found[key] = evaluate(Cell(key=key, backbone=backbone, seed=0, place=apart)).metrics
-        seconds[key] = time.process_time() - start
-    return seconds, found
+    request = run_all.RunAll(
+        ckpt=(checkpoint,),
+        data=data,
+        results=home / "results",
+        runs=home / "runs",
+        tasks=",".join(keys),
+        schedule="smoke",
+    )
+    clock = Clock(ITSELF)
+    with watched(clock, found):
+        status = run_all.run(request)
+    clock.stop()
+    if status or set(found) != set(keys):
+        raise RuntimeError(f"run_all has finished {sorted(found)} of {sorted(keys)}")
+    return clock, found
+
+
+def alone(keys: Sequence[str], checkpoint: Path, data: Path, home: Path) -> tuple[Clock, Metrics]:
+    """Every task with folders of its own."""
+    found: Metrics = {}
+    clock = Clock(ITSELF)
+    with watched(clock, found) as evaluated:
+        for key in keys:
+            forget()
+            own = home / key.replace("/", "-")
+            place = Place(data=data, results=own / "results", runs=own / "runs", schedule="smoke")
+            with clock.during(subject=key):
+                backbone = load_backbone(checkpoint)
+                evaluated(Cell(key=key, backbone=backbone, seed=0, place=place))
+    clock.stop()
+    return clock, found
+
+
+WAYS = (alone, together)
+
+
+def report(keys: Sequence[str], clocks: Sequence[tuple[Clock, Clock]]) -> str:
+    """A line per task with the parts of both ways, medians over the rounds; sums and ratio."""
+
+    def line(name: str, spent: Callable[[Clock, str], float]) -> str:
+        numbers = (
+            median(spent(pair[way], part) for pair in clocks) for way in (0, 1) for part in PARTS
+        )
+        return f"{name:<28}" + "".join(f"{number:12.2f}" for number in numbers)
+
+    def of_task(key: str) -> Callable[[Clock, str], float]:
+        return lambda clock, part: clock.spent[key, part]
+
+    def of_all(clock: Clock, part: str) -> float:
+        return sum(spent for (_, counted), spent in clock.spent.items() if counted == part)
+
+    each, shared = (median(pair[way].total() for pair in clocks) for way in (0, 1))
+    ratios = ", ".join(f"{pair[0].total() / pair[1].total():.2f}" for pair in clocks)
+    lines = [
+        f"{'':<28}{'each by itself':>36}{'by run_all':>36}",
+        f"{'seconds':<28}" + "".join(f"{part:>12}" for part in (*PARTS, *PARTS)),
+        *(line(key, of_task(key)) for key in (*keys, ITSELF)),
+        line("all", of_all),
+        f"each by itself {each:.1f} s, by run_all {shared:.1f} s; ratios {ratios}; metrics equal",
+    ]
+    return "\n".join(lines)
 
 
 def main(settings: Settings) -> None:
-    """Print the ratio, and where each way's time goes."""
-    form = InputFormat(size_px=settings.image_px)
-    backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0, input=form)
+    """Print where each way's time goes, and the ratio."""
     keys = frozen_tasks(settings.tasks)
-    shared, separate, shares, ratios = [], [], [], []
+    clocks = []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         generate(home / "data", keys=[key for key in DATASETS if not key.startswith("coco")])
-        place = Place(data=home / "data", results=home, runs=home, schedule="smoke")
+        checkpoint = home / "random.pt"
+        write_checkpoint(settings, checkpoint)
         for turn in range(settings.rounds):
-            clock = Clock()
-            transfer.features.extract = clock.extract  # type: ignore[assignment]
-            at = replace(place, results=home / f"{turn}/results", runs=home / f"{turn}/runs")
-            each, found = alone(keys, backbone, at)
-            apart = clock.extracting
-            clock.extracting = 0.0
-            seconds, same = together(keys, backbone, at)
-            transfer.features.extract = clock.plain
+            done = {}
+            for way in WAYS[:: -1 if turn % 2 else 1]:
+                place = home / f"{turn}" / way.__name__
+                with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                    done[way] = way(keys, checkpoint, home / "data", place)
+            (apart, found), (shared, same) = (done[way] for way in WAYS)
             if same != found:
                 raise RuntimeError(f"the two ways disagree: {same} and {found}")
-            shared.append(seconds)
-            separate.append(sum(each.values()))
-            shares.append((apart, clock.extracting))
-            ratios.append(separate[-1] / seconds)
+            clocks.append((apart, shared))
+    where = "wall time with a GPU" if torch.cuda.is_available() else "processor time"
     print(f"{settings.arch} at {settings.image_px} px, {len(keys)} tasks, generated data, smoke")
-    print(
-        f"each by itself {median(separate):.1f} s, by run_all {median(shared):.1f} s of processor"
-    )
-    print(f"ratio {median(ratios):.2f}; metrics equal")
-    extra, kept = (median(column) for column in zip(*shares, strict=True))
-    print(f"of these, extraction {extra:.1f} s by itself, {kept:.1f} s by run_all")
-    for key, seconds in sorted(each.items(), key=lambda item: -item[1])[:8]:
-        print(f"  {key:<28}{seconds:6.1f} s by itself")
+    print(f"medians of {settings.rounds} rounds, {where}")
+    print(report(keys, clocks))
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", file=sys.stderr)
 
 

@@ -99,6 +99,10 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
         notes.append(
             f"{count} missing, surplus or unreadable images or annotations of {key} tolerated"
         )
+    at_edge = [str(result.seed) for result in done if result.at_grid_edge]
+    if at_edge:
+        of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
+        notes.append(f"chosen rate at the edge of the grid{of}")
     return (*notes, *first.departures)
 
 

@@ -2,13 +2,13 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 
 from benchmarks.blocks import Block, Column, arrange
 from benchmarks.cells import cell
-from benchmarks.markdown import table
+from benchmarks.markdown import escape, table
 from benchmarks.records import CURVES, Model, Results
-from benchmarks.suites import primary_metric
 
 __all__ = ["CURVES", "MARK", "curve_files", "curve_pages"]
 
@@ -23,59 +23,84 @@ def curve_of(model: Model) -> str:
 
 def curve_pages(results: Results, command: str) -> dict[str, str]:
     """File name -> page, for each task that was run on snapshots."""
-    blocks = arrange(results.done, ())
-    tasks = dict.fromkeys(task for block in blocks for task, _ in block.columns)
-    return {f"curves_{task.replace('/', '_')}.md": _page(task, blocks, command) for task in tasks}
-
-
-def _page(task: str, blocks: Sequence[Block], command: str) -> str:
-    metric = primary_metric(task)
-    parts = [
-        f"# {task} during pre-training",
-        f"{metric}, percent; a column per run, a row per epoch of pre-training. "
-        f"Made by `{command}`.",
-    ]
-    for block in blocks:
+    parts: dict[str, list[str]] = {}
+    for block in arrange(results.done, results.failed):
         for column in block.columns:
-            if column[0] == task:
-                parts += [f"## {block.heading}", *_table(block, column, metric)]
-    return "\n\n".join(parts) + "\n"
+            parts.setdefault(column[0], []).extend(_section(block, column))
+    return {
+        f"curves_{task.replace('/', '_')}.md": "\n\n".join([*_head(task, command), *parts[task]])
+        + "\n"
+        for task in sorted(parts)
+    }
 
 
-def _table(block: Block, column: Column, metric: str) -> list[str]:
-    task, protocol = column
+def _head(task: str, command: str) -> list[str]:
+    return [
+        f"# {task} during pre-training",
+        f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`.",
+    ]
+
+
+def _section(block: Block, column: Column) -> list[str]:
+    """One protocol's heading, a table for each of its metrics, and what holds for the numbers."""
+    done = [results[0] for (_, key), results in block.done.items() if key == column]
+    parts = [f"## {block.heading}, protocol {column[1]}"]
+    for metric in dict.fromkeys(name for result in done for name in result.metrics):
+        parts += [f"{metric}:", _table(block, column, metric)]
+    if done:
+        seeds = ", ".join(str(seed) for seed in sorted({result.seed for result in done}))
+        departures = dict.fromkeys(words for result in done for words in result.departures)
+        named = [f"protocol {block.protocols([column])}", f"seed {seeds}", *departures]
+        parts.append(f"- {'; '.join(named)}.")
+    for (model, key), failed in block.failed.items():
+        if key == column:
+            parts += [f"- {model.name} failed: {escape(failure.reason)}" for failure in failed]
+    return parts
+
+
+def _table(block: Block, column: Column, metric: str) -> str:
     scores = {
         (curve_of(model), float(model.epochs or 0)): score.text(2)
         for model in block.models
-        if (score := cell(block, model, task, protocol, metric).score) is not None
+        if (score := cell(block, model, *column, metric).score) is not None
     }
     curves = sorted({curve for curve, _ in scores})
     epochs = sorted({epoch for _, epoch in scores})
     rows = [[f"{epoch:g}", *(scores.get((c, epoch), "") for c in curves)] for epoch in epochs]
-    first = next(results[0] for (_, key), results in block.done.items() if key == column)
-    said = [f"protocol {block.protocols([column])}", f"seed {first.seed}", *first.departures]
-    return [table(["epoch", *curves], rows), f"- {'; '.join(said)}."]
+    return table(["epoch", *curves], rows)
 
 
 def curve_files(results: Results) -> dict[str, str]:
-    """File name -> CSV of one curve: epoch, and every metric of the task."""
+    """File name -> CSV of one curve: epoch, and every metric of the task.
+
+    What no column of the page shares shares no file either.
+    """
     files = {}
     for block in arrange(results.done, ()):
-        if block.version:  # older settings or data
-            continue
         for column in block.columns:
-            points: dict[str, list[tuple[float, dict[str, float]]]] = {}
+            points: dict[str, list[tuple[float, Mapping[str, float]]]] = {}
             for (model, other), done in block.done.items():
                 if other == column:
-                    point = (float(model.epochs or 0), dict(done[0].metrics))
+                    point = (float(model.epochs or 0), done[0].metrics)
                     points.setdefault(curve_of(model), []).append(point)
                     schedule = done[0].schedule
+            kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
             for curve, found in points.items():
-                files[f"{curve}.{column[0].replace('/', '_')}.{schedule}.csv"] = _csv(found)
+                files[f"{'.'.join([curve, *map(_as_file_name, kind)])}.csv"] = _csv(found)
     return files
 
 
-def _csv(points: list[tuple[float, dict[str, float]]]) -> str:
+def _kind(block: Block) -> list[str]:
+    """What, beside the schedule, keeps a block's numbers from being compared with others."""
+    reasons = [why for why in block.reasons if not why.endswith(" schedule")]
+    return [*reasons, f"other {block.version}"] if block.version else reasons
+
+
+def _as_file_name(words: str) -> str:
+    return re.sub(r"[ /]+", "-", words)
+
+
+def _csv(points: list[tuple[float, Mapping[str, float]]]) -> str:
     text = io.StringIO()
     names = list(points[0][1])
     writer = csv.writer(text, lineterminator="\n")

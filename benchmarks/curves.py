@@ -4,7 +4,9 @@
     python -m benchmarks.curves --snapshots runs/fig2/snapshots --name SimAffinity --data DATA
 
 Each snapshot gets a record below results/curves; a curve becomes a CSV file there, and the curves
-of a task stand beside each other in results/tables. What is finished is not run again.
+of a task stand beside each other in results/tables. What is finished is not run again; what fails
+leaves a reason in the tables and does not stop the rest. Exit status: 0 all is written, 1 a
+snapshot failed, 2 the request is wrong.
 """
 
 import sys
@@ -14,11 +16,13 @@ from pathlib import Path
 import tyro
 
 from benchmarks.curve_page import CURVES, MARK
+from benchmarks.plan import planned
+from benchmarks.run_all import succeeded
 from benchmarks.tables import write_tables
 from transfer import stop
-from transfer.__main__ import data_folder, summary
+from transfer.__main__ import data_folder
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cell import Cell, Place, evaluate, registered
+from transfer.cell import Cell, Place, registered
 from transfer.datasets.images import DataError
 from transfer.features import AskedPrecision
 from transfer.schedule import share
@@ -42,6 +46,8 @@ class Request:
     """Where caches and unfinished work lie."""
     schedule: str = "paper"
     """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images that a set may have."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
 
@@ -58,18 +64,37 @@ def run(request: Request) -> int:
         results=request.results / CURVES,
         runs=request.runs,
         schedule=request.schedule,
+        tolerated=request.tolerate,
         features_in=request.features_in,
     )
+    failed = 0
     for curve, files in zip(names, snapshot_files(request, names), strict=True):
         for file in files:
-            backbone = load_backbone(file, name=f"{curve}{MARK}{file.stem}")
-            for key in keys:
-                stop.leave_if_asked()
-                cell = Cell(key=key, backbone=backbone, seed=0, place=place)
-                print(summary(cell, evaluate(cell)), flush=True)
+            stop.leave_if_asked()
+            failed += not measured(file, f"{curve}{MARK}{file.stem}", keys, place)
+    request.results.mkdir(parents=True, exist_ok=True)
     for path in write_tables(request.results):
         print(f"table  {path}")
-    return 0
+    print(f"{failed} snapshots failed", file=sys.stderr)
+    return int(failed > 0)
+
+
+def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
+    """Whether all tasks of a snapshot have their records; DataError where a set is not there."""
+    try:
+        backbone = load_backbone(file, name=name)
+    except (BackboneError, OSError) as error:
+        print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
+        return False
+    cells = [Cell(key=key, backbone=backbone, seed=0, place=place) for key in keys]
+    absent = dict.fromkeys(key for cell in cells for key in planned(cell).missing)
+    if absent:
+        raise DataError(f"nothing runs: {', '.join(absent)} not found below {place.data}")
+    done = []
+    for cell in cells:
+        stop.leave_if_asked()
+        done.append(succeeded(cell))
+    return all(done)
 
 
 def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.against import comparison_lines, needed_lines, of_method
+from benchmarks.against import RANDOM, comparison_lines, needed_lines, of_method
 from benchmarks.blocks import Apart, Block, arrange, family
 from benchmarks.cells import Cell, Score, average, cell
 from benchmarks.grid import Entry, Heading, Line, Sayings, describe, grid, new_line, row_label
@@ -13,8 +13,6 @@ from benchmarks.records import Failure, Model, Result, Results
 from benchmarks.suites import AVERAGE, TRANSFER
 from benchmarks.verdict import noise_rule, suspicion
 
-RANDOM = "random initialisation"
-"""Method of a backbone that was never trained, in its records."""
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 

@@ -98,6 +98,8 @@ class Table:
     columns: tuple[Column, ...]
     attributes: tuple[Attribute, ...]
     rows: tuple[Row, ...]
+    points: tuple[Row, ...] = ()
+    """What the paper draws and prints no number of: the figure's name, and recipes."""
 
     @property
     def file_name(self) -> str:
@@ -172,6 +174,10 @@ def _table(entry: dict[str, Any]) -> Table:
         columns=tuple(Column(**column) for column in entry["columns"]),
         attributes=tuple(Attribute(**attribute) for attribute in entry.get("attributes", ())),
         rows=tuple(_row(row, shared) for row in entry["rows"]),
+        points=tuple(
+            _row({"label": entry["number"], "role": "own", "recipe": recipe, "values": {}}, shared)
+            for recipe in entry.get("recipes", ())
+        ),
     )
 
 

@@ -65,6 +65,8 @@ class Result:
     """Data sets with missing, surplus or unreadable images, and how many."""
     departures: tuple[str, ...]
     finished: str
+    at_grid_edge: bool
+    """Whether the rate that was chosen is the lowest or highest of those tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +142,7 @@ def _result(content: dict[str, Any]) -> Result:
         ),
         departures=tuple(content["departures"]),
         finished=content["finished"],
+        at_grid_edge=bool(content.get("details", {}).get("at_grid_edge")),
     )
 
 

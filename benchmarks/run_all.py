@@ -7,6 +7,7 @@ rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the reque
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -191,24 +192,37 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
             file=sys.stderr,
             flush=True,
         )
-        try:
-            if cell.needed is not None:
-                _prepare_together(cell, waiting[number:], reasons)
-            print(summary(cell, evaluate_where_asked(cell)), flush=True)
-        except BusyError as error:  # its result is on the way: no reason for the tables
+        if not succeeded(cell, waiting[number:], reasons):
             failed.append(cell)
-            print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
-        except Exception as error:  # whatever breaks one cell must not take the others with it
-            note_failure(cell, error)
-            failed.append(cell)
-            reasons[cell.path] = str(error)
-            if isinstance(error, ClassifierError) and cell.needed is not None:
-                reasons[cell.needed.path] = error.reason
-            print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
     return failed
 
 
-def _prepare_together(cell: Cell, others: list[Cell], reasons: dict[Path, str]) -> None:
+def succeeded(
+    cell: Cell, later: Sequence[Cell] = (), reasons: dict[Path, str] | None = None
+) -> bool:
+    """Whether its record is written now; else the reason is.
+
+    Whatever breaks one cell must not take the others with it. later: cells that may look at the
+    same images. reasons: of the cells that have failed in this run, by their records; added to.
+    """
+    reasons = {} if reasons is None else reasons
+    try:
+        if cell.needed is not None:
+            _prepare_together(cell, later, reasons)
+        print(summary(cell, evaluate_where_asked(cell)), flush=True)
+        return True
+    except BusyError as error:  # its result is on the way: no reason for the tables
+        print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        note_failure(cell, error)
+        reasons[cell.path] = str(error)
+        if isinstance(error, ClassifierError) and cell.needed is not None:
+            reasons[cell.needed.path] = error.reason
+        print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+    return False
+
+
+def _prepare_together(cell: Cell, others: Sequence[Cell], reasons: dict[Path, str]) -> None:
     """Features of a cell that uses a classifier, and of those of the same task that come later.
 
     ClassifierError if the classifier has failed in this run.

@@ -1,6 +1,7 @@
 """Snapshots become a table and a CSV file per curve, apart from the tables of backbones."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 
 from benchmarks.curves import main
 from benchmarks.records import read_results
+from benchmarks.tables import write_tables
+from transfer.cell import Cell
 
 
 @pytest.fixture
@@ -36,7 +39,8 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     snapshots: Path, small_data: Path, tmp_path: Path
 ) -> None:
     assert main(words(snapshots, small_data, tmp_path)) == 0
-    with (tmp_path / "results" / "curves" / "mine.cifar10_knn.smoke.csv").open() as file:
+    folder = tmp_path / "results" / "curves"
+    with (folder / "mine.cifar10_knn.uniclr-2022-1.smoke.generated-data.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["0", "1", "10"]
     lines = (tmp_path / "results" / "tables" / "curves_cifar10_knn.md").read_text().splitlines()
@@ -59,3 +63,92 @@ def test_a_folder_without_snapshots_is_a_wrong_request(
 ) -> None:
     assert main(words(tmp_path, small_data, tmp_path)) == 2
     assert "--snapshot-epochs" in capsys.readouterr().err
+
+
+def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
+    snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (snapshots / "epoch0001.pt").write_bytes(b"torn")
+    work = tmp_path / "runs" / "cells" / "mine@epoch0000"
+    work.parent.mkdir(parents=True)
+    work.write_text("a file where the cell's folder belongs")
+    assert main(words(snapshots, small_data, tmp_path)) == 1
+    said = capsys.readouterr().err
+    assert "mine@epoch0001  failed: " in said
+    assert "2 snapshots failed" in said
+    (path,) = (tmp_path / "results" / "curves").glob("*.csv")
+    with path.open() as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]
+
+
+def test_cells_know_how_many_broken_images_are_tolerated(
+    snapshots: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tolerated = []
+
+    def succeeded(cell: Cell) -> bool:
+        tolerated.append(cell.place.tolerated)
+        return True
+
+    monkeypatch.setattr("benchmarks.curves.succeeded", succeeded)
+    assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
+    assert tolerated == [3, 3, 3]
+
+
+def test_without_its_data_nothing_runs(snapshots: Path, tmp_path: Path) -> None:
+    assert main(words(snapshots, tmp_path / "nowhere", tmp_path)) == 2
+
+
+def point(curves: Path, epoch: int, **changes: Any) -> None:
+    """A record of a snapshot, except for what changes: its protocol, its data, its metrics."""
+    protocol = changes.get("protocol", "jcl-2020")
+    content = {
+        "format": "ssl-record/1",
+        "backbone": {
+            **{"name": f"mine@epoch{epoch}", "arch": "resnet18", "stem": "imagenet"},
+            **{"sha256": str(epoch), "made_by": {"epochs": float(epoch)}},
+        },
+        "task": "in100_linear",
+        "protocol": {"name": f"{protocol}/1", "hash": protocol, "paper_hash": protocol},
+        **{"schedule": "paper", "seed": 0, "engine": "batched"},
+        "metrics": {"top1": changes.get("top1", 50.0), "top5": 90.0},
+        "data": {"in100": {"fingerprint": "f", "tolerated": 0, "small": changes.get("small", "")}},
+        **{"departures": [], "finished": "2026-01-01T00:00:00Z"},
+    }
+    path = curves / "mine" / f"{protocol}-{changes.get('small', '')}-{epoch}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path: Path) -> None:
+    kinds: tuple[dict[str, str], ...] = ({}, {"protocol": "looc-2020"}, {"small": "excerpt"})
+    for number, kind in enumerate(kinds):
+        point(tmp_path / "curves", 1, top1=60.0 + number, **kind)
+    write_tables(tmp_path)
+    found = {path.name: path.read_text() for path in (tmp_path / "curves").glob("*.csv")}
+    assert {name: text.split()[1] for name, text in found.items()} == {
+        "mine.in100_linear.jcl-2020-1.paper.csv": "1,60.0000,90.0000",
+        "mine.in100_linear.looc-2020-1.paper.csv": "1,61.0000,90.0000",
+        "mine.in100_linear.jcl-2020-1.paper.excerpt-of-the-data.csv": "1,62.0000,90.0000",
+    }
+    page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
+    headings = [line for line in page.splitlines() if line.startswith("## ")]
+    assert len(set(headings)) == len(headings) == 3
+
+
+def test_a_page_of_curves_has_a_table_for_every_metric(tmp_path: Path) -> None:
+    point(tmp_path / "curves", 1, top1=61.25)
+    write_tables(tmp_path)
+    page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
+    first, second = page.split("top1:")[1].split("top5:")
+    assert ("61.25" in first, "90.00" in second) == (True, True)
+
+
+def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
+    failure = {"format": "ssl-failure/1", "backbone": "mine@epoch2", "task": "in100_linear"}
+    failure |= {"protocol": "jcl-2020/1", "schedule": "paper", "reason": "OSError: torn"}
+    point(tmp_path / "curves", 1)
+    (tmp_path / "curves" / "mine" / "2.failed.json").write_text(json.dumps(failure | {"seed": 0}))
+    write_tables(tmp_path)
+    page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
+    assert "- mine@epoch2 failed: OSError: torn" in page

@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.against import stands_for
+from benchmarks.against import needed_lines, stands_for
 from benchmarks.published import Table, published, published_table
 from benchmarks.suites import TRANSFER_SETS
 from pretrain.recipes import RECIPES
@@ -95,6 +95,20 @@ def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table
             assert stands_for(recipe.table_row, table.id)
             assert row.pretrain.epochs in (None, recipe.epochs)
             assert row.pretrain.batch_size in (None, recipe.batch_size)
+
+
+def test_every_recipe_of_a_point_of_jcls_figure_2_is_named() -> None:
+    named = {point.recipe for point in published_table("jcl/imagenet100").points}
+    assert named == {name for name, recipe in RECIPES.items() if "jcl/fig2" in recipe.table_row}
+
+
+def test_heads_of_looc_table_5_are_numbered_as_the_recipe_orders_them() -> None:
+    recipe = RECIPES["loocpp/in100-r50-color-rotation-texture"]
+    lines = needed_lines(published_table("looc/table5"), [])
+    for number, name in enumerate(recipe.config.designated, 1):
+        (line,) = (line for line in lines if line.endswith(f"(invariant and {name})"))
+        assert f"`--heads 0,{number}`" in line
+    assert len(lines) == 5  # the invariant head alone, and all heads
 
 
 def test_rows_are_completed_by_what_holds_for_their_table() -> None:
