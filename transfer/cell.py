@@ -19,8 +19,9 @@ from transfer import stop
 from transfer.backbone import Backbone
 from transfer.classifier import load_classifier
 from transfer.console import say
-from transfer.datasets.catalog import DATASETS, open_any
+from transfer.datasets.catalog import DATASETS, open_any, open_split, told_of
 from transfer.datasets.check import Report, require
+from transfer.datasets.drawn_lists import keep_list
 from transfer.features import AskedPrecision, resolved
 from transfer.folders import Folders
 from transfer.processes import Process, this_process
@@ -236,11 +237,15 @@ def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
     return reports, replace(cell.folders, broken=broken)
 
 
-def _how(cell: Cell) -> dict[str, str]:
-    """Arithmetic of frozen features, and whose classifier was used."""
-    told: dict[str, str] = {}
+def _how(cell: Cell) -> dict[str, object]:
+    """Arithmetic of frozen features, lists of drawn splits, and whose classifier was used."""
+    told: dict[str, object] = {}
     if on_frozen_features(cell.task):
         told["features_in"] = cell.computing.precision
+    for key in cell.task.datasets():
+        if draw := DATASETS[key].draw:
+            parts = {part: open_split(key, cell.place.data, part) for part in ("trainval", "test")}
+            told[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
     return told if cell.needed is None else told | {"classifier": _classifier_hash(cell)}
 
 
@@ -306,14 +311,15 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
 
 def departures(cell: Cell) -> list[str]:
-    """Every number in which the cell, or the classifier it uses, leaves the paper's protocol."""
+    """Every number in which the cell, or the classifier it uses, leaves the paper's protocol, and
+    what its data are not."""
     found = _differences(registered(cell.key), cell.task)
     if cell.needed is not None:
         own = _differences(registered(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
     if cell.computing.precision != "float32" and on_frozen_features(cell.task):
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
-    return found
+    return found + [line for key in cell.task.datasets() for line in told_of(key, cell.place.data)]
 
 
 def _differences(paper: object, used: object) -> list[str]:
