@@ -19,7 +19,7 @@ from transfer import stop
 from transfer.backbone import Backbone
 from transfer.classifier import load_classifier
 from transfer.console import say
-from transfer.datasets.catalog import DATASETS, open_any, open_split, told_of
+from transfer.datasets.catalog import DATASETS, open_any, open_split
 from transfer.datasets.check import Report, require
 from transfer.datasets.drawn_lists import keep_list
 from transfer.features import AskedPrecision, resolved
@@ -319,7 +319,9 @@ def departures(cell: Cell) -> list[str]:
         found += [f"classifier: {line}" for line in own]
     if cell.computing.precision != "float32" and on_frozen_features(cell.task):
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
-    return found + [line for key in cell.task.datasets() for line in told_of(key, cell.place.data)]
+    for key in cell.task.datasets():
+        found += DATASETS[key].told_of(cell.place.data)
+    return found
 
 
 def _differences(paper: object, used: object) -> list[str]:

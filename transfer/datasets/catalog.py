@@ -350,12 +350,6 @@ def expected_sizes(key: str, data: Path) -> Sizes:
     return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=counts))
 
 
-def told_of(key: str, data: Path) -> list[str]:
-    """A sentence for each way in which the set that is there is not what the papers tested on."""
-    told = dataset_info(key).told_of
-    return list(told(data)) if told else []
-
-
 def open_split(key: str, data: Path, split: str) -> Images:
     """One split (train, val, trainval or test) of a set with labels per image."""
     images = open_any(key, data, split)

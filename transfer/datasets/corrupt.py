@@ -107,7 +107,7 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     folder = data / FOLDER
     _begin(folder, made)
     total = len(images) * len(corruptions)
-    # a single process computes with several threads, whose order may show in the last bit
+    # a worker computes in one thread, so that the order of threads shows in no image
     work = DataLoader(Making(folder, images, corruptions), batch_size=None, num_workers=workers)
     with progress("corrupt", "in100 test", total) as counter:
         for done in work:

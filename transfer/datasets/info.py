@@ -13,6 +13,11 @@ from transfer.datasets.segmented import Segmented
 AnySplit = Images | Scenes | Segmented
 
 
+def as_published(data: Path) -> Sequence[str]:
+    """Nothing to tell."""
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
     """One catalogued set."""
@@ -35,7 +40,7 @@ class DatasetInfo:
     how_to_get: str
     counts_of: Callable[[Path], Mapping[str, int]] | None = None
     """The counts, where they depend on which of the published parts were unpacked."""
-    told_of: Callable[[Path], Sequence[str]] | None = None
+    told_of: Callable[[Path], Sequence[str]] = as_published
     """A sentence for each way in which what is there is not all that the papers tested on; every
     record says them."""
     draw: str = ""

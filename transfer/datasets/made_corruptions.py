@@ -62,8 +62,8 @@ def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
     made = read_manifest(data / FOLDER / MANIFEST)
     if made is None:
         raise DataError(
-            f"{FOLDER} has no {MANIFEST}, so it is unfinished: "
-            "the command below goes on where it was left"
+            f"{FOLDER} has no {MANIFEST}, so it is unfinished; "
+            "make-corruptions goes on where it was left"
         )
     absent = [kind for kind in made.kinds if not (data / FOLDER / kind).is_dir()]
     if absent:

@@ -39,6 +39,10 @@ class Noise:
         return pixels + drawn + 0.1 * torch.randn(pixels.shape)
 
 
+def unseeded_noise() -> dict[tuple[str, int], Noise]:
+    return {(kind, severity): Noise() for kind in KINDS_MADE for severity in SEVERITIES}
+
+
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small ImageNet, an image of each class, and noise in the place of the package."""
@@ -46,8 +50,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(transfer.datasets.corrupt, "CROP_PX", 16)
     monkeypatch.setattr(transfer.datasets.corrupt, "RESIZE_PX", 16)
     monkeypatch.setattr(transfer.datasets.corrupt, "version", lambda package: "0.13")
-    made = {(kind, severity): Noise() for kind in KINDS_MADE for severity in SEVERITIES}
-    monkeypatch.setattr(transfer.datasets.corrupt, "package_corruptions", lambda: made)
+    monkeypatch.setattr(transfer.datasets.corrupt, "package_corruptions", unseeded_noise)
     small = open_split("in100", tmp_path, "test").subset(range(0, 160, 20))
     monkeypatch.setattr(transfer.datasets.corrupt, "open_split", lambda *_: small)
     mark_small(tmp_path, "in100", Sizes(classes=8, counts={"test": 8}))
@@ -103,7 +106,7 @@ def test_an_interrupted_set_is_unfinished_and_goes_on(
             make_corruptions(data)
     report = check("imagenet_c100_made", data, decode=False)
     assert not report.ok
-    assert "unfinished: the command below goes on" in report.problems[0]
+    assert "unfinished; make-corruptions goes on where it was left" in report.problems[0]
     first = contents(data)
     make_corruptions(data)
     assert first

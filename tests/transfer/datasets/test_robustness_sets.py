@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from transfer.datasets.catalog import dataset_info, expected_sizes, open_split, told_of
+from transfer.datasets.catalog import dataset_info, expected_sizes, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import SMALL_DATA, Sizes, mark_small
 from transfer.datasets.generate import generate
@@ -41,23 +41,27 @@ def test_a_missing_corruption_is_named(copy_of: Callable[[str], Path]) -> None:
         open_split("imagenet_c100", data, "test")
 
 
+def told(key: str, data: Path) -> list[str]:
+    return list(dataset_info(key).told_of(data))
+
+
 def test_imagenet_c_without_extra_tar_is_whole_and_says_what_it_lacks(
     copy_of: Callable[[str], Path],
 ) -> None:
     data = copy_of("imagenet_c100")
-    assert told_of("imagenet_c100", data) == []
+    assert told("imagenet_c100", data) == []
     for kind in EXTRA_KINDS:
         shutil.rmtree(data / "imagenet-c" / kind)
     mark_small(data, "imagenet_c100", Sizes(classes=8, counts={"test": 15 * 5 * 8}))
     assert check("imagenet_c100", data, decode=False).ok
-    assert "no all19_top1" in told_of("imagenet_c100", data)[0]
+    assert "no all19_top1" in told("imagenet_c100", data)[0]
     (data / SMALL_DATA).unlink()
     assert expected_sizes("imagenet_c100", data).counts == {"test": 15 * 5 * 5_000}
 
 
 def test_made_corruptions_name_their_maker_in_every_record(small_data: Path) -> None:
-    (told,) = told_of("imagenet_c100_made", small_data)
-    assert told.startswith("corruptions made by generate-data 1, 15 kinds, no speckle_noise,")
+    (line,) = told("imagenet_c100_made", small_data)
+    assert line.startswith("corruptions made by generate-data 1, 15 kinds, no speckle_noise,")
     assert dataset_info("imagenet_c100_made").counts == {"test": 18 * 5 * 5_000}
 
 
