@@ -199,10 +199,13 @@ class MakeCorruptions:
 
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
+    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    """Processes, one per core if not given; the images are the same with any number."""
 
     def __call__(self) -> int:
         """Exit status."""
-        print(f"{make_corruptions(self.data)}  ->  {self.data / 'imagenet-c-made'}")
+        made = make_corruptions(self.data, workers=self.workers)
+        print(f"{made}  ->  {self.data / 'imagenet-c-made'}")
         return 0
 
 

@@ -15,8 +15,9 @@ import torch.distributed as dist
 
 from transfer.alone import alone
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import DATASETS, open_any
+from transfer.datasets.catalog import DATASETS, open_any, open_split
 from transfer.datasets.check import Report, require
+from transfer.datasets.drawn_lists import keep_list
 from transfer.dependent import WEIGHTS, Trainer, borrowed, kept, why_missing
 from transfer.features import AskedPrecision, resolved
 from transfer.folders import Folders
@@ -232,11 +233,15 @@ def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
     return reports, replace(cell.folders, broken=broken)
 
 
-def _how(cell: Cell, lender: Record | None) -> dict[str, str]:
-    """Arithmetic of frozen features, and whose classifier was used: which weights, made how."""
-    told: dict[str, str] = {}
+def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
+    """Arithmetic of frozen features, lists of drawn splits, and whose classifier was used."""
+    told: dict[str, object] = {}
     if on_frozen_features(cell.task):
         told["features_in"] = cell.computing.precision
+    for key in cell.task.datasets():
+        if draw := DATASETS[key].draw:
+            parts = {part: open_split(key, cell.place.data, part) for part in ("trainval", "test")}
+            told[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
     if lender is not None:
         told["classifier"] = _classifier_hash(cell)
         told["classifier_weights"] = lender.details[WEIGHTS]
@@ -308,13 +313,16 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
 
 def departures(cell: Cell) -> list[str]:
-    """Every number in which the cell, or the classifier it uses, leaves the paper's protocol."""
+    """Every number in which the cell, or the classifier it uses, leaves the paper's protocol, and
+    what its data are not."""
     found = _differences(registered(cell.key), cell.task)
     if cell.needed is not None:
         own = _differences(registered(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
     if cell.computing.precision != "float32" and on_frozen_features(cell.task):
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
+    for key in cell.task.datasets():
+        found += DATASETS[key].told_of(cell.place.data)
     return found
 
 

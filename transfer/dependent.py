@@ -71,6 +71,8 @@ def borrowed(user: str, trainer: Trainer) -> Record:
                     told = f"{user} needs that of {trainer.key}, but {why}: training it first"
                     say("classifier", told)
                     _train(trainer)
+                    if _found(trainer) is None:
+                        raise ClassifierError(trainer.key, "its training has left no weights")
         except BusyError as error:
             if not waiting:
                 say("classifier", f"{user} waits for that of {trainer.key}: {error}")

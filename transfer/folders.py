@@ -18,3 +18,8 @@ class Folders:
     """Images that cannot be read and that the user tolerates: they are left out."""
     classifier: Path | None = None
     """File of the classifier that another cell has trained and this one uses."""
+
+    @property
+    def lists(self) -> Path:
+        """Which images our draws gave to which split, beside the cache; to be kept."""
+        return self.cache.parent / "lists"

@@ -1,5 +1,6 @@
 """A cell leaves a whole record, or none and a reason."""
 
+import hashlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import transfer.finetune
 from transfer.alone import BusyError, alone
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
+from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
 from transfer.finetune import NotFiniteError
 from transfer.record import read_record, write_record
@@ -124,3 +126,23 @@ def test_a_record_from_before_precision_was_told_is_of_float32(cell: Cell) -> No
     del record.details["features_in"]
     write_record(cell.path, record)
     assert finished(replace(cell, place=replace(cell.place, features_in="float32"))) is not None
+
+
+def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
+    cell: Cell, tmp_path: Path
+) -> None:
+    generate(tmp_path / "data", keys=["inat1k"])
+    place = replace(cell.place, data=tmp_path / "data")
+    told = evaluate(replace(cell, key="inat1k_knn", place=place)).details["list_of_inat1k"]
+    stored = (place.runs / "lists" / told["file"]).read_bytes()
+    assert told["file"].startswith("inat1k-resplit0-")
+    assert hashlib.sha256(stored).hexdigest() == told["sha256"]
+
+
+def test_a_stand_in_is_a_departure(cell: Cell, tmp_path: Path) -> None:
+    generate(tmp_path / "data", keys=["imagenet_c100_made"])
+    place = replace(cell.place, data=tmp_path / "data")
+    found = departures(replace(cell, key="imagenet_c100_eval@made", place=place))
+    assert any(line.startswith("corruptions made by generate-data 1, 15 kinds") for line in found)
+    real = departures(replace(cell, key="imagenet_c100_eval", place=place))
+    assert not any("corruptions" in line for line in real)

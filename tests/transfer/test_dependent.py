@@ -81,7 +81,7 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def drawn(backbone: Backbone, images: Images, *rest: object) -> Predictions:
-        *_, folder = rest
+        folder = rest[3]
         assert isinstance(folder, Path)
         names.append(backbone.source)
         generator = torch.Generator().manual_seed(int(backbone.sha256[:8], 16))
@@ -171,6 +171,15 @@ def test_a_classifier_that_fails_is_blamed_itself(
     assert "the probe diverged" in failure_path(cell.needed.path).read_text()
     note_failure(cell, raised.value)
     assert "classifier in100_linear@looc failed" in failure_path(cell.path).read_text()
+
+
+def test_a_training_that_leaves_no_weights_ends_the_search(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = Predictions(torch.eye(8), torch.arange(8), {})
+    monkeypatch.setattr("transfer.tasks.linear_probe.probed", lambda *_: nothing)
+    with pytest.raises(ClassifierError, match="its training has left no weights"):
+        evaluate(cell)
 
 
 def test_a_classifier_that_was_trained_before_the_lock_came_is_not_trained_again(

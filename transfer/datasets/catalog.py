@@ -253,6 +253,7 @@ _INFOS = (
         metric="top1",
         # 26,521 of 265,213 published training images are tested on, with the 3,030 of val
         counts=counted(265_213 - 26_521 - 3_030, 3_030, 3_030 + 26_521),
+        draw="resplit0",
         open=read_inat1k,
         how_to_get="From https://github.com/visipedia/inat_comp/tree/master/2019 unpack "
         "train_val2019.tar.gz, train2019.json and val2019.json into inat2019/ "
@@ -352,7 +353,8 @@ def dataset_info(key: str) -> DatasetInfo:
 def expected_sizes(key: str, data: Path) -> Sizes:
     """Published numbers of a set, or those of the small copy that `small-data.json` announces."""
     info = dataset_info(key)
-    return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=info.counts))
+    counts = info.counts_of(data) if info.counts_of and info.is_there(data) else info.counts
+    return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=counts))
 
 
 def open_split(key: str, data: Path, split: str) -> Images:

@@ -245,7 +245,9 @@ def _classes_without_objects(scenes: Mapping[str, Scenes | Segmented]) -> list[s
 
 def _class_list(key: str, expected: int) -> list[str]:
     """Names that are known without the data: a class folder that is gone can then be named."""
-    if key in ("in100", "imagenet_c100") and expected == len(imagenet100_wnids()):
+    if key in ("in100", "imagenet_c100", "imagenet_c100_made") and expected == len(
+        imagenet100_wnids()
+    ):
         return imagenet100_wnids()
     return []
 

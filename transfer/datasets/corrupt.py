@@ -11,15 +11,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional
 
+from transfer import stop
 from transfer.console import progress
-from transfer.datasets.catalog import open_split
+from transfer.datasets.catalog import expected_sizes, open_split
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
-from transfer.datasets.imagenet_c import KINDS, MADE_FOLDER, SEVERITIES
+from transfer.datasets.imagenet_c import KINDS, SEVERITIES
 from transfer.datasets.images import DataError, Images
+from transfer.datasets.made_corruptions import (
+    FOLDER,
+    MANIFEST,
+    Made,
+    read_manifest,
+    write_manifest,
+)
 
 PACKAGE = "torch-uncertainty"
 CLASS_NAMES = {
@@ -47,9 +58,11 @@ RESIZE_PX, CROP_PX = 256, 224
 """As ImageNet-C was made."""
 JPEG_QUALITY = 85
 """Of the published images."""
+BEGUN = "making.json"
+"""The manifest until all images are there."""
 
 Corruption = Callable[[Tensor], Tensor]
-"""Of pixels (3, H, W) float32, 0 to 1."""
+"""Of pixels (3, H, W) float32, 0 to 1. Some have `rng`, a NumPy generator of their own."""
 
 
 def package_corruptions() -> dict[tuple[str, int], Corruption]:
@@ -69,43 +82,103 @@ def package_corruptions() -> dict[tuple[str, int], Corruption]:
     }
 
 
-def make_corruptions(data: Path) -> str:
-    """Write imagenet-c-made; a line on what it holds. An image that is there is not made again."""
+def make_corruptions(data: Path, *, workers: int = 1) -> str:
+    """Write imagenet-c-made; a line on what it holds. An image that is there is not made again.
+
+    workers: processes; how many does not change an image.
+    """
+    if workers < 1:
+        raise ValueError(f"{workers} workers: at least one has to do the work")
     images = open_split("in100", data, "test")
+    expected = expected_sizes("in100", data).counts.get("test", len(images))
+    if len(images) != expected:
+        raise DataError(
+            f"ImageNet-100 has {len(images)} test images, {expected} are expected; complete it "
+            "first, python -m transfer check-data lists what is missing"
+        )
     corruptions = package_corruptions()
+    made = Made(
+        package=PACKAGE,
+        version=version(PACKAGE),
+        kinds=tuple(dict.fromkeys(kind for kind, _ in corruptions)),
+        source=images.fingerprint,
+        images=tuple(_made_name(images, i) for i in range(len(images))),
+    )
+    folder = data / FOLDER
+    _begin(folder, made)
     total = len(images) * len(corruptions)
+    # a worker computes in one thread, so that the order of threads shows in no image
+    work = DataLoader(Making(folder, images, corruptions), batch_size=None, num_workers=workers)
     with progress("corrupt", "in100 test", total) as counter:
-        for i in range(len(images)):
-            _write_all(data / MADE_FOLDER, images, i, corruptions)
-            counter.add(len(corruptions))
+        for done in work:
+            counter.add(done)
+            stop.leave_if_asked()
     if "in100" in small_sizes(data):
         sizes = Sizes(classes=len(images.class_names), counts={"test": total})
         mark_small(data, "imagenet_c100_made", sizes)
-    kinds = len({kind for kind, _ in corruptions})
-    return f"{total} images, {kinds} corruptions by {PACKAGE} {version(PACKAGE)}"
+    (folder / BEGUN).replace(folder / MANIFEST)
+    return f"{total} images, {len(made.kinds)} corruptions by {made.maker}"
 
 
-def _write_all(
-    folder: Path, images: Images, i: int, corruptions: dict[tuple[str, int], Corruption]
-) -> None:
-    """Every corruption of one image; what is drawn depends on nothing but its name."""
-    name = Path(images.name(i)).name
+def _begin(folder: Path, made: Made) -> None:
+    """Go on with the same work only: what another version made of other images is not mixed in."""
+    there = read_manifest(folder / MANIFEST) or read_manifest(folder / BEGUN)
+    if there not in (None, made) or (there is None and folder.exists() and any(folder.iterdir())):
+        origin = "of unknown origin" if there is None else f"by {there.maker}"
+        raise DataError(
+            f"{folder} holds corruptions {origin}, not those of these {len(made.images)} test "
+            f"images by {made.maker}; remove it, or move it away"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_manifest(folder / BEGUN, made)
+
+
+def _made_name(images: Images, i: int) -> str:
+    """WNID/FILE of a corrupted image."""
     wnid = images.class_names[int(images.labels[i])]
-    files = {
-        key: folder / key[0] / str(key[1]) / wnid / f"{Path(name).stem}.JPEG" for key in corruptions
-    }
-    if all(file.exists() for file in files.values()):
-        return
-    small = functional.resize(images[i][0], [RESIZE_PX])
-    crop = functional.center_crop(small, [CROP_PX, CROP_PX])
-    pixels = functional.to_dtype(functional.pil_to_tensor(crop), torch.float32, scale=True)
-    for key, file in files.items():
-        seed = hashlib.sha256(f"{key} {name}".encode()).digest()[:7]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int.from_bytes(seed))
-            corrupted = corruptions[key](pixels.clone())
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(".partial")
-        image = functional.to_pil_image(corrupted.clamp(0, 1))
-        image.save(partial, "JPEG", quality=JPEG_QUALITY)
-        partial.replace(file)
+    return f"{wnid}/{Path(images.name(i)).stem}.JPEG"
+
+
+class Making(Dataset[int]):
+    """Item i: makes what is missing of image i's corruptions, and says how many there are."""
+
+    def __init__(
+        self, folder: Path, images: Images, corruptions: dict[tuple[str, int], Corruption]
+    ) -> None:
+        self.folder, self.images, self.corruptions = folder, images, corruptions
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, i: int) -> int:
+        name = _made_name(self.images, i)
+        files = {key: self.folder / key[0] / str(key[1]) / name for key in self.corruptions}
+        missing = [key for key, file in files.items() if not file.exists()]
+        if missing:
+            small = functional.resize(self.images[i][0], [RESIZE_PX])
+            crop = functional.center_crop(small, [CROP_PX, CROP_PX])
+            pixels = functional.to_dtype(functional.pil_to_tensor(crop), torch.float32, scale=True)
+        for key in missing:
+            image = rounded(corrupted(pixels, self.corruptions[key], f"{key} {name}"))
+            files[key].parent.mkdir(parents=True, exist_ok=True)
+            partial = files[key].with_suffix(".partial")
+            image.save(partial, "JPEG", quality=JPEG_QUALITY)
+            partial.replace(files[key])
+        return len(files)
+
+
+def corrupted(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
+    """Pixels after a corruption; what is drawn depends on nothing but the name."""
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+    if hasattr(corruption, "rng"):
+        corruption.rng = np.random.default_rng(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return corruption(pixels.clone())
+
+
+def rounded(pixels: Tensor) -> Image.Image:
+    """Pixels (3, H, W) from 0 to 1 as an image, each the nearest of 256 levels."""
+    levels = (255 * pixels.clamp(0, 1)).round().to(torch.uint8)
+    image: Image.Image = functional.to_pil_image(levels)
+    return image

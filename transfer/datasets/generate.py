@@ -21,9 +21,11 @@ from transfer.datasets.expected import Sizes, mark_small, small_sizes
 from transfer.datasets.imagenet import imagenet100_wnids
 from transfer.datasets.imagenet_c import FOLDER as IMAGENET_C_FOLDER
 from transfer.datasets.imagenet_c import KINDS as CORRUPTIONS
-from transfer.datasets.imagenet_c import MADE_FOLDER, MAIN_KINDS, SEVERITIES
+from transfer.datasets.imagenet_c import MAIN_KINDS, SEVERITIES
 from transfer.datasets.images import DataError
 from transfer.datasets.layouts import Draw, DrawPixels, Plan
+from transfer.datasets.made_corruptions import FOLDER as MADE_FOLDER
+from transfer.datasets.made_corruptions import MANIFEST, Made, write_manifest
 from transfer.datasets.objectnet import BORDER_PX, WNIDS
 from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint, png
 from transfer.datasets.robustness_layout import write_imagenet_c, write_objectnet
@@ -169,8 +171,10 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
         return {listed: _listed_sizes(count) for listed, (_, count) in LISTED.items()}
     if key in CORRUPTED:
         folder, corruptions = CORRUPTED[key]
-        wnids = sorted(imagenet100_wnids()[: IN100_PLAN.classes])
+        wnids = [w for w in layouts.imagenet_wnids(IMAGENET_PLAN) if w in imagenet100_wnids()]
         write_imagenet_c(root / folder, corruptions, wnids, partial(_draw_corrupted, rng))
+        if folder == MADE_FOLDER:
+            _say_made_up(root / folder, corruptions)
         return {key: _test_only(len(wnids), len(corruptions) * len(SEVERITIES))}
     if key == "objectnet13":
         wnids = [w for w in layouts.imagenet_wnids(IMAGENET_PLAN) if w in WNIDS.values()]
@@ -184,6 +188,16 @@ def _write_into(root: Path, key: str, rng: np.random.Generator) -> dict[str, Siz
     write_voc(root, year, counts, _kinds(len(VOC_CLASSES), 13), rng)
     masked = {"voc12_seg": _voc12_seg_sizes()} if year == "2012" else {}
     return {key: _voc_sizes(counts), **masked}
+
+
+def _say_made_up(folder: Path, kinds: Sequence[str]) -> None:
+    """The manifest that `corrupt.py` would write, in the name of this generator."""
+    first = folder / kinds[0] / str(SEVERITIES[0])
+    files = sorted(file.relative_to(first).as_posix() for file in first.rglob("*.JPEG"))
+    made = Made(
+        package="generate-data", version="1", kinds=tuple(kinds), source="", images=tuple(files)
+    )
+    write_manifest(folder / MANIFEST, made)
 
 
 def _listed_sizes(per_class: int) -> Sizes:

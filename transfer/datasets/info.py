@@ -1,6 +1,6 @@
 """What is known of a data set without looking at it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +11,11 @@ from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 
 AnySplit = Images | Scenes | Segmented
+
+
+def as_published(data: Path) -> Sequence[str]:
+    """Nothing to tell."""
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,13 @@ class DatasetInfo:
     """Published images per split: train, val, trainval, test, or test alone; 0: nobody tells."""
     open: Callable[[Path, str, Sizes], AnySplit]
     how_to_get: str
+    counts_of: Callable[[Path], Mapping[str, int]] | None = None
+    """The counts, where they depend on which of the published parts were unpacked."""
+    told_of: Callable[[Path], Sequence[str]] = as_published
+    """A sentence for each way in which what is there is not all that the papers tested on; every
+    record says them."""
+    draw: str = ""
+    """Name of the draw, where what is trained and tested on is drawn here; its list is stored."""
 
     def is_there(self, data: Path) -> bool:
         """Whether its folder exists, or the one of its other layout; and its list, if it is one."""

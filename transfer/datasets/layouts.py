@@ -17,6 +17,7 @@ from scipy.io import savemat
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.imagenet import imagenet100_wnids
+from transfer.datasets.objectnet import WNIDS as OBJECTNET_WNIDS
 from transfer.datasets.patterns import Pixels
 
 Draw = Callable[[int], bytes]
@@ -231,8 +232,12 @@ def write_imagenet(root: Path, plan: Plan, draw: Draw) -> None:
 
 
 def imagenet_wnids(plan: Plan) -> list[str]:
-    """Class folders of the small ImageNet, in the order of its labels."""
-    return sorted([*imagenet100_wnids()[: plan.classes - 2], "n01440764", "n15075141"])
+    """Class folders of the small ImageNet, in the order of its labels; four are in ObjectNet."""
+    listed = imagenet100_wnids()
+    shared = [wnid for wnid in listed if wnid in OBJECTNET_WNIDS.values()][:4]
+    others = [wnid for wnid in listed if wnid not in OBJECTNET_WNIDS.values()]
+    in100 = [*shared, *others][: plan.classes - 2]
+    return sorted([*in100, "n01440764", "n15075141"])
 
 
 def write_lists(root: Path, plan: Plan, per_class: dict[str, int]) -> None:

@@ -8,7 +8,7 @@ classifier of ImageNet-100 finds its own.
 import json
 from pathlib import Path
 
-from transfer.datasets.class_folders import read_class_folders
+from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, Images, image_files
 
@@ -30,6 +30,10 @@ WNIDS = {
     "Vacuum cleaner": "n04517823",
 }
 """ObjectNet's label -> ImageNet-100's class."""
+PUBLISHED_IMAGES = 50_000
+"""Of all 313 classes, in round numbers; nobody tells how many each class has."""
+LEAST_IMAGES = 49_500
+"""Of the whole: fewer cannot be rounded to what is published."""
 
 
 def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
@@ -37,9 +41,22 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     if split != "test":
         raise DataError(f"it has a test split only, not {split!r}")
     root = data / FOLDER
+    if not sizes.counts["test"]:
+        _refuse_part(data, root / "images")
     folder_labels = json.loads((root / "mappings" / "folder_to_objectnet_label.json").read_text())
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])
     names = [images.name(i) for i in range(len(images))]
     return image_files(data, names, images.labels.tolist(), wnids)
+
+
+def _refuse_part(data: Path, folder: Path) -> None:
+    """Whether the thirteen classes are whole can only be told of all classes together."""
+    classes = class_names(folder)
+    found = len(read_class_folders(data, folder, classes))
+    if found < LEAST_IMAGES:
+        raise DataError(
+            f"{found:,} images in {len(classes)} class folders, about {PUBLISHED_IMAGES:,} in 313 "
+            "are published; unpack it again, all of it"
+        )

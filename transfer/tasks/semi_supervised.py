@@ -17,6 +17,7 @@ import torch
 from transfer.backbone import Backbone
 from transfer.classification import Classifier, FineTuning, predicted, train
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.drawn_lists import keep_list
 from transfer.datasets.images import Images
 from transfer.datasets.labelled_share import DRAW_SEED, drawn_share
 from transfer.datasets.splits import balanced_split
@@ -134,6 +135,9 @@ class SemiSupervised:
             "labels": self.labels(),
             "fingerprint_of_labelled": labelled.fingerprint,
         }
+        if self.drawn_share and this_process().speaks:
+            name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
+            details["list_of_labelled"] = keep_list(folders.lists, name, {"labelled": labelled})
         return replace(done, details=details)
 
     def labels(self) -> str:

@@ -1,62 +1,177 @@
 """Corruptions made here: where they go, and that each is the same again."""
 
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import transfer.datasets.corrupt
 from transfer.datasets.catalog import open_split
-from transfer.datasets.corrupt import CLASS_NAMES, make_corruptions, package_corruptions
+from transfer.datasets.check import check
+from transfer.datasets.corrupt import (
+    CLASS_NAMES,
+    corrupted,
+    make_corruptions,
+    package_corruptions,
+    rounded,
+)
+from transfer.datasets.expected import Sizes, mark_small
 from transfer.datasets.generate import generate
-from transfer.datasets.imagenet_c import KINDS, MAIN_KINDS, kind_and_severity
+from transfer.datasets.imagenet_c import KINDS, SEVERITIES, kind_and_severity
 from transfer.datasets.images import DataError
 
+KINDS_MADE = ("snow", "fog", "contrast")
 
-def noise(pixels: Tensor) -> Tensor:
-    return pixels + torch.randn(pixels.shape)
+
+class Noise:
+    """As the package has them: some draw from torch's generator, some from one of their own."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng()
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        drawn = torch.from_numpy(self.rng.normal(0, 0.1, size=tuple(pixels.shape)))
+        return pixels + drawn + 0.1 * torch.randn(pixels.shape)
+
+
+def unseeded_noise() -> dict[tuple[str, int], Noise]:
+    return {(kind, severity): Noise() for kind in KINDS_MADE for severity in SEVERITIES}
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small ImageNet, and noise in the place of the package."""
+    """A small ImageNet, an image of each class, and noise in the place of the package."""
     generate(tmp_path, keys=["in1k"])
-    monkeypatch.setattr(transfer.datasets.corrupt, "CROP_PX", 32)
-    monkeypatch.setattr(transfer.datasets.corrupt, "RESIZE_PX", 32)
-    monkeypatch.setattr(transfer.datasets.corrupt, "version", lambda package: "0")
-    made = {(kind, severity): noise for kind in MAIN_KINDS for severity in range(1, 6)}
-    kept = {key: made[key] for key in made if key[1] in (1, 2, 3, 4, 5)}
-    monkeypatch.setattr(transfer.datasets.corrupt, "package_corruptions", lambda: kept)
+    monkeypatch.setattr(transfer.datasets.corrupt, "CROP_PX", 16)
+    monkeypatch.setattr(transfer.datasets.corrupt, "RESIZE_PX", 16)
+    monkeypatch.setattr(transfer.datasets.corrupt, "version", lambda package: "0.13")
+    monkeypatch.setattr(transfer.datasets.corrupt, "package_corruptions", unseeded_noise)
     small = open_split("in100", tmp_path, "test").subset(range(0, 160, 20))
     monkeypatch.setattr(transfer.datasets.corrupt, "open_split", lambda *_: small)
+    mark_small(tmp_path, "in100", Sizes(classes=8, counts={"test": 8}))
     return tmp_path
 
 
+def contents(data: Path) -> dict[str, bytes]:
+    folder = data / "imagenet-c-made"
+    files = sorted(folder.rglob("*.JPEG"))
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
 def test_made_corruptions_are_a_set_of_their_own(data: Path) -> None:
-    assert make_corruptions(data).startswith("600 images, 15 corruptions by torch-uncertainty")
+    assert make_corruptions(data).startswith("120 images, 3 corruptions by torch-uncertainty 0.13")
     images = open_split("imagenet_c100_made", data, "test")
     assert {kind_and_severity(images.name(i)) for i in range(len(images))} == {
-        (kind, severity) for kind in MAIN_KINDS for severity in range(1, 6)
+        (kind, severity) for kind in KINDS_MADE for severity in SEVERITIES
     }
-    assert images[0][0].size == (32, 32)
+    assert images[0][0].size == (16, 16)
     assert not (data / "imagenet-c").exists()
+    assert check("imagenet_c100_made", data, decode=False).ok
 
 
-def test_an_image_made_again_is_the_same(data: Path) -> None:
+def test_an_image_made_again_is_the_same_whatever_was_drawn_before(data: Path) -> None:
     make_corruptions(data)
-    file = next((data / "imagenet-c-made" / "snow" / "2").rglob("*.JPEG"))
-    before = file.read_bytes()
-    file.unlink()
+    before = contents(data)
+    for file in (data / "imagenet-c-made" / "snow").rglob("*.JPEG"):
+        file.unlink()
     make_corruptions(data)
-    assert file.read_bytes() == before
+    assert contents(data) == before
+    assert len(set(before.values())) == len(before)
+
+
+def test_images_are_the_same_with_any_number_of_workers(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_corruptions(data, workers=1)
+    before = contents(data)
+    (data / "imagenet-c-made").rename(data / "first")
+    make_corruptions(data, workers=2)
+    assert contents(data) == before
+
+
+def test_an_interrupted_set_is_unfinished_and_goes_on(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transfer.stop.leave_if_asked", leave)
+        with pytest.raises(KeyboardInterrupt):
+            make_corruptions(data)
+    report = check("imagenet_c100_made", data, decode=False)
+    assert not report.ok
+    assert "unfinished; make-corruptions goes on where it was left" in report.problems[0]
+    first = contents(data)
+    make_corruptions(data)
+    assert first
+    assert first.items() <= contents(data).items()
+    assert check("imagenet_c100_made", data, decode=False).ok
+
+
+def test_what_another_version_or_the_generator_made_is_not_mixed_in(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_corruptions(data)
+    monkeypatch.setattr(transfer.datasets.corrupt, "version", lambda package: "0.14")
+    with pytest.raises(DataError, match=r"by torch-uncertainty 0\.13, not .* 0\.14; remove it"):
+        make_corruptions(data)
+
+
+def test_what_generate_data_wrote_is_not_written_into(data: Path) -> None:
+    generate(data, keys=["imagenet_c100_made"])
+    with pytest.raises(DataError, match="holds corruptions by generate-data"):
+        make_corruptions(data)
+
+
+def test_an_incomplete_imagenet_100_is_not_corrupted(data: Path) -> None:
+    mark_small(data, "in100", Sizes(classes=8, counts={"test": 9}))
+    with pytest.raises(DataError, match="8 test images, 9 are expected"):
+        make_corruptions(data)
+
+
+def test_an_image_that_is_gone_from_one_cell_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("imagenet_c100_made")
+    gone = min((data / "imagenet-c-made" / "fog" / "3").rglob("*.JPEG"))
+    gone.with_name("other.JPEG").write_bytes(gone.read_bytes())  # as many images as before
+    gone.unlink()
+    report = check("imagenet_c100_made", data, decode=False)
+    assert report.unreadable == (gone.relative_to(data).as_posix(),)
+    assert not report.ok
+
+
+def test_pixels_are_rounded_to_the_nearest_level() -> None:
+    levels = torch.tensor([0.4, 0.6, 254.4, 254.6, 300.0])
+    image = rounded((levels / 255).expand(3, 1, 5))
+    assert [image.getpixel((x, 0))[0] for x in range(5)] == [0, 1, 254, 255, 255]  # type: ignore[index]
 
 
 def test_only_spatter_has_no_class_in_the_package() -> None:
     assert set(KINDS) - set(CLASS_NAMES) == {"spatter"}
 
 
+@pytest.mark.slow  # the package alone takes ten seconds to import
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its use of NumPy
+def test_every_corruption_of_the_package_is_the_same_again() -> None:
+    pytest.importorskip("torch_uncertainty", reason="needs the extra corruptions")
+    pixels = torch.rand(3, 64, 64, generator=torch.Generator().manual_seed(0))
+    corruptions = package_corruptions()
+    assert version("torch-uncertainty")
+    assert len(corruptions) == 18 * 5
+    for key, corruption in corruptions.items():
+        first, again = (rounded(corrupted(pixels, corruption, f"{key} a")) for _ in range(2))
+        assert first.tobytes() == again.tobytes(), key
+        if hasattr(corruption, "rng"):
+            other = rounded(corrupted(pixels, corruption, f"{key} b"))
+            assert other.tobytes() != first.tobytes(), key
+
+
 def test_an_absent_package_is_told_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torch_uncertainty", None)
+    monkeypatch.setitem(sys.modules, "torch_uncertainty", None)
     with pytest.raises(DataError, match=r"pip install -e '.\[corruptions\]'"):
         package_corruptions()

@@ -227,6 +227,20 @@ def test_a_single_rate_is_trained_once_on_all(
     assert (found["held_out_top1"], found["at_grid_edge"]) == ({}, False)
 
 
+def test_a_drawn_list_is_stored_and_named_in_the_record(
+    scored: list[tuple[set[str], float]],
+    listed: Path,
+    small_backbone: Backbone,
+    tmp_path: Path,
+) -> None:
+    task = replace(FEW_LABELS["in1k_semi_10pct@co2"], dataset="in1k", drawn_share=0.1)
+    where = folders(listed, tmp_path / "work")
+    found = task.details(task.run(task.prepare(small_backbone, where), where, seed=0))
+    stored = where.lists / found["list_of_labelled"]["file"]  # type: ignore[index]
+    assert stored.name.startswith("in1k-labelled-10pct-")
+    assert {line[9:].removeprefix(" ") for line in stored.read_text().splitlines()} == scored[0][0]
+
+
 @pytest.mark.slow
 def test_a_run_reports_every_setting(listed: Path, small_backbone: Backbone, place: Place) -> None:
     asked = replace(place, data=listed)
