@@ -71,9 +71,10 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
 
 
 def _shared(block: Block, models: Sequence[Model]) -> list[Column]:
-    """Columns in which at least two methods have a result."""
+    """Columns in which at least two methods have a result, the random initialization not counted."""
+    trained = [model for model in models if model.method != "random"]
     return [
         column
         for column in block.columns
-        if len({model.method for model in models if (model, column) in block.done}) > 1
+        if len({model.method for model in trained if (model, column) in block.done}) > 1
     ]
