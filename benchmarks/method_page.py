@@ -71,7 +71,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
 
 
 def _shared(block: Block, models: Sequence[Model]) -> list[Column]:
-    """Columns in which at least two methods have a result, the random initialization not counted."""
+    """Columns in which two methods have a result, the random initialization not counted."""
     trained = [model for model in models if model.method != "random"]
     return [
         column
