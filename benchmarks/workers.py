@@ -28,6 +28,8 @@ from transfer.tasks import FineTuned
 
 SAID_WHY = 1
 """Exit status of a cell that has left its reason."""
+STOPPED = (stop.REQUEUE, -signal.SIGTERM)
+"""Of one that was asked to leave: it has saved, or had not begun to listen."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _ended(side: Side) -> list[Cell]:
         work, gpus = side.running.pop(process)
         side.free += gpus
         status, cell = process.returncode, work.cell
-        if status == 0 or (status == stop.REQUEUE and stop.asked()):
+        if status == 0 or (status in STOPPED and stop.asked()):
             continue
         if work.prepares:
             told = f"no features for all: {_told(status)}; each cell makes its own"

@@ -59,7 +59,12 @@ def evaluate_where_asked(cell: Cell) -> Record:
         old.unlink()
     file = work / "cell.pickle"
     file.write_bytes(pickle.dumps(cell))
-    failed = waited_for(started(file, asked))
+    try:
+        failed = waited_for(started(file, asked))
+    except KilledError:
+        if finished(cell) is None:  # else it died on its way out
+            raise
+        failed = []
     stop.leave_if_asked()
     record = finished(cell)
     if failed or record is None:

@@ -16,6 +16,7 @@ from benchmarks.checkpoints import Origin
 from benchmarks.plan import PlannedCell
 from benchmarks.run_all import RunAll, run
 from benchmarks.workers import run_side_by_side
+from transfer import stop
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place
 from transfer.record import failure_path, read_record
@@ -138,6 +139,17 @@ def test_one_that_can_tell_no_reason_has_one_in_the_tables(
     instead(monkeypatch, line)
     (failed,) = run_side_by_side(four[:1], ORIGINS, workers=1)
     assert reason in json.loads(failure_path(failed.path).read_text())["reason"]
+
+
+def test_one_that_was_stopped_before_it_listened_has_not_failed(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, f"touch {tmp_path}/on; exec sleep 60")
+    monkeypatch.setattr(stop, "_asked", [signal.SIGINT])
+    monkeypatch.setattr(stop, "asked", (tmp_path / "on").exists)
+    with pytest.raises(stop.Stopped):
+        run_side_by_side(four[:1], ORIGINS, workers=1)
+    assert not failure_path(four[0].cell.path).exists()
 
 
 def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,29 @@ def test_missing_data_are_told_before_a_process_starts(
     place = replace(place, data=tmp_path / "nothing", training=TWO)
     cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
     with pytest.raises(DataError, match="is not there"):
+        evaluate_where_asked(cell)
+
+
+def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
+    small_backbone: Backbone,
+    small_detection_data: Path,
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = replace(place, data=small_detection_data, training=TWO)
+    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
+
+    def dies(workers: object) -> list[int]:
+        raise KilledError(-signal.SIGABRT)
+
+    record: Any = object()
+    found = [None, record, record]
+    monkeypatch.setattr("transfer.many_gpus.started", lambda *_: [])
+    monkeypatch.setattr("transfer.many_gpus.waited_for", dies)
+    monkeypatch.setattr("transfer.many_gpus.finished", lambda _: found.pop(0))
+    assert evaluate_where_asked(cell) is record
+    found[:] = [None, None]
+    with pytest.raises(KilledError, match="SIGABRT"):
         evaluate_where_asked(cell)
 
 
