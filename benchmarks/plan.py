@@ -21,6 +21,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.detection.engines import HOW_TO_INSTALL
 from transfer.tasks import Dependent, FineTuned
 from transfer.tasks.detection import Detection
+from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import LISTED_SHARE, SemiSupervised
 from transfer.training.options import TrainingOptions
@@ -100,6 +101,21 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
             found[needed.path] = replace(planned(needed), why="others use its classifier")
         found.setdefault(row.cell.path, row)
     return list(found.values())
+
+
+def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """The rows, where they run one after another: heads that another row trains cost nothing."""
+    first: dict[object, str] = {}
+    found = []
+    for row in rows:
+        cell, task = row.cell, row.cell.task
+        if row.state == "run" and isinstance(task, LinearProbe):
+            seen = (cell.backbone.sha256, cell.seed, task.images_seen)
+            trainer = first.setdefault(seen, cell.key)
+            if trainer != cell.key:
+                row = replace(row, gpu_hours=0.0, why=f"its head is trained by {trainer}")
+        found.append(row)
+    return found
 
 
 def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:

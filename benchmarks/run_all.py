@@ -16,7 +16,14 @@ import tyro
 
 from benchmarks import cell_resources, slurm_cells
 from benchmarks.checkpoints import Origin, Origins, loaded, looked_at
-from benchmarks.plan import PlannedCell, planned, protocol_notes, render_plan, with_classifiers
+from benchmarks.plan import (
+    PlannedCell,
+    planned,
+    protocol_notes,
+    render_plan,
+    with_classifiers,
+    with_shared_heads,
+)
 from benchmarks.slurm_options import SlurmOptions
 from benchmarks.status import failed_helpers, render, statuses
 from benchmarks.suites import SUITES
@@ -166,7 +173,8 @@ def plan(request: RunAll) -> list[PlannedCell]:
         for seed in seeds
     ]
     if not request.cluster.slurm:
-        return with_classifiers([planned(cell) for cell in cells])
+        rows = with_classifiers([planned(cell) for cell in cells])
+        return with_shared_heads(rows) if request.workers == 1 else rows
     cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
     with cell_resources.elsewhere():
         return with_classifiers([planned(cell) for cell in cells])

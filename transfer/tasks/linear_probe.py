@@ -54,6 +54,11 @@ class LinearProbe:
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
     """Learning rate and decay of the readings that are trained in the same pass; none: alone."""
 
+    @property
+    def images_seen(self) -> "LinearProbe":
+        """Equal for probes that see the same crops in the same batches, and update in one way."""
+        return replace(self, protocol="", learning_rate=0.0, decay="cosine", together=())
+
     def datasets(self) -> tuple[str, ...]:
         """Data sets it needs."""
         return (self.dataset,)
@@ -122,15 +127,11 @@ class LinearProbe:
 
 def trained_together(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
     """The same probes; those that see the same crops in the same batches know of each other."""
-
-    def pass_of(probe: LinearProbe) -> LinearProbe:
-        return replace(probe, protocol="", learning_rate=0.0, decay="cosine", together=())
-
     passes: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
     for probe in probes.values():
-        passes.setdefault(pass_of(probe), {})[(probe.learning_rate, probe.decay)] = None
+        passes.setdefault(probe.images_seen, {})[(probe.learning_rate, probe.decay)] = None
     return {
         key: replace(probe, together=tuple(found))
         for key, probe in probes.items()
-        for found in [passes[pass_of(probe)]]
+        for found in [passes[probe.images_seen]]
     }
