@@ -15,7 +15,7 @@ SHOWN = re.findall(r"`python ([^`]*runs/small[^`]*)`", (ROOT / "README.md").read
 @pytest.mark.slow
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     generating = [command for command in SHOWN if "generate-data" in command]
-    assert (len(generating), len(SHOWN)) == (1, 4)
+    assert (len(generating), len(SHOWN)) == (1, 5)
     for command in generating + [other for other in SHOWN if other not in generating]:
         words = shlex.split(command.replace("runs/", f"{tmp_path}/runs/"))
         if "--ckpt" in words:
