@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -54,6 +54,11 @@ class EvalTransform:
     """Cut off on all sides before anything else."""
     turns: int = 0
     """Quarters by which the crop is turned at the end."""
+
+    @classmethod
+    def center(cls, crop_px: int, margin_px: int) -> Self:
+        """A center crop; the short side exceeds it by the margin at 224 px, in proportion else."""
+        return cls(resize_px=round(crop_px * (1 + margin_px / 224)), crop_px=crop_px)
 
     def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
         """(3, crop_px, crop_px), float32."""
@@ -165,6 +170,24 @@ def frozen_features(
     """Features of a split, from the cache or made now. DataError if the data are not there."""
     (features,) = features_together([backbone], key, split, transform, folders)
     return features
+
+
+@dataclass(frozen=True)
+class TrainAndTest:
+    """What a classifier without training crops learns from, and what it is asked."""
+
+    train: Features
+    test: Features
+    num_classes: int
+
+
+def train_and_test(
+    backbone: Backbone, key: str, transform: EvalTransform, folders: Folders
+) -> TrainAndTest:
+    """Features of all training images and of the test images, extracted now or found cached."""
+    train = frozen_features(backbone, key, "trainval", transform, folders)
+    test = frozen_features(backbone, key, "test", transform, folders)
+    return TrainAndTest(train, test, int(train.labels.max()) + 1)
 
 
 def features_together(

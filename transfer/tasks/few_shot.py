@@ -13,21 +13,12 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.features import EvalTransform, Features, frozen_features
+from transfer.features import EvalTransform, TrainAndTest, train_and_test
 from transfer.few_shot_training import FewShotTraining, Problem, draw_support, train_together
 from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.schedule import share
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """All features."""
-
-    pool: Features
-    test: Features
-    num_classes: int
 
 
 @dataclass(frozen=True)
@@ -80,15 +71,12 @@ class FewShot:
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Extract features or find them cached."""
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
-        pool = frozen_features(backbone, self.dataset, "trainval", transform, folders)
-        test = frozen_features(backbone, self.dataset, "test", transform, folders)
-        return Prepared(pool, test, int(pool.labels.max()) + 1)
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
+        return train_and_test(backbone, self.dataset, transform, folders)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> FewShotScores:
+    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> FewShotScores:
         """Train every trial of every shot at once; a few seconds, so nothing is saved midway."""
         problems = self.problems(prepared, seed)
         training = FewShotTraining(
@@ -97,7 +85,7 @@ class FewShot:
             batch_size=self.batch_size,
         )
         weight, bias = train_together(
-            prepared.pool, problems, training, num_classes=prepared.num_classes
+            prepared.train, problems, training, num_classes=prepared.num_classes
         )
         if not bool(weight.isfinite().all()):
             raise NotFiniteError(
@@ -110,12 +98,12 @@ class FewShot:
         by_shot = zip(self.shots, scores.split(self.trials), strict=True)
         return FewShotScores(dict(by_shot), prepared.test.labels)
 
-    def problems(self, prepared: Prepared, seed: int) -> list[Problem]:
+    def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
         """All trials of the first number of shots, then of the next."""
         return [
             Problem(
                 draw_support(
-                    prepared.pool.labels,
+                    prepared.train.labels,
                     shots=shots,
                     num_classes=prepared.num_classes,
                     seed=(seed << 20) + trial,

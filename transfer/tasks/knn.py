@@ -8,19 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from transfer.backbone import Backbone
-from transfer.features import EvalTransform, Features, Predictions, frozen_features
+from transfer.features import EvalTransform, Predictions, TrainAndTest, train_and_test
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.nearest import knn_scores
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Bank and queries."""
-
-    train: Features
-    test: Features
-    num_classes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +39,12 @@ class KNN:
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Extract features or find them cached."""
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
-        train = frozen_features(backbone, self.dataset, "trainval", transform, folders)
-        test = frozen_features(backbone, self.dataset, "test", transform, folders)
-        return Prepared(train, test, int(train.labels.max()) + 1)
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
+        return train_and_test(backbone, self.dataset, transform, folders)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """The votes are the scores; nothing is drawn, so the seed changes nothing."""
         scores = knn_scores(
             prepared.train,

@@ -78,8 +78,7 @@ class LinearProbe:
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open the training images, extract the features of the test images."""
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
         return Prepared(
             backbone,
             open_images(self.dataset, "trainval", folders),

@@ -12,20 +12,11 @@ from typing import Literal
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.features import EvalTransform, Features, frozen_features
+from transfer.features import EvalTransform, Features, TrainAndTest, train_and_test
 from transfer.few_shot_training import draw_support
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.nearest import knn_scores
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Everything that banks are drawn from, and queries."""
-
-    train: Features
-    test: Features
-    num_classes: int
 
 
 @dataclass(frozen=True)
@@ -66,15 +57,12 @@ class LowShotKNN:
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Extract features or find them cached."""
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
-        train = frozen_features(backbone, self.dataset, "trainval", transform, folders)
-        test = frozen_features(backbone, self.dataset, "test", transform, folders)
-        return Prepared(train, test, int(train.labels.max()) + 1)
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
+        return train_and_test(backbone, self.dataset, transform, folders)
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> LowShotVotes:
+    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> LowShotVotes:
         """The votes of all banks."""
         votes = {
             f"{percent}pct": [
@@ -91,7 +79,7 @@ class LowShotKNN:
         }
         return LowShotVotes(votes, prepared.test.labels)
 
-    def bank(self, prepared: Prepared, percent: int, seed: int) -> Features:
+    def bank(self, prepared: TrainAndTest, percent: int, seed: int) -> Features:
         """So many images of every class."""
         train = prepared.train
         per_class = len(train.labels) / prepared.num_classes

@@ -67,8 +67,8 @@ class ObjectNetEval:
     @property
     def transform(self) -> EvalTransform:
         """Of the test images."""
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        return EvalTransform(resize_px=resize_px, crop_px=self.crop_px, border_px=self.border_px)
+        centered = EvalTransform.center(self.crop_px, self.margin_px)
+        return replace(centered, border_px=self.border_px)
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> None:
         """Features for several backbones of one image size, every image decoded once."""

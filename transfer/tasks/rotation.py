@@ -71,8 +71,7 @@ class RotationProbe:
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open the training images, extract the features of the test images in each position."""
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        upright = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        upright = EvalTransform.center(self.crop_px, self.margin_px)
         positions = [
             frozen_features(
                 backbone, self.dataset, "test", replace(upright, turns=quarters), folders

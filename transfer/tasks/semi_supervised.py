@@ -188,8 +188,7 @@ class SemiSupervised:
             process=process,
             name=name,
         )
-        resize_px = round(self.crop_px * (1 + self.margin_px / 224))
-        transform = EvalTransform(resize_px=resize_px, crop_px=self.crop_px)
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
         scores = predicted(classifier, judged, transform, backbone.input)
         if not bool(scores.isfinite().all()):
             raise NotFiniteError(f"{name}: the network trained at rate {rate:g} has diverged")
