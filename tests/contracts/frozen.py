@@ -1,0 +1,153 @@
+"""Everything whose change would make records, caches or unfinished trainings of before useless.
+
+python -m tests.contracts.frozen writes frozen.json anew: only for a change that is meant.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock, patch
+
+import torch
+
+from pretrain.methods import METHODS
+from pretrain.recipes import RECIPES
+from pretrain.run import flat
+from transfer.backbone import Backbone, InputFormat
+from transfer.cell import Cell, Place
+from transfer.cost_search import search_key
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.images import Images, image_files
+from transfer.features import EvalTransform, cache_key
+from transfer.finetune import ProbeTraining, _file
+from transfer.record import protocol_hash
+from transfer.tasks import EXTRA, TASKS, reading_of
+from transfer.tasks.detection import Detection
+from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.semi_supervised import SemiSupervised
+from transfer.tasks.voc_svm import VOCSVM
+from transfer.training.prepared import Prepared, identity
+
+FILE = Path(__file__).with_suffix(".json")
+SCHEDULES = ("paper", "short", "smoke", "0.02")
+TRANSFORMS = {
+    "center": EvalTransform.center(224, 32),
+    "whole": EvalTransform.center(32, 0),
+    "squash": EvalTransform(resize_px=256, crop_px=224, squash=True),
+    "border": replace(EvalTransform.center(224, 32), border_px=2),
+    "turned": replace(EvalTransform.center(224, 32), turns=3),
+}
+TRAININGS = {
+    "transfer": ProbeTraining(learning_rates=(0.1, 1.0), steps=5000, batch_size=64),
+    "probe": ProbeTraining(learning_rates=(30.0,), epochs=100.0, decays=("step",)),
+    "lars": ProbeTraining(learning_rates=(1.6,), epochs=90.0, optimizer="lars"),
+    "rotations": ProbeTraining(learning_rates=(30.0,), epochs=200.0, labels="rotations"),
+}
+
+
+def backbone(arch: str, stem: Any, size_px: int) -> Backbone:
+    """A backbone without weights, known by a fixed hash."""
+    return Backbone(
+        name="frozen",
+        arch=arch,
+        stem=stem,
+        state_dict={},
+        input=InputFormat(size_px=size_px),
+        made_by={},
+        source="",
+        file_sha256="",
+        sha256=hashlib.sha256(f"{arch} {stem} {size_px}".encode()).hexdigest(),
+    )
+
+
+BACKBONES = {
+    "resnet50": backbone("resnet50", "imagenet", 224),
+    "resnet18-cifar": backbone("resnet18", "cifar", 32),
+}
+
+
+def cells(schedule: str, network: Backbone) -> dict[str, Cell]:
+    """The cell of every task."""
+    nowhere = Path("nowhere")
+    place = Place(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)
+    return {key: Cell(key=key, backbone=network, seed=0, place=place) for key in (*TASKS, *EXTRA)}
+
+
+def protocols() -> dict[str, str]:
+    """Protocol hash and record of every task, at every schedule, for each backbone."""
+    return {
+        f"{key} {schedule} {name}": (
+            f"{protocol_hash(reading_of(key)[0], cell.task)} {cell.path.name}"
+        )
+        for schedule in SCHEDULES
+        for name, network in BACKBONES.items()
+        for key, cell in cells(schedule, network).items()
+    }
+
+
+def images() -> Images:
+    """Three images whose fingerprint needs no file."""
+    found = image_files(Path("nowhere"), ["a.jpg", "b.jpg", "c.jpg"], [0, 1, 1], ["first", "last"])
+    found.__dict__["fingerprint"] = "0123456789abcdef"
+    return found
+
+
+@patch("torch.cuda.is_available", return_value=False)  # the device is part of a cache key
+def caches(_: Mock) -> dict[str, str]:
+    """Names of features in the cache, and of stages of a cost search."""
+    names = {
+        f"{name} {kind} {precision}": cache_key(
+            replace(network, precision=precision), images(), transform
+        )
+        for name, network in BACKBONES.items()
+        for kind, transform in TRANSFORMS.items()
+        for precision in ("float32", "bfloat16")
+    }
+    search = VOCSVM().search(0)
+    zeros = torch.zeros(4, 2)
+    return names | {"costs": search_key(search, zeros, zeros > 0)}
+
+
+def trainings() -> dict[str, str]:
+    """Identities of trainings, which unfinished ones are found by."""
+    found = {
+        f"heads {name} {kind}": _file(network, images(), training, 0)
+        for name, network in BACKBONES.items()
+        for kind, training in TRAININGS.items()
+    }
+    for schedule in SCHEDULES:
+        for key, cell in cells(schedule, BACKBONES["resnet50"]).items():
+            task: Any = cell.task
+            if isinstance(task, Detection | Segmentation):
+                prepared: Any = Prepared(cell.backbone, "BN", {}, None, None)
+                found[f"{key} {schedule}"] = identity(
+                    prepared, task.recipe, 0, code_version=1, engine="torchvision", images="f00"
+                )
+            elif isinstance(task, SemiSupervised):
+                found[f"{key} {schedule}"] = _hash(asdict(task.course(1000, 0.1)))
+    return found
+
+
+def _hash(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def frozen() -> dict[str, Any]:
+    """All of it."""
+    return {
+        "methods": sorted(METHODS),
+        "recipes": {name: _hash(flat(asdict(recipe))) for name, recipe in RECIPES.items()},
+        "tasks": sorted(TASKS),
+        "tasks on request": sorted(EXTRA),
+        "data sets": sorted(DATASETS),
+        "protocols": protocols(),
+        "caches": caches(),
+        "trainings": trainings(),
+    }
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(frozen(), indent=1) + "\n")
