@@ -27,7 +27,7 @@ import transfer.features
 from benchmarks import run_all
 from benchmarks.clock import Clock
 from transfer.backbone import InputFormat, load_backbone, random_backbone
-from transfer.cell import Cell, Place, checked, evaluate, fingerprint, on_frozen_features
+from transfer.cell import Cell, Place, checked, evaluate, fingerprint
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.generate import generate
 from transfer.record import Record
@@ -53,7 +53,9 @@ class Settings:
 def frozen_tasks(names: str) -> list[str]:
     """Keys of the tasks that only look at frozen features or crops of a frozen backbone."""
     wanted = [word.strip() for word in names.split(",") if word.strip()]
-    return wanted or [key for key, task in TASKS.items() if on_frozen_features(task)]
+    return wanted or [
+        key for key, task in TASKS.items() if task.by_default and not task.trains_backbone
+    ]
 
 
 def write_checkpoint(settings: Settings, path: Path) -> None:
@@ -89,7 +91,11 @@ def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
         change: Any = patch.object
         extract = clock.timed("extraction", transfer.features.extract)
         patches.enter_context(change(transfer.features, "extract", extract))
-        for kind in {type(task): None for task in TASKS.values() if on_frozen_features(task)}:
+        for kind in {
+            type(task): None
+            for task in TASKS.values()
+            if task.by_default and not task.trains_backbone
+        }:
             patches.enter_context(change(kind, "run", clock.timed("training", kind.run)))
         patches.enter_context(change(run_all, "evaluate_where_asked", evaluated))
         yield evaluated

@@ -1,18 +1,14 @@
 """What a cell asks of a cluster: GPUs, processors and hours from its protocol."""
 
 import math
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-from benchmarks.plan import PlannedCell, gpu_hours
+from benchmarks.plan import PlannedCell
 from benchmarks.slurm_options import SlurmOptions
 from slurm.resources import Resources
-from transfer.cell import Cell, on_frozen_features, registered
-from transfer.detection.recipe import Recipe
-from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.tasks import FineTuned
+from transfer.cell import Cell
+from transfer.tasks import task_of
+from transfer.training.course import Course
 
 GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
@@ -25,29 +21,15 @@ ON_GPUS = (
     "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
     "--features-in float32 for the papers' arithmetic"
 )
-AnyRecipe = Recipe | SegmentationRecipe
-
-
-@contextmanager
-def elsewhere() -> Iterator[None]:
-    """For a plan: how many GPUs the submitting machine has decides nothing."""
-    name = "CUDA_VISIBLE_DEVICES"
-    before = os.environ.get(name)
-    os.environ[name] = ""
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
 
 
 def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
     """The cell with its number of GPUs fixed: the node decides it, not the submitting machine."""
     training = cell.place.training
-    if training.gpus or not isinstance(registered(cell.key), FineTuned):
+    schedule = replace_gpus(cell, 1).task.distributed_training
+    if training.gpus or schedule is None:
         return cell
-    batch = _recipe(replace_gpus(cell, 1)).batch_size
+    batch = schedule.batch_size
     most = GPUS_OF_A_NODE if options.cell_gpus else 1
     passes = batch // training.images_per_gpu if training.images_per_gpu else batch
     return replace_gpus(cell, max(n for n in range(1, most + 1) if passes % n == 0))
@@ -62,9 +44,9 @@ def replace_gpus(cell: Cell, gpus: int) -> Cell:
 def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
     """Of one cell; options that are given win."""
     task = row.cell.task
-    processes = task.num_processes(row.cell.place.training) if isinstance(task, FineTuned) else 1
+    processes = task.num_processes(row.cell.place.training)
     gpus = processes if options.cell_gpus else 0
-    if not isinstance(task, FineTuned):
+    if task.distributed_training is None:
         gpus = options.cell_gpus
     hours = math.ceil(MARGIN * row.gpu_hours / max(1, processes))
     return Resources(
@@ -81,8 +63,9 @@ def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
     the arithmetic of frozen networks, which the nodes decide."""
     found: dict[str, str] = {}
     for row in rows:
-        if row.state == "run" and isinstance(row.cell.task, FineTuned):
-            found.setdefault(row.cell.key, _fit(row, options))
+        used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
+        if row.state == "run" and used is not None and paper is not None:
+            found.setdefault(row.cell.key, _fit(row, used, paper, options))
         if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
             found["frozen"] = ON_GPUS
     return list(found.values())
@@ -90,16 +73,16 @@ def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
 
 def _node_decides(cell: Cell) -> bool:
     """In which arithmetic its frozen network computes."""
-    return on_frozen_features(cell.task) and cell.place.features_in == "auto"
+    return not cell.task.trains_backbone and cell.place.features_in == "auto"
 
 
-def _fit(row: PlannedCell, options: SlurmOptions) -> str:
-    used, paper = _recipe(row.cell), _recipe_of_paper(row.cell)
+def _fit(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
     asked = resources(row, options)
+    gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
     gpus = row.cell.place.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
-        f"batch on each, {asked.hours:g} h at a time for about {gpu_hours(row.cell) / gpus:.1f} h; "
+        f"batch on each, {asked.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
     )
     if used.batch_size == paper.batch_size:
         return text + (
@@ -113,15 +96,6 @@ def _fit(row: PlannedCell, options: SlurmOptions) -> str:
     )
 
 
-def _recipe(cell: Cell) -> AnyRecipe:
-    if not isinstance(cell.task, FineTuned):
-        raise TypeError(f"{cell.key} trains no network")
-    return cell.task.recipe
-
-
-def _recipe_of_paper(cell: Cell) -> AnyRecipe:
-    """At the same schedule."""
-    task = registered(cell.key).at(cell.place.schedule)
-    if not isinstance(task, FineTuned):
-        raise TypeError(f"{cell.key} trains no network")
-    return task.recipe
+def _schedule_of_paper(cell: Cell) -> Course | None:
+    """Return the schedule of the paper's training, at the length that the user chose."""
+    return task_of(cell.key).at_schedule(cell.place.schedule).distributed_training

@@ -22,10 +22,11 @@ from benchmarks.tables import write_tables
 from transfer import stop
 from transfer.__main__ import data_folder
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cell import Cell, Place, registered
+from transfer.cell import Cell, Place
 from transfer.datasets.images import DataError
 from transfer.features import AskedPrecision
 from transfer.schedule import share
+from transfer.tasks import task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ def run(request: Request) -> int:
     share(request.schedule)
     keys = [word.strip() for word in request.tasks.split(",") if word.strip()]
     for key in keys:
-        registered(key)
+        task_of(key)
     names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
     place = Place(
         data=request.data,

@@ -34,7 +34,7 @@ from transfer import stop
 from transfer.__main__ import data_folder, summary
 from transfer.alone import BusyError
 from transfer.backbone import Backbone, BackboneError
-from transfer.cell import Cell, Place, note_failure, prepare, registered
+from transfer.cell import Cell, Place, note_failure, prepare
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
@@ -42,8 +42,9 @@ from transfer.dependent import ClassifierError
 from transfer.detection.engines import engine_for
 from transfer.features import AskedPrecision
 from transfer.many_gpus import evaluate_where_asked
+from transfer.processes import assume_gpus
 from transfer.schedule import share
-from transfer.tasks import TASKS, reading_of
+from transfer.tasks import default_tasks, reading_of, task_of
 from transfer.training.options import TrainingOptions
 
 
@@ -107,16 +108,16 @@ def chosen_tasks(tasks: str, suite: str) -> list[str]:
             print(f"not in this version: {', '.join(unbuilt)}", file=sys.stderr)
         wanted += [task for task in SUITES[suite] if task not in unbuilt]
     if not wanted:
-        return list(TASKS)
+        return default_tasks()
     for word in wanted:
         if not _keys_of(word):
-            registered(word)
+            task_of(word)
     return list(dict.fromkeys(key for word in wanted for key in _keys_of(word) or [word]))
 
 
 def _keys_of(task: str) -> list[str]:
     """All readings of a task id, or the one key itself."""
-    return [key for key in TASKS if key == task or reading_of(key)[0] == task]
+    return [key for key in default_tasks() if key == task or reading_of(key)[0] == task]
 
 
 def origins(request: RunAll) -> list[Origin]:
@@ -176,7 +177,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
         rows = with_classifiers([planned(cell) for cell in cells])
         return with_shared_heads(rows) if request.workers == 1 else rows
     cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
-    with cell_resources.elsewhere():
+    with assume_gpus(0):  # what the submitting machine has decides nothing
         return with_classifiers([planned(cell) for cell in cells])
 
 

@@ -32,8 +32,7 @@ from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel, job_states
 from slurm.submit import Array, script, submit, taken_back
-from transfer.cell import registered
-from transfer.tasks import Dependent
+from transfer.tasks import task_of
 
 TABLES = Resources(cpus=1, hours=1)
 Kind = tuple[Resources, tuple[int, ...], bool, bool]
@@ -235,8 +234,7 @@ def _retried(
 
 def _classifier(key: str) -> str:
     """Key of the task that trains the classifier which this one uses; empty if it uses none."""
-    task = registered(key)
-    return task.classifier if isinstance(task, Dependent) else ""
+    return task_of(key).needs
 
 
 def merged(options: SlurmOptions, old: Submission) -> SlurmOptions:

@@ -24,7 +24,6 @@ from transfer import stop
 from transfer.cell import Cell, note_failure
 from transfer.dependent import ClassifierError
 from transfer.record import failure_path
-from transfer.tasks import FineTuned
 
 SAID_WHY = 1
 """Exit status of a cell that has left its reason."""
@@ -145,7 +144,7 @@ def _asked(cell: Cell, num_gpus: int) -> int:
     """GPUs of a cell: one, or as many as it trains on."""
     if not num_gpus:
         return 0
-    many = isinstance(cell.task, FineTuned) and cell.place.training.gpus
+    many = cell.task.distributed_training is not None and cell.place.training.gpus
     return min(cell.place.training.gpus, num_gpus) if many else 1
 
 

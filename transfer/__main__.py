@@ -20,7 +20,7 @@ from transfer.backbone import (
     random_twin,
     with_heads,
 )
-from transfer.cell import Cell, Place, departures, registered
+from transfer.cell import Cell, Place, departures
 from transfer.console import duration
 from transfer.convert.inspection import render as render_inspection
 from transfer.datasets.catalog import DATASETS
@@ -35,7 +35,7 @@ from transfer.many_gpus import evaluate_where_asked
 from transfer.processes import joined, this_process
 from transfer.record import Record
 from transfer.schedule import share
-from transfer.tasks import EXTRA, TASKS, FineTuned
+from transfer.tasks import TASKS, task_of
 from transfer.training.options import TrainingOptions
 
 
@@ -86,7 +86,7 @@ class Evaluate:
         cell = self.cell()
         if this_process().speaks:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
-        if this_process().num_processes > 1 and not isinstance(cell.task, FineTuned):
+        if this_process().num_processes > 1 and cell.task.distributed_training is None:
             raise ValueError(f"{self.task} runs in one process; start it without torchrun")
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
@@ -100,7 +100,7 @@ class Evaluate:
 
     def cell(self) -> Cell:
         """What is to be evaluated; BackboneError or ValueError if it cannot be."""
-        registered(self.task)
+        task_of(self.task)
         share(self.schedule)
         engine_for(self.training.engine)
         place = Place(
@@ -227,7 +227,7 @@ def summary(cell: Cell, record: Record) -> str:
 def list_tasks() -> str:
     """A line per task: key, protocol, data, the first line of its protocol's description."""
     lines = []
-    for key, task in {**TASKS, **EXTRA}.items():
+    for key, task in TASKS.items():
         text = (type(task).__doc__ or "").splitlines()[0]
         lines.append(f"{key:<28}{task.protocol:<24}{', '.join(task.datasets()):<18}{text}")
     return "\n".join(lines)

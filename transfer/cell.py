@@ -5,7 +5,7 @@ import resource
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,13 @@ from transfer.record import (
     protocol_hash,
     read_record,
     record_path,
+    stored_fields,
     surroundings,
     write_json,
     write_record,
 )
-from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
-from transfer.tasks.detection import Detection
-from transfer.tasks.semi_supervised import SemiSupervised
+from transfer.tasks import reading_of, task_of
+from transfer.tasks.task import Task
 from transfer.training.options import TrainingOptions
 
 
@@ -72,10 +72,8 @@ class Cell:
     @cached_property  # a plan asks many times
     def task(self) -> Task:
         """The protocol as it will run: at the schedule's length and the backbone's image size."""
-        task = registered(self.key).at(self.place.schedule).fitted(self.backbone)
-        if isinstance(task, SemiSupervised):
-            return task.asked(self.place.training).placed(self.place.data)
-        return task.asked(self.place.training) if isinstance(task, FineTuned) else task
+        task = task_of(self.key).at_schedule(self.place.schedule).for_backbone(self.backbone)
+        return task.with_options(self.place.training).with_data(self.place.data)
 
     @property
     def path(self) -> Path:
@@ -98,23 +96,13 @@ class Cell:
     @property
     def needed(self) -> "Cell | None":
         """The cell that trains the classifier which this one uses."""
-        task = self.task
-        if not isinstance(task, Dependent):
-            return None
-        return replace(self, key=task.classifier, with_weights=True)
+        key = self.task.needs
+        return replace(self, key=key, with_weights=True) if key else None
 
     @property
     def computing(self) -> Backbone:
         """The backbone in the arithmetic that its frozen features are made in."""
         return replace(self.backbone, precision=resolved(self.place.features_in))
-
-
-def registered(key: str) -> Task:
-    """The paper's protocol of a key; ValueError with the known keys if there is none."""
-    task = TASKS.get(key) or EXTRA.get(key)
-    if task is None:
-        raise ValueError(f"no task {key!r}; the tasks are {', '.join([*TASKS, *EXTRA])}")
-    return task
 
 
 def finished(cell: Cell) -> Record | None:
@@ -126,7 +114,7 @@ def finished(cell: Cell) -> Record | None:
     same = (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
-        and (record.engine == cell.task.engine or not _engine_asked(cell))
+        and cell.task.accepts_engine(record.engine)
         and _same_arithmetic(cell, record)
         and record.details.get("classifier", "") == _classifier_hash(cell)
         and all(
@@ -139,26 +127,16 @@ def finished(cell: Cell) -> Record | None:
     return record if same else None
 
 
-def on_frozen_features(task: Task) -> bool:
-    """Whether it only looks at what a frozen network makes of images."""
-    return not isinstance(task, FineTuned | SemiSupervised)
-
-
 def _same_arithmetic(cell: Cell, record: Record) -> bool:
     """Unless one is asked for, a record counts whichever it was made in."""
     asked = cell.place.features_in
-    return asked in ("auto", _made_in(record)) or not on_frozen_features(cell.task)
+    return asked in ("auto", _made_in(record)) or cell.task.trains_backbone
 
 
 def _classifier_hash(cell: Cell) -> str:
     """Of the protocol that trains the classifier which the cell uses; empty where it uses none."""
     needed = cell.needed
     return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
-
-
-def _engine_asked(cell: Cell) -> bool:
-    """Elsewhere a record counts whichever engine made it."""
-    return isinstance(cell.task, Detection) and cell.place.training.engine != "auto"
 
 
 @lru_cache(maxsize=64)
@@ -236,7 +214,7 @@ def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
 def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
     """Arithmetic of frozen features, lists of drawn splits, and whose classifier was used."""
     told: dict[str, object] = {}
-    if on_frozen_features(cell.task):
+    if not cell.task.trains_backbone:
         told["features_in"] = cell.computing.precision
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
@@ -288,9 +266,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
         _, folders = _checked_folders(next(iter(alike.values())))
-        if isinstance(task, Dependent):
-            task.extract_together(backbones, folders)
-        else:
+        if not task.extract_together(backbones, folders):
             for backbone in backbones:
                 task.prepare(backbone, folders)
 
@@ -315,11 +291,11 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 def departures(cell: Cell) -> list[str]:
     """Every number in which the cell, or the classifier it uses, leaves the paper's protocol, and
     what its data are not."""
-    found = _differences(registered(cell.key), cell.task)
+    found = _differences(task_of(cell.key), cell.task)
     if cell.needed is not None:
-        own = _differences(registered(cell.needed.key), cell.needed.task)
+        own = _differences(task_of(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
-    if cell.computing.precision != "float32" and on_frozen_features(cell.task):
+    if cell.computing.precision != "float32" and not cell.task.trains_backbone:
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
     for key in cell.task.datasets():
         found += DATASETS[key].told_of(cell.place.data)
@@ -349,8 +325,8 @@ def _protocol(cell: Cell) -> dict[str, Any]:
     return {
         "name": cell.task.protocol,
         "hash": protocol_hash(task_id, cell.task),
-        "paper_hash": protocol_hash(task_id, registered(cell.key)),
-        "fields": json.loads(json.dumps(asdict(cell.task))),  # type: ignore[call-overload]
+        "paper_hash": protocol_hash(task_id, task_of(cell.key)),
+        "fields": json.loads(json.dumps(stored_fields(cell.task))),
     }
 
 

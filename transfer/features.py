@@ -31,6 +31,7 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.folded import in_bfloat16
 from transfer.folders import Folders
+from transfer.processes import num_gpus
 
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
@@ -134,7 +135,7 @@ def resolved(asked: AskedPrecision) -> Precision:
     change the last bits of all that caches, records and unfinished trainings hold as float32.
     """
     if asked == "auto":
-        return "bfloat16" if device().type == "cuda" else "float32"
+        return "bfloat16" if num_gpus() else "float32"
     return asked
 
 

@@ -19,7 +19,6 @@ from transfer import stop
 from transfer.cell import Cell, checked, evaluate, finished
 from transfer.processes import joined, this_process
 from transfer.record import Record
-from transfer.tasks import FineTuned
 
 Worker = subprocess.Popen[bytes]
 
@@ -48,7 +47,8 @@ def evaluate_where_asked(cell: Cell) -> Record:
     """
     task = cell.task
     here = this_process().num_processes
-    asked = task.num_processes(cell.place.training) if isinstance(task, FineTuned) else here
+    alone = task.distributed_training is None
+    asked = here if alone else task.num_processes(cell.place.training)
     if asked == here or finished(cell) is not None:
         return evaluate(cell)
     for key in task.datasets():

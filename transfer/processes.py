@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,25 @@ class Process:
     def speaks(self) -> bool:
         """Whether it writes records and talks to the console."""
         return self.rank == 0
+
+
+_assumed_gpus: ContextVar[int | None] = ContextVar("assumed_gpus", default=None)
+
+
+def num_gpus() -> int:
+    """Return the number of GPUs of this machine, or of the one that is planned for."""
+    assumed = _assumed_gpus.get()
+    return torch.cuda.device_count() if assumed is None else assumed
+
+
+@contextmanager
+def assume_gpus(count: int) -> Iterator[None]:
+    """Plan for another machine: `num_gpus` returns this count within the context."""
+    token = _assumed_gpus.set(count)
+    try:
+        yield
+    finally:
+        _assumed_gpus.reset(token)
 
 
 def this_process() -> Process:

@@ -80,6 +80,13 @@ def hashed_fields(protocol: object) -> list[Field[Any]]:
     return [spec for spec in fields(protocol) if spec.metadata.get("hashed", True)]  # type: ignore[arg-type]
 
 
+def stored_fields(protocol: object) -> dict[str, Any]:
+    """Return the fields of a protocol that its record keeps, nested ones as dictionaries."""
+    kept = [spec for spec in fields(protocol) if spec.metadata.get("stored", True)]  # type: ignore[arg-type]
+    content = asdict(protocol)  # type: ignore[call-overload]
+    return {spec.name: content[spec.name] for spec in kept}
+
+
 def protocol_hash(task: str, protocol: object) -> str:
     """Twelve hex digits over the task id and every number of a protocol dataclass.
 

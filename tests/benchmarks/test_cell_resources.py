@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cell_resources import elsewhere, notes, on_cluster, resources
-from benchmarks.plan import PlannedCell, gpu_hours
+from benchmarks.cell_resources import notes, on_cluster, resources
+from benchmarks.plan import PlannedCell
 from benchmarks.slurm_options import SlurmOptions
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place
+from transfer.processes import assume_gpus
 from transfer.training.options import TrainingOptions
 
 
@@ -26,11 +27,11 @@ def row(
     place = Place(
         data=Path("d"), results=Path("r"), runs=Path("u"), training=training or TrainingOptions()
     )
-    with elsewhere():
+    with assume_gpus(0):
         cell = on_cluster(
             Cell(key=key, backbone=backbone, seed=0, place=place), SlurmOptions(cell_gpus=gpus)
         )
-        return PlannedCell(cell, "run", (), gpu_hours(cell))
+        return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
 
 
 def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) -> None:

@@ -23,7 +23,7 @@ from transfer.datasets.images import Images, image_files
 from transfer.features import EvalTransform, cache_key
 from transfer.finetune import ProbeTraining, _file
 from transfer.record import protocol_hash
-from transfer.tasks import EXTRA, TASKS, reading_of
+from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
@@ -72,7 +72,7 @@ def cells(schedule: str, network: Backbone) -> dict[str, Cell]:
     """The cell of every task."""
     nowhere = Path("nowhere")
     place = Place(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)
-    return {key: Cell(key=key, backbone=network, seed=0, place=place) for key in (*TASKS, *EXTRA)}
+    return {key: Cell(key=key, backbone=network, seed=0, place=place) for key in TASKS}
 
 
 def protocols() -> dict[str, str]:
@@ -140,8 +140,8 @@ def frozen() -> dict[str, Any]:
     return {
         "methods": sorted(METHODS),
         "recipes": {name: _hash(flat(asdict(recipe))) for name, recipe in RECIPES.items()},
-        "tasks": sorted(TASKS),
-        "tasks on request": sorted(EXTRA),
+        "tasks": sorted(key for key, task in TASKS.items() if task.by_default),
+        "tasks on request": sorted(key for key, task in TASKS.items() if not task.by_default),
         "data sets": sorted(DATASETS),
         "protocols": protocols(),
         "caches": caches(),

@@ -1,6 +1,7 @@
 """Who may import whom, read from the source."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ MAY_IMPORT = {
 }
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
 NOT_A_TASKS_BUSINESS = {"transfer.cell", "transfer.record", "transfer.__main__"}
+
+
+CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")
 
 
 def sources() -> list[Path]:
@@ -67,5 +71,11 @@ def test_parts_import_parts_only(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "transfer/tasks").glob("[a-z]*.py")), ids=name_of)
 def test_a_task_never_imports_another_nor_the_record(path: Path) -> None:
     names = set(imported(ast.parse(path.read_text())))
-    assert not any(name.startswith("transfer.tasks") for name in names)
+    others = {name for name in names if name.startswith("transfer.tasks")}
+    assert all(name.split(".")[2] == "task" for name in others)
     assert not names & NOT_A_TASKS_BUSINESS
+
+
+@pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_nobody_asks_of_which_class_a_task_is(path: Path) -> None:
+    assert not CLASS_OF_A_TASK.search(path.read_text())

@@ -7,7 +7,7 @@ five severities. Accuracy, not the benchmark's corruption error.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transfer.backbone import Backbone
 from transfer.classifier import Heads, among, load_classifier, scores_of
+from transfer.cost import probe_hours
 from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.features import (
     EvalTransform,
@@ -25,6 +26,7 @@ from transfer.features import (
 )
 from transfer.folders import Folders
 from transfer.metrics import top1
+from transfer.tasks.task import TaskDefaults
 
 SEVERE = 3
 """The paper's d >= 3."""
@@ -59,12 +61,15 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorruptionEval:
+class CorruptionEval(TaskDefaults):
     """LooC's test of a trained ImageNet-100 classifier under corruptions.
 
     Its All exceeds the mean over the fifteen corruptions that it prints in groups, and fits one
     over all nineteen that are published: both are reported.
     """
+
+    heading: ClassVar[str] = "Robustness"
+    primary_metric: ClassVar[str] = "all_top1"
 
     dataset: str = "imagenet_c100"
     protocol: str = "looc-2020/1"
@@ -77,23 +82,33 @@ class CorruptionEval:
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
 
+    @property
+    def needs(self) -> str:
+        """Return the key of the task whose trained classifier this one uses."""
+        return self.classifier
+
     def datasets(self) -> tuple[str, ...]:
         """Data sets it needs, the classifier's among them."""
         return (self.dataset, self.classes_of)
 
-    def at(self, schedule: str) -> "CorruptionEval":
+    def at_schedule(self, schedule: str) -> "CorruptionEval":
         """There is nothing to shorten but the classifier's training."""
         return self
 
-    def fitted(self, backbone: Backbone) -> "CorruptionEval":
+    def for_backbone(self, backbone: Backbone) -> "CorruptionEval":
         """With images of the size that the backbone was trained for."""
         size_px = backbone.input.size_px
         return replace(self, resize_px=size_px, crop_px=size_px)
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> None:
-        """Features for several backbones of one image size, every image decoded once."""
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+        """Extract features of several backbones of one image size; decode every image once."""
         transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
         features_together(backbones, self.dataset, "test", transform, folders)
+        return True
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Find the classifier, extract features or find them cached."""
@@ -153,3 +168,11 @@ def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
                 predictions.scores[rows], predictions.labels[rows]
             )
     return found
+
+
+TASKS = {
+    "imagenet_c100_eval": CorruptionEval(),
+    "imagenet_c100_eval@made": CorruptionEval(
+        dataset="imagenet_c100_made", protocol="looc-2020-made/1", by_default=False
+    ),
+}

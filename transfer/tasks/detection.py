@@ -5,29 +5,41 @@ Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from transfer.backbone import Backbone
+from transfer.cost import FORWARD_COST
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.detect import detect
-from transfer.detection.engines import EngineName, build_detector, engine_for
+from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
 from transfer.detection.proof import prove
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import (
+    COCO_4CONV1FC,
+    COCO_4CONV1FC_MASKS,
+    COCO_FPN,
+    COCO_FPN_KEYPOINTS,
+    COCO_FPN_MASKS,
+    VOC_C4,
+    VOC_C4_MOCO,
+    VOC_C4_NONE,
+    Recipe,
+)
 from transfer.detection.results import Detections
 from transfer.detection.sample import Detector
 from transfer.detection.train import train
 from transfer.detection.voc_ap import voc_ap
 from transfer.folders import Folders
 from transfer.processes import this_process
+from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
 from transfer.training.length import at_schedule
 from transfer.training.norms import Norm, norm_for
 from transfer.training.options import EngineChoice, TrainingOptions
@@ -50,6 +62,14 @@ COCO_KINDS: dict[str, tuple[Kind, ...]] = {
 """COCO's kinds of average precision; the first is the table's."""
 TABLE_METRICS = ("AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area")
 """The rest stands in the record's details. On VOC, AP is that of 11 points, AP_area of all."""
+IMAGES_PER_GPU_SECOND = {
+    ("c4", "boxes"): 3.6,
+    ("fpn", "boxes"): 9.5,
+    ("fpn", "masks"): 7.7,
+    ("fpn", "keypoints"): 6.3,
+}
+"""Training speed of detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on
+eight V100 (its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +106,11 @@ class Detected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detection:
+class Detection(TaskDefaults):
     """A detector on the backbone, all layers trained, tested with its last weights."""
+
+    heading: ClassVar[str] = "Other tasks"
+    primary_metric: ClassVar[str] = "AP"
 
     dataset: str
     protocol: str
@@ -103,19 +126,19 @@ class Detection:
         return engine_for(self.engine_choice)
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> Self:
+    def at_schedule(self, schedule: str) -> Self:
         """The same detector, trained for a share of the iterations; smoke: a tiny one."""
         return replace(self, recipe=at_schedule(self.recipe, schedule))
 
-    def fitted(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Backbone) -> Self:
         """With the backbone's pixel scale; the image size is the detector's own."""
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
-    def asked(self, options: TrainingOptions) -> Self:
+    def with_options(self, options: TrainingOptions) -> Self:
         """As the user wants it run; what leaves the protocol changes its hash."""
         return replace(
             self,
@@ -131,6 +154,44 @@ class Detection:
     def unfit(self, backbone: Backbone) -> str:
         """Why a backbone cannot carry a detector; empty if it can."""
         return unfit(backbone, "the stages' strides are not the detectors' 4 to 32")
+
+    @property
+    def trains_backbone(self) -> bool:
+        """Return True: the whole network is fine-tuned."""
+        return True
+
+    @property
+    def distributed_training(self) -> Recipe:
+        """Return the recipe, whose batch is divided among GPUs."""
+        return self.recipe
+
+    def accepts_engine(self, engine: str) -> bool:
+        """Return whether a record of this engine counts: any, unless the user chose one."""
+        return self.engine_choice == "auto" or engine == self.engine
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours of training on one GPU; a test is short beside it."""
+        recipe = self.recipe
+        rate = IMAGES_PER_GPU_SECOND[recipe.neck, recipe.finds]
+        cost = FORWARD_COST.get(backbone.arch, 1.0) * (recipe.test_short_px / 800) ** 2
+        runs = 1 + len(self.learning_rates)
+        return runs * cost * recipe.iterations * recipe.batch_size / rate / 3600
+
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return hours, wall time and engine of the detectors of a plan."""
+        hours = sum(row.gpu_hours for row in planned)
+        lines = [
+            f"detection: about {hours:.1f} GPU hours on V100 by detectron2's model zoo (assumed "
+            f"for either engine, not measured); {wall_time(planned, options, num_gpus)}"
+        ]
+        lines += mean_of_three(planned, "voc0712_det_c4")
+        if any(row.task.engine == "torchvision" for row in planned):
+            chosen = options.engine == "torchvision"
+            why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
+            lines.append(f"detection: the torchvision engine, {why}")
+        return lines
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Open all annotations, put the weights in their place and prove it on a fixed image."""
@@ -235,3 +296,34 @@ class Detection:
     def details(self, detected: Detected) -> dict[str, object]:
         """How it was trained, and every precision: of sizes, of classes, of boxes too."""
         return {**detected.details, "precisions": detected.precisions}
+
+
+FOUR_CONVS = "jcl-2020-4conv1fc/1"
+C4_READINGS = {
+    "moco": VOC_C4_MOCO,
+    "none": VOC_C4_NONE,
+    "lr_mult": replace(VOC_C4, rpn_gradient="lr_mult"),
+    "loss_weight": replace(VOC_C4, rpn_gradient="loss_weight"),
+}
+"""C4 without CO2's norm layers, and other readings of its divided gradients."""
+
+TASKS = {
+    "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN),
+    "coco_insseg": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN_MASKS),
+    "coco_keypoint": Detection(
+        dataset="coco17_keypoints", protocol="jcl-2020/1", recipe=COCO_FPN_KEYPOINTS
+    ),
+    "voc0712_det_c4": Detection(dataset="voc0712", protocol="co2-2021/1", recipe=VOC_C4),
+    "coco_det@4conv1fc": Detection(
+        dataset="coco17", protocol=FOUR_CONVS, recipe=COCO_4CONV1FC, by_default=False
+    ),
+    "coco_insseg@4conv1fc": Detection(
+        dataset="coco17", protocol=FOUR_CONVS, recipe=COCO_4CONV1FC_MASKS, by_default=False
+    ),
+    **{
+        f"voc0712_det_c4@{name}": Detection(
+            dataset="voc0712", protocol=f"co2-2021-{name}/1", recipe=reading, by_default=False
+        )
+        for name, reading in C4_READINGS.items()
+    },
+}

@@ -7,18 +7,20 @@ them, scored on the whole test split: the mean over the draws and its 95 % inter
 import math
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
+from transfer.cost import probe_hours
 from transfer.features import EvalTransform, TrainAndTest, train_and_test
 from transfer.few_shot_training import FewShotTraining, Problem, draw_support, train_together
 from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.schedule import share
+from transfer.tasks.task import TaskDefaults
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,15 @@ class FewShotScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot:
+class FewShot(TaskDefaults):
     """LooC's few-shot protocol: means of ten trials.
 
     The paper tells iterations and rate of Adam; the pool (train and val together), features without
     augmentation and the initial weights are the usual choices.
     """
+
+    heading: ClassVar[str] = "Few labels"
+    primary_metric: ClassVar[str] = "acc_5shot"
 
     dataset: str
     protocol: str = "looc-2020/1"
@@ -56,10 +61,10 @@ class FewShot:
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> "FewShot":
+    def at_schedule(self, schedule: str) -> "FewShot":
         """The same protocol at another length."""
         if schedule == "smoke":
             return replace(self, trials=3, iterations=25)
@@ -67,9 +72,13 @@ class FewShot:
             return self
         return replace(self, iterations=max(1, round(self.iterations * share(schedule))))
 
-    def fitted(self, backbone: Backbone) -> "FewShot":
+    def for_backbone(self, backbone: Backbone) -> "FewShot":
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Extract features or find them cached."""
@@ -140,3 +149,9 @@ class FewShot:
 def interval95(values: list[float]) -> float:
     """Half width of the mean's 95 % interval, 1.96 s / sqrt(n), as few-shot papers print it."""
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+TASKS = {
+    "flowers102_fewshot": FewShot(dataset="flowers"),
+    "cifar10_fewshot": FewShot(dataset="cifar10", crop_px=32, margin_px=0, by_default=False),
+}

@@ -5,18 +5,23 @@ for its class with weight exp(similarity / temperature).
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.cost import probe_hours
 from transfer.features import EvalTransform, Predictions, TrainAndTest, train_and_test
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.nearest import knn_scores
+from transfer.tasks.task import TaskDefaults
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNN:
+class KNN(TaskDefaults):
     """UniCLR is silent on its kNN; these are the numbers of MoCo's and SimSiam's CIFAR monitor."""
+
+    heading: ClassVar[str] = "Nearest neighbors"
+    primary_metric: ClassVar[str] = "top1"
 
     dataset: str
     protocol: str = "uniclr-2022/1"
@@ -28,16 +33,20 @@ class KNN:
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> "KNN":
+    def at_schedule(self, schedule: str) -> "KNN":
         """A smoke run has a small bank and asks fewer of it; there is nothing else to shorten."""
         return replace(self, num_neighbors=20) if schedule == "smoke" else self
 
-    def fitted(self, backbone: Backbone) -> "KNN":
+    def for_backbone(self, backbone: Backbone) -> "KNN":
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Extract features or find them cached."""
@@ -62,3 +71,28 @@ class KNN:
     def details(self, predictions: Predictions) -> dict[str, object]:
         """How many images were scored."""
         return {"num_test": len(predictions.labels)}
+
+
+TASKS = {
+    "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
+    "cifar100_knn": KNN(dataset="cifar100", crop_px=32, margin_px=0),
+    "in100_knn": KNN(dataset="in100"),
+    **{
+        f"{dataset}_knn": KNN(dataset=dataset, by_default=False)
+        for dataset in (
+            "aircraft",
+            "birdsnap",
+            "caltech101",
+            "cars",
+            "dtd",
+            "flowers",
+            "food",
+            "pets",
+            "sun397",
+            "places365",
+            "in1k",
+            "inat1k",
+            "cub200",
+        )
+    },
+}

@@ -7,17 +7,19 @@ differ in nothing but learning rate and decay are trained in one pass over the i
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
 from transfer.backbone import Backbone
+from transfer.cost import probe_hours
 from transfer.datasets.images import Images
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
 from transfer.finetune import Decay, ProbeTraining, probed
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
 from transfer.schedule import share
+from transfer.tasks.task import TaskDefaults
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProbe:
+class LinearProbe(TaskDefaults):
     """One paper's reading on one data set."""
+
+    heading: ClassVar[str] = "Linear probes"
+    primary_metric: ClassVar[str] = "top1"
 
     dataset: str
     protocol: str
@@ -55,15 +60,17 @@ class LinearProbe:
     """Learning rate and decay of the readings that are trained in the same pass; none: alone."""
 
     @property
-    def images_seen(self) -> "LinearProbe":
-        """Equal for probes that see the same crops in the same batches, and update in one way."""
-        return replace(self, protocol="", learning_rate=0.0, decay="cosine", together=())
+    def shared_pass(self) -> "LinearProbe":
+        """Return what probes have in common that see the same crops and update in one way."""
+        return replace(
+            self, protocol="", learning_rate=0.0, decay="cosine", together=(), by_default=True
+        )
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> "LinearProbe":
+    def at_schedule(self, schedule: str) -> "LinearProbe":
         """The same protocol at another length."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32)
@@ -71,10 +78,14 @@ class LinearProbe:
             return self
         return replace(self, epochs=self.epochs * share(schedule))
 
-    def fitted(self, backbone: Backbone) -> "LinearProbe":
+    def for_backbone(self, backbone: Backbone) -> "LinearProbe":
         """With crops of the size and pixels of the scale that the backbone was trained for."""
         std = self.std and backbone.input.std
         return replace(self, crop_px=backbone.input.size_px, std=std)
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open the training images, extract the features of the test images."""
@@ -124,13 +135,86 @@ class LinearProbe:
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 
-def trained_together(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
+def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
     """The same probes; those that see the same crops in the same batches know of each other."""
     passes: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
     for probe in probes.values():
-        passes.setdefault(probe.images_seen, {})[(probe.learning_rate, probe.decay)] = None
+        passes.setdefault(probe.shared_pass, {})[(probe.learning_rate, probe.decay)] = None
     return {
         key: replace(probe, together=tuple(found))
         for key, probe in probes.items()
-        for found in [passes[probe.images_seen]]
+        for found in [passes[probe.shared_pass]]
     }
+
+
+IN1K_PROBES = {
+    "jcl": LinearProbe(dataset="in1k", protocol="jcl-2020/1", learning_rate=30.0, decay="step"),
+    "co2": LinearProbe(dataset="in1k", protocol="co2-2021/1", learning_rate=15.0, decay="step"),
+    "lorac": LinearProbe(dataset="in1k", protocol="lorac-2021/1", learning_rate=1.2),
+    "uniclr": LinearProbe(
+        dataset="in1k",
+        protocol="uniclr-2022/1",
+        learning_rate=0.02 * 1024 / 256,  # scaled linearly, as SimSiam's
+        epochs=90.0,
+        batch_size=1024,
+        optimizer="lars",
+    ),
+    "moco": LinearProbe(dataset="in1k", protocol="moco-2020/1", learning_rate=30.0, decay="step"),
+}
+"""Probes of ImageNet-1k: JCL, section 4.2; CO2, appendix A.2; LORAC, section 6.1; UniCLR, section
+4; MoCo's own."""
+
+LOOC_PROBE: dict[str, Any] = {
+    "protocol": "looc-2020/1",
+    "learning_rate": 30.0,
+    "decay": "step",
+}
+"""Settings of LooC's probes (appendix C)."""
+
+CIFAR_PROBE: dict[str, Any] = {
+    "protocol": "uniclr-2022/1",
+    "learning_rate": 30.0,
+    "crop_px": 32,
+    "margin_px": 0,
+}
+"""Settings of UniCLR's probes on CIFAR (section 4.1); the test image is taken whole."""
+
+TASKS = with_shared_passes(
+    {
+        **{f"in1k_linear@{reading}": probe for reading, probe in IN1K_PROBES.items()},
+        # UniCLR's rate may be too low, scaled or not: this one is reported beside it
+        "in1k_linear@uniclr-0.4": replace(
+            IN1K_PROBES["uniclr"], protocol="uniclr-2022-0.4/1", learning_rate=0.4
+        ),
+        "in100_linear@jcl": LinearProbe(
+            dataset="in100", protocol="jcl-2020/1", learning_rate=10.0, decay="step"
+        ),
+        # the probe of CO2's ablations (Figure 2, label smoothing), set as its ImageNet-1k probe
+        "in100_linear@co2": LinearProbe(
+            dataset="in100", protocol="co2-2021/1", learning_rate=15.0, decay="step"
+        ),
+        "in100_linear@lorac": LinearProbe(
+            dataset="in100", protocol="lorac-2021/1", learning_rate=0.1
+        ),
+        "in100_linear@lorac-moco": LinearProbe(
+            dataset="in100", protocol="lorac-2021-moco/1", learning_rate=30.0, decay="step"
+        ),
+        "in100_linear@uniclr": LinearProbe(
+            dataset="in100", protocol="uniclr-2022/1", learning_rate=30.0
+        ),
+        "in100_linear@looc": LinearProbe(dataset="in100", epochs=200.0, **LOOC_PROBE),
+        "inat1k_linear": LinearProbe(dataset="inat1k", epochs=100.0, **LOOC_PROBE),
+        "cub200_linear": LinearProbe(dataset="cub200", epochs=200.0, **LOOC_PROBE),
+        "cifar10_linear": LinearProbe(dataset="cifar10", **CIFAR_PROBE),
+        "cifar100_linear": LinearProbe(dataset="cifar100", **CIFAR_PROBE),
+        "in1k_linear@lorac-code": replace(
+            IN1K_PROBES["lorac"],
+            protocol="lorac-2021-code/1",
+            learning_rate=6.0,
+            decay="step",
+            batch_size=2048,
+            std=(0.228, 0.224, 0.225),
+            by_default=False,
+        ),
+    }
+)

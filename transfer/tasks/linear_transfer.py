@@ -6,13 +6,14 @@ and the test split is scored once.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
 from transfer.classifier import Heads
+from transfer.cost import probe_hours
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
 from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
@@ -20,6 +21,7 @@ from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
 from transfer.folders import Folders
 from transfer.metrics import mean_per_class, top1
 from transfer.schedule import share
+from transfer.tasks.task import TaskDefaults
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100: seven, log-spaced."""
@@ -37,8 +39,10 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTransfer:
+class LinearTransfer(TaskDefaults):
     """LORAC's protocol on one data set."""
+
+    heading: ClassVar[str] = "Linear transfer"
 
     dataset: str
     protocol: str = "lorac-2021/1"
@@ -53,11 +57,16 @@ class LinearTransfer:
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
 
+    @property
+    def primary_metric(self) -> str:
+        """Return mean_per_class or top1, whichever the data set's column reports."""
+        return DATASETS[self.dataset].metric
+
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> "LinearTransfer":
+    def at_schedule(self, schedule: str) -> "LinearTransfer":
         """The same protocol at another length."""
         if schedule == "smoke":
             return replace(self, steps=24, epochs=0.0, batch_size=32)
@@ -66,9 +75,15 @@ class LinearTransfer:
         part = share(schedule)
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
-    def fitted(self, backbone: Backbone) -> "LinearTransfer":
+    def for_backbone(self, backbone: Backbone) -> "LinearTransfer":
         """With crops of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        # the rates are searched in one pass, the chosen one is trained in another
+        crops = 2.0 * self.steps * self.batch_size
+        return probe_hours(backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open all splits and extract the features that the rates are compared on."""
@@ -138,3 +153,27 @@ class LinearTransfer:
     def details(self, predictions: Predictions) -> dict[str, object]:
         """The chosen rate, and the val accuracy of each."""
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+
+STEPS = {
+    "aircraft": 5_000,
+    "birdsnap": 30_000,
+    "caltech101": 5_000,
+    "cars": 30_000,
+    "cifar10": 30_000,
+    "cifar100": 30_000,
+    "dtd": 5_000,
+    "flowers": 5_000,
+    "food": 30_000,
+    "pets": 5_000,
+    "sun397": 30_000,  # the paper names no length; that of the other large sets
+}
+"""Optimizer steps per data set (LORAC, section 6)."""
+
+TASKS = {
+    **{
+        f"transfer_linear/{dataset}": LinearTransfer(dataset=dataset, steps=steps)
+        for dataset, steps in STEPS.items()
+    },
+    "transfer_linear/places365": LinearTransfer(dataset="places365", epochs=100.0),
+}

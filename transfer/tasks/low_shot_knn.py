@@ -7,16 +7,18 @@ full monitor).
 
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from transfer.backbone import Backbone
+from transfer.cost import probe_hours
 from transfer.features import EvalTransform, Features, TrainAndTest, train_and_test
 from transfer.few_shot_training import draw_support
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.nearest import knn_scores
+from transfer.tasks.task import TaskDefaults
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class LowShotVotes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowShotKNN:
+class LowShotKNN(TaskDefaults):
     """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
+
+    heading: ClassVar[str] = "Nearest neighbors"
+    primary_metric: ClassVar[str] = "top1_1pct"
 
     dataset: str
     protocol: str = "lowshot/1"
@@ -46,16 +51,20 @@ class LowShotKNN:
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> "LowShotKNN":
+    def at_schedule(self, schedule: str) -> "LowShotKNN":
         """A smoke run has a small bank and asks few of it; there is nothing else to shorten."""
         return replace(self, num_neighbors=3) if schedule == "smoke" else self
 
-    def fitted(self, backbone: Backbone) -> "LowShotKNN":
+    def for_backbone(self, backbone: Backbone) -> "LowShotKNN":
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Extract features or find them cached."""
@@ -107,3 +116,10 @@ class LowShotKNN:
             },
             "num_test": len(predictions.labels),
         }
+
+
+TASKS = {
+    "cifar10_lowshot_knn": LowShotKNN(dataset="cifar10", crop_px=32, margin_px=0),
+    "cifar100_lowshot_knn": LowShotKNN(dataset="cifar100", crop_px=32, margin_px=0),
+    "in100_lowshot_knn": LowShotKNN(dataset="in100", by_default=False),
+}

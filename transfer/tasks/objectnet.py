@@ -6,10 +6,11 @@ with any of its hundred classes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.classifier import Heads, among, load_classifier, scores_of
+from transfer.cost import probe_hours
 from transfer.datasets.objectnet import BORDER_PX
 from transfer.features import (
     EvalTransform,
@@ -21,6 +22,7 @@ from transfer.features import (
 )
 from transfer.folders import Folders
 from transfer.metrics import top1, topk
+from transfer.tasks.task import TaskDefaults
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,11 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectNetEval:
+class ObjectNetEval(TaskDefaults):
     """LooC's test of a trained ImageNet-100 classifier on other viewpoints."""
+
+    heading: ClassVar[str] = "Robustness"
+    primary_metric: ClassVar[str] = "top1"
 
     dataset: str = "objectnet13"
     protocol: str = "looc-2020/1"
@@ -52,15 +57,20 @@ class ObjectNetEval:
     """As in the linear probe."""
     engine: Literal["torch"] = "torch"
 
+    @property
+    def needs(self) -> str:
+        """Return the key of the task whose trained classifier this one uses."""
+        return self.classifier
+
     def datasets(self) -> tuple[str, ...]:
         """Data sets it needs, the classifier's among them."""
         return (self.dataset, self.classes_of)
 
-    def at(self, schedule: str) -> "ObjectNetEval":
+    def at_schedule(self, schedule: str) -> "ObjectNetEval":
         """There is nothing to shorten but the classifier's training."""
         return self
 
-    def fitted(self, backbone: Backbone) -> "ObjectNetEval":
+    def for_backbone(self, backbone: Backbone) -> "ObjectNetEval":
         """With images of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -70,9 +80,14 @@ class ObjectNetEval:
         centered = EvalTransform.center(self.crop_px, self.margin_px)
         return replace(centered, border_px=self.border_px)
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> None:
-        """Features for several backbones of one image size, every image decoded once."""
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+        """Extract features of several backbones of one image size; decode every image once."""
         features_together(backbones, self.dataset, "test", self.transform, folders)
+        return True
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Find the classifier, extract features or find them cached."""
@@ -101,3 +116,6 @@ class ObjectNetEval:
     def details(self, predictions: Predictions) -> dict[str, object]:
         """How many images were scored."""
         return {"num_test": len(predictions.labels)}
+
+
+TASKS = {"objectnet13_eval": ObjectNetEval()}

@@ -6,11 +6,12 @@ all four positions. The paper tells no settings for it: they are those of its Im
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 
 from transfer.backbone import Backbone
+from transfer.cost import probe_hours
 from transfer.datasets.images import Images
 from transfer.features import (
     QUARTER_TURNS,
@@ -24,6 +25,7 @@ from transfer.finetune import ProbeTraining, probed
 from transfer.folders import Folders
 from transfer.metrics import top1
 from transfer.schedule import share
+from transfer.tasks.task import TaskDefaults
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,11 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotationProbe:
+class RotationProbe(TaskDefaults):
     """Four rotations of ImageNet-100."""
+
+    heading: ClassVar[str] = "Linear probes"
+    primary_metric: ClassVar[str] = "acc"
 
     dataset: str = "in100"
     protocol: str = "looc-2020/1"
@@ -54,10 +59,10 @@ class RotationProbe:
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> Self:
+    def at_schedule(self, schedule: str) -> Self:
         """The same protocol at another length."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 50, batch_size=32)
@@ -65,9 +70,13 @@ class RotationProbe:
             return self
         return replace(self, epochs=self.epochs * share(schedule))
 
-    def fitted(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Backbone) -> Self:
         """With crops of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open the training images, extract the features of the test images in each position."""
@@ -105,3 +114,6 @@ class RotationProbe:
     def details(self, predictions: Predictions) -> dict[str, object]:
         """How many cases were scored, and accuracy after each pass, by which nothing is chosen."""
         return {**predictions.details, "num_test": len(predictions.labels)}
+
+
+TASKS = {"rotation4_linear": RotationProbe()}

@@ -4,16 +4,17 @@ CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217), with MoCo's network.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
 from transfer.backbone import Backbone
+from transfer.cost import FORWARD_COST
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.folders import Folders
@@ -22,8 +23,9 @@ from transfer.segmentation.iou import Overlap, confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.proof import prove
-from transfer.segmentation.recipe import SegmentationRecipe
+from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.segmentation.train import train
+from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
 from transfer.training.length import at_schedule
 from transfer.training.norms import Norm, norm_for
 from transfer.training.options import TrainingOptions
@@ -39,6 +41,9 @@ from transfer.training.rates import best, by_name, tried
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
+IMAGES_PER_GPU_SECOND = 20.0
+"""Assumed for a ResNet-50 trained in float32 on crops of 513 px, whose arithmetic is about a fifth
+of a Faster R-CNN's image, until measured on the user's GPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +74,11 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segmentation:
+class Segmentation(TaskDefaults):
     """A fully convolutional network on the backbone, all layers trained, tested at full size."""
+
+    heading: ClassVar[str] = "Other tasks"
+    primary_metric: ClassVar[str] = "mIoU"
 
     protocol: str
     recipe: SegmentationRecipe
@@ -84,19 +92,19 @@ class Segmentation:
         return ENGINE
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> Self:
+    def at_schedule(self, schedule: str) -> Self:
         """The same network, trained for a share of the iterations; smoke: a narrow one."""
         return replace(self, recipe=at_schedule(self.recipe, schedule))
 
-    def fitted(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Backbone) -> Self:
         """With the backbone's pixel scale; the image size is the protocol's own."""
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
-    def asked(self, options: TrainingOptions) -> Self:
+    def with_options(self, options: TrainingOptions) -> Self:
         """As the user wants it run; what leaves the protocol changes its hash."""
         return replace(
             self,
@@ -111,6 +119,35 @@ class Segmentation:
     def unfit(self, backbone: Backbone) -> str:
         """Why a backbone cannot carry the network; empty if it can."""
         return unfit(backbone, "layer4 would not have the protocol's stride of 16")
+
+    @property
+    def trains_backbone(self) -> bool:
+        """Return True: the whole network is fine-tuned."""
+        return True
+
+    @property
+    def distributed_training(self) -> SegmentationRecipe:
+        """Return the recipe, whose batch is divided among GPUs."""
+        return self.recipe
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours of training on one GPU; a test is short beside it."""
+        recipe = self.recipe
+        cost = FORWARD_COST.get(backbone.arch, 1.0) * (recipe.crop_px / 513) ** 2
+        images = recipe.iterations * recipe.batch_size
+        return (1 + len(self.learning_rates)) * cost * images / IMAGES_PER_GPU_SECOND / 3600
+
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return hours and wall time of the segmentation networks of a plan."""
+        hours = sum(row.gpu_hours for row in planned)
+        return [
+            f"segmentation: about {hours:.1f} GPU hours if a ResNet-50 trains on "
+            f"{IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second (assumed, not measured); "
+            f"{wall_time(planned, options, num_gpus)}",
+            *mean_of_three(planned, "voc12_seg_fcn"),
+        ]
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Find all images and masks, put the weights in their place and prove it."""
@@ -212,3 +249,11 @@ class Segmentation:
             "pixel_accuracy": found.pixel_accuracy,
             "mean_accuracy": found.mean_accuracy,
         }
+
+
+TASKS = {
+    "voc12_seg_fcn": Segmentation(protocol="co2-2021/1", recipe=VOC_FCN),
+    "voc12_seg_fcn@moco": Segmentation(
+        protocol="moco-2020/1", recipe=VOC_FCN_MOCO, by_default=False
+    ),
+}

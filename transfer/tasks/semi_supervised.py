@@ -6,16 +6,17 @@ arXiv:2108.02696, section 6).
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 
 from transfer.backbone import Backbone
 from transfer.classification import Classifier, FineTuning, predicted, train
+from transfer.cost import BACKWARD_COST, forward_hours
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.drawn_lists import keep_list
 from transfer.datasets.images import Images
@@ -27,6 +28,7 @@ from transfer.folders import Folders
 from transfer.metrics import top1, topk
 from transfer.processes import this_process
 from transfer.schedule import share
+from transfer.tasks.task import PlannedTask, TaskDefaults
 from transfer.training.course import Precision
 from transfer.training.options import TrainingOptions
 from transfer.training.rates import best, by_name, tried
@@ -46,8 +48,11 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SemiSupervised:
+class SemiSupervised(TaskDefaults):
     """All layers trained on few labelled images, a learning rate for backbone and classifier."""
+
+    heading: ClassVar[str] = "Few labels"
+    primary_metric: ClassVar[str] = "top1"
 
     dataset: str
     protocol: str
@@ -78,10 +83,10 @@ class SemiSupervised:
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at(self, schedule: str) -> Self:
+    def at_schedule(self, schedule: str) -> Self:
         """The same protocol at another length; smoke: one pass, two of the rates."""
         if schedule == "smoke":
             rates = self.head_rates[2:5:2] or self.head_rates
@@ -90,11 +95,11 @@ class SemiSupervised:
             return self
         return replace(self, epochs=self.epochs * share(schedule))
 
-    def fitted(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Backbone) -> Self:
         """With crops of the size that the backbone was trained for."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def asked(self, options: TrainingOptions) -> Self:
+    def with_options(self, options: TrainingOptions) -> Self:
         """With the classifier's rates and the arithmetic that the user wants; both change the
         hash."""
         options.check()
@@ -104,13 +109,41 @@ class SemiSupervised:
             precision=options.precision or self.precision,
         )
 
-    def placed(self, data: Path) -> Self:
+    def with_data(self, data: Path) -> Self:
         """With a draw of the same share, under a name of its own, where the list is not there."""
         if self.drawn_share or DATASETS[self.dataset].is_there(data):
             return self
         name, version = self.protocol.split("/")
         drawn = LISTED_SHARE[self.dataset]
         return replace(self, dataset="in1k", drawn_share=drawn, protocol=f"{name}-drawn/{version}")
+
+    @property
+    def trains_backbone(self) -> bool:
+        """Return True: the whole network is fine-tuned."""
+        return True
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours of the search for a rate and of the last training."""
+        counts = DATASETS[self.dataset].counts
+        labelled = counts["trainval"] * (self.drawn_share or 1.0)
+        searches = len(self.head_rates) if len(self.head_rates) > 1 else 0
+        trained = self.epochs * labelled * (1 + searches * (1 - self.held_out_share))
+        return forward_hours(backbone, BACKWARD_COST * trained + counts["test"])
+
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return how many rates are tried, and that labelled images are drawn for want of lists."""
+        grids = {len(row.task.head_rates) for row in planned if len(row.task.head_rates) > 1}
+        lines = [
+            f"few labels: {count} learning rates are tried on labelled images that are held out, "
+            "then one training on all; in one process"
+            for count in sorted(grids)
+        ]
+        if any(row.task.dataset == "in1k" for row in planned):
+            wanted = DATASETS[next(iter(LISTED_SHARE))].how_to_get
+            lines.append(f"few labels: drawn by class, the published lists are not there. {wanted}")
+        return lines
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Find the labelled images and those to be tested."""
@@ -225,3 +258,55 @@ class SemiSupervised:
     def details(self, predictions: Predictions) -> dict[str, object]:
         """The chosen rate, what each rate scored on held-out images, and how it was trained."""
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+
+LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)
+"""Seven, log-spaced (LORAC, section 6.2)."""
+LORAC_LENGTHS: dict[str, Any] = {
+    "1pct": {"epochs": 30.0, "head_factor": 250.0},
+    "10pct": {"epochs": 50.0, "head_factor": 20.0},
+}
+"""Length and ratio of rates by the share of labels (LORAC, section 6.2)."""
+
+TASKS = {
+    # CO2, section 3.3: for MoCo v2 and, with another weight decay, for MoCo v1
+    **{
+        f"in1k_semi_{part}@{reading}": SemiSupervised(
+            dataset=f"in1k_{part}",
+            protocol=protocol,
+            epochs=20.0,
+            head_rates=(1.0,),
+            head_factor=100.0,
+            weight_decay=weight_decay,
+        )
+        for part in ("1pct", "10pct")
+        for reading, protocol, weight_decay in (
+            ("co2", "co2-2021/1", 1e-4),
+            ("co2-v1", "co2-2021-v1/1", 5e-4),
+        )
+    },
+    **{
+        f"in1k_semi_{part}@lorac": SemiSupervised(
+            dataset=f"in1k_{part}",
+            protocol="lorac-2021/1",
+            head_rates=LORAC_HEAD_RATES,
+            **lengths,
+        )
+        for part, lengths in LORAC_LENGTHS.items()
+    },
+    # LORAC's rates and lengths with batches of 64
+    **{
+        f"cifar10_semi_{percent}pct": SemiSupervised(
+            dataset="cifar10",
+            protocol="lorac-2021-cifar10/1",
+            drawn_share=percent / 100,
+            batch_size=64,
+            crop_px=32,
+            margin_px=0,
+            head_rates=LORAC_HEAD_RATES,
+            by_default=False,
+            **LORAC_LENGTHS[lengths],
+        )
+        for percent, lengths in ((1, "1pct"), (10, "10pct"), (100, "10pct"))
+    },
+}

@@ -6,13 +6,14 @@ Each class has its own one-vs-rest SVM, at a cost chosen by cross-validated aver
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
 from transfer.console import say
+from transfer.cost import probe_hours
 from transfer.cost_search import Choice, CostSearch, Solver, choose_costs
 from transfer.datasets.images import DataError
 from transfer.features import (
@@ -26,6 +27,7 @@ from transfer.features import (
 from transfer.folders import Folders
 from transfer.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
 from transfer.metrics import Points, average_precision
+from transfer.tasks.task import TaskDefaults
 
 PRESENT, DIFFICULT = 1, 0  # an absent class is -1
 VISSL_COSTS = (0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 50.0, 100.0, 1000.0)
@@ -47,13 +49,16 @@ class SVMData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VOCSVM:
+class VOCSVM(TaskDefaults):
     """Squashed images, features of unit length, 20 SVMs with class weights, mAP on test.
 
     CO2 names Goyal et al. for the protocol; the numbers are those of its public implementations,
     the costs the union of their grids. No one publishes the folds: the seed draws them, stratified.
     Objects marked difficult are negatives in trainval, also when held out, and ignored on test.
     """
+
+    heading: ClassVar[str] = "VOC 2007 SVM"
+    primary_metric: ClassVar[str] = "mAP"
 
     protocol: str = "co2-2021/1"
     points: Points = "area"
@@ -80,18 +85,22 @@ class VOCSVM:
         return self.solver
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs."""
+        """Return the keys of the data sets it reads."""
         return ("voc07",)
 
-    def at(self, schedule: str) -> Self:
+    def at_schedule(self, schedule: str) -> Self:
         """Fewer costs, smoke also smaller images; both score the classes that are there."""
         if schedule == "smoke":
             return replace(self, costs=SMOKE_COSTS, crop_px=64, min_classes=1)
         return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
 
-    def fitted(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Backbone) -> Self:
         """With images no larger than those that the backbone was trained on."""
         return replace(self, crop_px=min(self.crop_px, backbone.input.size_px))
+
+    def gpu_hours(self, backbone: Backbone) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, "voc07")
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Extract the features of trainval and test, or find them cached."""
@@ -224,3 +233,9 @@ def unit_length(features: Tensor, offset: float) -> Tensor:
         )
     scaled: Tensor = features / (features.norm(dim=1, keepdim=True) + offset)
     return scaled
+
+
+TASKS = {
+    "voc07_svm": VOCSVM(),
+    "voc07_svm@11point": VOCSVM(protocol="co2-2021-11point/1", points="11"),
+}

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-
-from transfer.processes import started_processes
+from transfer.processes import num_gpus, started_processes
 from transfer.training.course import Precision
 from transfer.training.length import AnyRecipe, of_length, with_batch
 
@@ -48,7 +46,7 @@ class TrainingOptions:
 
     def num_processes(self, batch_size: int) -> int:
         """As many as torchrun started, else as asked, else the most GPUs that divide the batch."""
-        gpus = torch.cuda.device_count()
+        gpus = num_gpus()
         asked = started_processes() or self.gpus
         if asked:
             return asked
@@ -106,7 +104,7 @@ class TrainingOptions:
             )
 
     def _check_machine(self) -> None:
-        gpus = torch.cuda.device_count()
+        gpus = num_gpus()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
         if self.precision == "float16" and not gpus and not self.gpus:  # else of another machine

@@ -13,7 +13,7 @@ from transfer.cell import Cell, Place, departures
 from transfer.features import Predictions
 from transfer.folders import Folders
 from transfer.record import protocol_hash
-from transfer.tasks import EXTRA, TASKS
+from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe
 
 READINGS = ("in100_linear@jcl", "in100_linear@lorac")
@@ -66,7 +66,8 @@ def test_uniclrs_probe_is_reported_at_a_larger_rate_too() -> None:
 
 
 def test_imagenet_has_five_readings_with_names_of_their_own() -> None:
-    names = {task.protocol for key, task in TASKS.items() if key.startswith("in1k_linear@")}
+    probes = {key: task for key, task in TASKS.items() if key.startswith("in1k_linear@")}
+    names = {task.protocol for task in probes.values() if task.by_default}
     five = {"jcl-2020/1", "co2-2021/1", "lorac-2021/1", "uniclr-2022/1", "moco-2020/1"}
     assert names == five | {"uniclr-2022-0.4/1"}
 
@@ -99,7 +100,7 @@ def test_imagenet_is_tested_on_a_center_crop_of_256_and_cifar_on_whole_images() 
 
 
 def probe(key: str) -> LinearProbe:
-    task = (TASKS | EXTRA)[key]
+    task = TASKS[key]
     assert isinstance(task, LinearProbe)
     return task
 
@@ -116,7 +117,7 @@ def test_readings_that_see_the_same_crops_are_trained_in_one_pass() -> None:
 
 
 def ran(key: str, backbone: Backbone, folders: Folders) -> Predictions:
-    task = probe(key).at("0.05").fitted(backbone)
+    task = probe(key).at_schedule("0.05").for_backbone(backbone)
     folders = replace(folders, work=folders.work / key)
     return task.run(task.prepare(backbone, folders), folders, 0)
 

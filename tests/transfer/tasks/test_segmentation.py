@@ -21,7 +21,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 from transfer.datasets.voc_masks import FOLDER
 from transfer.finetune import NotFiniteError
-from transfer.tasks import EXTRA, TASKS
+from transfer.tasks import TASKS
 from transfer.tasks.segmentation import Portion, Predicted, Segmentation
 from transfer.training.options import TrainingOptions
 
@@ -227,7 +227,7 @@ def test_its_processes_divide_the_batch(
     task = TASKS[KEY]
     assert isinstance(task, Segmentation)
     assert task.num_processes(TrainingOptions()) == expected
-    assert task.asked(TrainingOptions()) == task
+    assert task.with_options(TrainingOptions()) == task
 
 
 def test_a_single_rate_is_the_recipes(small_backbone: Backbone, place: Place) -> None:
@@ -247,5 +247,5 @@ def test_a_single_learning_rate_is_not_tried(
 
 
 def test_both_readings_are_named() -> None:
-    protocols = {key: {**TASKS, **EXTRA}[key].protocol for key in (KEY, f"{KEY}@moco")}
+    protocols = {key: TASKS[key].protocol for key in (KEY, f"{KEY}@moco")}
     assert list(protocols.values()) == ["co2-2021/1", "moco-2020/1"]

@@ -20,9 +20,10 @@ from transfer.datasets.images import Images
 from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.record import protocol_hash
-from transfer.tasks import EXTRA, FEW_LABELS, TASKS
-from transfer.tasks.semi_supervised import SemiSupervised
+from transfer.tasks.semi_supervised import TASKS, SemiSupervised
 from transfer.training.options import TrainingOptions
+
+IMAGENET = {key: task for key, task in TASKS.items() if task.by_default}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ from transfer.training.options import TrainingOptions
 def test_length_drops_and_rates_are_those_of_the_papers(
     key: str, images: int, steps: int, drops: tuple[int, int], rates: tuple[float, float]
 ) -> None:
-    course = FEW_LABELS[key].course(images, 1.0)
+    course = TASKS[key].course(images, 1.0)
     assert (course.iterations, course.milestones, course.decay) == (steps, drops, 0.2)
     found = (course.learning_rate, course.learning_rate * course.head_factor)
     assert found == pytest.approx(rates)
@@ -47,12 +48,12 @@ def test_length_drops_and_rates_are_those_of_the_papers(
 
 
 def test_weight_decay_is_that_of_the_host_in_co2_and_none_in_lorac() -> None:
-    found = {key.partition("@")[2]: task.weight_decay for key, task in FEW_LABELS.items()}
+    found = {key.partition("@")[2]: task.weight_decay for key, task in IMAGENET.items()}
     assert found == {"co2": 1e-4, "co2-v1": 5e-4, "lorac": 0.0}
 
 
 def test_lorac_searches_seven_log_spaced_rates_and_co2_none() -> None:
-    for key, task in FEW_LABELS.items():
+    for key, task in IMAGENET.items():
         if key.endswith("@lorac"):
             expected = torch.logspace(-2, 1, 7)
             torch.testing.assert_close(torch.tensor(task.head_rates), expected, rtol=1e-2, atol=0)
@@ -66,14 +67,14 @@ def test_lorac_searches_seven_log_spaced_rates_and_co2_none() -> None:
 def test_cifars_few_labels_are_a_protocol_of_their_own_after_loracs(
     percent: int, epochs: float, head_factor: float
 ) -> None:
-    task = EXTRA[f"cifar10_semi_{percent}pct"]
+    task = TASKS[f"cifar10_semi_{percent}pct"]
     assert isinstance(task, SemiSupervised)
     assert (task.epochs, task.head_factor) == (epochs, head_factor)
     assert (task.protocol, task.batch_size) == ("lorac-2021-cifar10/1", 64)
 
 
 def test_the_precision_came_later_and_leaves_older_records_their_hash() -> None:
-    task = FEW_LABELS["in1k_semi_1pct@co2"]
+    task = TASKS["in1k_semi_1pct@co2"]
     assert protocol_hash("in1k_semi_1pct", task) == "8c0657a93b13"
     assert protocol_hash("in1k_semi_1pct", replace(task, precision="bfloat16")) != "8c0657a93b13"
 
@@ -81,8 +82,8 @@ def test_the_precision_came_later_and_leaves_older_records_their_hash() -> None:
 def test_a_gpu_trains_in_float32_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(transfer.tasks.semi_supervised, "this_process", lambda: gpu)
-    task = FEW_LABELS["in1k_semi_1pct@co2"]
-    asked = task.asked(TrainingOptions(precision="bfloat16"))
+    task = TASKS["in1k_semi_1pct@co2"]
+    asked = task.with_options(TrainingOptions(precision="bfloat16"))
     found = [reading.course(100, 1.0).precision for reading in (task, asked)]
     assert found == ["float32", "bfloat16"]
 
@@ -107,7 +108,7 @@ def test_what_is_asked_of_a_training_is_told(
 
 def test_rates_that_nothing_learns_at_are_refused() -> None:
     with pytest.raises(ValueError, match="above 0"):
-        FEW_LABELS["in1k_semi_1pct@co2"].asked(TrainingOptions(learning_rates=(0.1, -1.0)))
+        TASKS["in1k_semi_1pct@co2"].with_options(TrainingOptions(learning_rates=(0.1, -1.0)))
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +122,8 @@ def test_without_the_list_a_draw_takes_its_place_under_another_name(
     listed: Path, small_backbone: Backbone, place: Place
 ) -> None:
     key = "in1k_semi_1pct@co2"
-    task = FEW_LABELS[key]
-    assert task.placed(listed) == task
+    task = TASKS[key]
+    assert task.with_data(listed) == task
     drawn = Cell(key=key, backbone=small_backbone, seed=0, place=replace(place, schedule="paper"))
     assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in drawn.path.name
@@ -133,9 +134,9 @@ def test_each_share_of_the_labels_has_a_list_of_its_own(listed: Path, tmp_path: 
     (tmp_path / "imagenet").symlink_to(listed / "imagenet")
     (tmp_path / "imagenet_subsets").mkdir()
     shutil.copy(listed / "imagenet_subsets" / "1percent.txt", tmp_path / "imagenet_subsets")
-    few, more = (FEW_LABELS[f"in1k_semi_{part}@lorac"] for part in ("1pct", "10pct"))
-    assert few.placed(tmp_path) == few
-    assert more.placed(tmp_path).protocol == "lorac-2021-drawn/1"
+    few, more = (TASKS[f"in1k_semi_{part}@lorac"] for part in ("1pct", "10pct"))
+    assert few.with_data(tmp_path) == few
+    assert more.with_data(tmp_path).protocol == "lorac-2021-drawn/1"
 
 
 def folders(data: Path, work: Path) -> Folders:
@@ -147,7 +148,7 @@ def test_a_draw_labels_as_many_of_each_class(
 ) -> None:
     counts = {}
     for percent, key in ((10, "cifar10_semi_10pct"), (100, "cifar10_semi_100pct")):
-        prepared = EXTRA[key].prepare(small_backbone, folders(small_data, tmp_path))
+        prepared = TASKS[key].prepare(small_backbone, folders(small_data, tmp_path))
         counts[percent] = np.bincount(prepared.labelled.labels.numpy()).tolist()
     assert counts == {10: [3] * 6, 100: [32] * 6}
 
@@ -186,7 +187,7 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
     small_backbone: Backbone,
     tmp_path: Path,
 ) -> None:
-    task = replace(FEW_LABELS["in1k_semi_1pct@lorac"], head_rates=(0.1, 1.0, 10.0))
+    task = replace(TASKS["in1k_semi_1pct@lorac"], head_rates=(0.1, 1.0, 10.0))
     prepared = task.prepare(small_backbone, folders(listed, tmp_path))
     predictions = task.run(prepared, folders(listed, tmp_path), seed=0)
     found = task.details(predictions)
@@ -206,7 +207,7 @@ def test_a_rate_that_ends_in_no_number_is_told_and_the_others_count(
     small_backbone: Backbone,
     tmp_path: Path,
 ) -> None:
-    task = replace(FEW_LABELS["in1k_semi_1pct@lorac"], head_rates=(1.0, 100.0))
+    task = replace(TASKS["in1k_semi_1pct@lorac"], head_rates=(1.0, 100.0))
     prepared = task.prepare(small_backbone, folders(listed, tmp_path))
     found = task.details(task.run(prepared, folders(listed, tmp_path), seed=0))
     assert (found["head_rate"], found["diverged_rates"]) == (1.0, [100.0])
@@ -220,7 +221,7 @@ def test_a_single_rate_is_trained_once_on_all(
     small_backbone: Backbone,
     tmp_path: Path,
 ) -> None:
-    task = FEW_LABELS["in1k_semi_1pct@co2"]
+    task = TASKS["in1k_semi_1pct@co2"]
     prepared = task.prepare(small_backbone, folders(listed, tmp_path))
     found = task.details(task.run(prepared, folders(listed, tmp_path), seed=0))
     assert [len(names) for names, _ in scored] == [60]
@@ -233,7 +234,7 @@ def test_a_drawn_list_is_stored_and_named_in_the_record(
     small_backbone: Backbone,
     tmp_path: Path,
 ) -> None:
-    task = replace(FEW_LABELS["in1k_semi_10pct@co2"], dataset="in1k", drawn_share=0.1)
+    task = replace(TASKS["in1k_semi_10pct@co2"], dataset="in1k", drawn_share=0.1)
     where = folders(listed, tmp_path / "work")
     found = task.details(task.run(task.prepare(small_backbone, where), where, seed=0))
     stored = where.lists / found["list_of_labelled"]["file"]  # type: ignore[index]
@@ -253,4 +254,4 @@ def test_a_run_reports_every_setting(listed: Path, small_backbone: Backbone, pla
 
 
 def test_every_key_of_few_labels_is_a_task() -> None:
-    assert all(isinstance(TASKS[key], SemiSupervised) for key in FEW_LABELS)
+    assert all(isinstance(TASKS[key], SemiSupervised) for key in TASKS)

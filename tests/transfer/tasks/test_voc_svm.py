@@ -160,16 +160,16 @@ def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(voc_svm, "open_images", lambda *_: type("", (), {"class_names": "abc"}))
     task = replace(VOCSVM(), min_classes=3)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
-    task.fitted(backbone).prepare(backbone, folders(Path()))
+    task.for_backbone(backbone).prepare(backbone, folders(Path()))
     squash = EvalTransform(resize_px=256, crop_px=224, squash=True)
     assert asked == [("voc07", "trainval", squash), ("voc07", "test", squash)]
 
 
 def test_a_shorter_schedule_never_touches_the_rest_of_the_protocol() -> None:
     paper = VOCSVM()
-    assert paper.at("paper") == paper
+    assert paper.at_schedule("paper") == paper
     for schedule in ("short", "smoke"):
-        other = paper.at(schedule)
+        other = paper.at_schedule(schedule)
         assert set(other.costs) < set(paper.costs)
         changed = {
             f.name for f in fields(paper) if getattr(other, f.name) != getattr(paper, f.name)
@@ -180,5 +180,5 @@ def test_a_shorter_schedule_never_touches_the_rest_of_the_protocol() -> None:
 def test_images_are_never_larger_than_the_backbone_knows() -> None:
     form = InputFormat(size_px=32)
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0, input=form)
-    assert VOCSVM().fitted(backbone).crop_px == 32
-    assert VOCSVM().at("smoke").fitted(backbone).crop_px == 32
+    assert VOCSVM().for_backbone(backbone).crop_px == 32
+    assert VOCSVM().at_schedule("smoke").for_backbone(backbone).crop_px == 32

@@ -1,0 +1,39 @@
+"""Estimated GPU hours of passes through a backbone, until they are measured on the user's GPU."""
+
+from transfer.backbone import Backbone
+from transfer.convert.resnet import network_and_heads
+from transfer.datasets.catalog import DATASETS
+
+IMAGES_PER_GPU_SECOND = 2500.0
+"""Assumed for a ResNet-50 at 224 px in bf16."""
+FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
+"""Arithmetic of a forward pass in units of a ResNet-50's (torchvision's table of GFLOPS)."""
+LAYER4_COST = {"resnet18": 0.10, "resnet34": 0.16}
+"""Arithmetic of layer4 alone, in the same unit; 0.20 where blocks are bottlenecks."""
+BACKWARD_COST = 3.0
+"""Arithmetic of a training step of the whole network in units of its forward pass."""
+CIFAR_STEM_COST = 15.0
+"""Arithmetic of the CIFAR stem (3x3, stride 1, no max-pool) in units of the ImageNet stem's."""
+
+
+def forward_hours(backbone: Backbone, images: float) -> float:
+    """Return the hours that so many images take through a backbone at its own size."""
+    network, num_heads = network_and_heads(backbone.arch)
+    cost = FORWARD_COST.get(network, 1.0)
+    cost += max(0, num_heads - 1) * LAYER4_COST.get(network, 0.20)
+    cost *= (backbone.input.size_px / 224) ** 2
+    if backbone.stem == "cifar":
+        cost *= CIFAR_STEM_COST
+    return cost * images / IMAGES_PER_GPU_SECOND / 3600
+
+
+def probe_hours(
+    backbone: Backbone, dataset: str, *, crops: float = 0.0, epochs: float = 0.0
+) -> float:
+    """Return the hours to extract a data set once and to train on random crops of it.
+
+    crops: in all; epochs: passes over trainval. Counts of images are the published ones.
+    """
+    counts = DATASETS[dataset].counts
+    trainval, test = counts.get("trainval", 0), counts.get("test", 0)
+    return forward_hours(backbone, crops + epochs * trainval + trainval + test)
