@@ -3,15 +3,16 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy
 import pytest
 
 import benchmarks.one_cell
+import transfer.features
 from benchmarks.checkpoints import Origin, loaded
 from benchmarks.one_cell import PREPARE, main, preparation, run, wanted, words_of
 from transfer.alone import BusyError
-from transfer.backbone import load_backbone
+from transfer.backbone import Backbone, load_backbone
 from transfer.cell import Cell, Place, evaluate
 from transfer.datasets.generate import generate
 from transfer.many_gpus import KilledError
@@ -122,11 +123,13 @@ def test_preparing_for_several_backbones_decodes_once(
     cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
     names = [backbone.name for backbone in backbones]
     words = preparation([*cells, cells[0]], dict(zip(names, origins, strict=True)))
-    passes: list[int] = []
-    monkeypatch.setattr(
-        "transfer.features.extract", lambda entries, *_: passes.append(len(entries))
-    )
-    monkeypatch.setattr("numpy.load", lambda *_, **__: numpy.zeros((1, 1)))
+    extract, passes = transfer.features.extract, []
+
+    def counted(entries: dict[Path, Backbone], *others: Any) -> None:
+        passes.append(len(entries))
+        extract(entries, *others)
+
+    monkeypatch.setattr(transfer.features, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
 
