@@ -1,6 +1,9 @@
 """A cell in a process of its own is the cell of the run that it belongs to."""
 
+import errno
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +73,32 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
     assert run(cell) == 1
     reason = json.loads(failure_path(cell.path).read_text())["reason"]
     assert reason == "OSError: no space left on device"
+
+
+def test_a_reason_that_the_disk_does_not_take_is_told(
+    cell: Cell, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_disk(str(cell.place.results))
+    assert run(cell) == 1
+    told = capsys.readouterr().err
+    assert f"the reason of a failure is not noted: {failure_path(cell.path)}: " in told
+
+
+def test_a_full_disk_while_features_are_prepared_is_one_line(
+    cell: Cell,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    assert main([PREPARE, "cifar10_knn", *words[1:]]) == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"failed: {cell.folders.cache}")
+    assert "give another --runs" in told
 
 
 def test_a_cell_that_another_process_works_on_is_waited_for(
