@@ -18,7 +18,7 @@ import tyro
 from benchmarks.curve_page import CURVES, MARK
 from benchmarks.plan import planned
 from benchmarks.run_all import succeeded
-from benchmarks.tables import write_tables
+from benchmarks.tables import renew_tables
 from transfer import stop
 from transfer.__main__ import data_folder
 from transfer.backbone import BackboneError, load_backbone
@@ -73,11 +73,9 @@ def run(request: Request) -> int:
         for file in files:
             stop.leave_if_asked()
             failed += not measured(file, f"{curve}{MARK}{file.stem}", keys, place)
-    request.results.mkdir(parents=True, exist_ok=True)
-    for path in write_tables(request.results):
-        print(f"table  {path}")
+    tables_written = renew_tables(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
-    return int(failed > 0)
+    return int(failed > 0 or not tables_written)
 
 
 def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:

@@ -113,6 +113,9 @@ def main(words: list[str]) -> int:
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # such as a full disk, while features are prepared
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -27,7 +27,7 @@ from benchmarks.plan import (
 from benchmarks.slurm_options import SlurmOptions
 from benchmarks.status import failed_helpers, render, statuses
 from benchmarks.suites import SUITES
-from benchmarks.tables import write_tables
+from benchmarks.tables import renew_tables
 from benchmarks.workers import run_side_by_side
 from slurm.cluster import ClusterError, cluster
 from transfer import stop
@@ -46,6 +46,7 @@ from transfer.processes import assume_gpus
 from transfer.schedule import share
 from transfer.tasks import default_tasks, reading_of, task_of
 from transfer.training.options import TrainingOptions
+from transfer.whole_file import explain_write_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +264,8 @@ def run(request: RunAll) -> int:
         raise DataError(
             f"nothing can run: no data set below {request.data} that fits; see the lines above"
         )
-    request.results.mkdir(parents=True, exist_ok=True)
+    with explain_write_errors(request.results, "--results"):
+        request.results.mkdir(parents=True, exist_ok=True)
     if where is not None:
         slurm_cells.submit_cells(rows, by_name(request, rows), request.cluster, request.runs, where)
         return 0
@@ -271,13 +273,12 @@ def run(request: RunAll) -> int:
         failed = run_side_by_side(rows, by_name(request, rows), request.workers)
     else:
         failed = run_cells(rows)
-    for path in write_tables(request.results):
-        print(f"table  {path}")
+    tables_written = renew_tables(request.results)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {duration(time.monotonic() - start)}",
         file=sys.stderr,
     )
-    return int(bool(failed))
+    return int(bool(failed) or not tables_written)
 
 
 def demo(request: RunAll) -> int:
@@ -327,6 +328,9 @@ def main(words: list[str]) -> int:
     except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

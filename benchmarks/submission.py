@@ -9,8 +9,9 @@ from typing import Any
 
 from slurm.resources import Queue, Resources
 from transfer.cell import Cell
-from transfer.record import failure_path, write_json
+from transfer.record import failure_path, write_failure, write_json
 from transfer.tasks import reading_of
+from transfer.whole_file import explain_write_errors
 
 FILE = "submission.json"
 FORMAT = "ssl-submission/1"
@@ -53,10 +54,9 @@ class SubmittedCell:
 
     def note_failure(self, reason: str) -> None:
         """For a cell that could not do so itself."""
-        write_json(
-            failure_path(Path(self.record)),
+        write_failure(
+            Path(self.record),
             {
-                "format": "ssl-failure/1",
                 "backbone": self.backbone,
                 "task": reading_of(self.key)[0],
                 "protocol": self.protocol,
@@ -90,7 +90,7 @@ class Submission:
         """Whole or not at all; the path."""
         content = asdict(self) | {"format": FORMAT}
         del content["folder"]
-        write_json(self.folder / FILE, content)
+        write_json(self.folder / FILE, content, "--runs")
         return self.folder / FILE
 
 
@@ -129,10 +129,11 @@ def new_folder(runs: Path) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1000):
         folder = (runs / "slurm" / f"{stamp}{f'-{number}' * bool(number)}").absolute()
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
+        with explain_write_errors(folder, "--runs"):
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
         return folder
     raise OSError(f"{runs}/slurm/{stamp}: a thousand submissions in one second")
 

@@ -5,7 +5,6 @@ trained alike, one for each task that was run on snapshots, and an overview.
 The same results give the same bytes.
 """
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from benchmarks.paper_page import paper_page, tasks_of
 from benchmarks.published import published
 from benchmarks.records import CURVES, TABLES, read_results
 from benchmarks.suites import BUILT_TASKS
+from transfer.whole_file import explain_write_errors, write_whole
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,31 @@ def write_tables(results: Path) -> list[Path]:
     return [_write(results / TABLES / name, page) for name, page in pages.items()]
 
 
-def _write(path: Path, text: str) -> Path:
-    """Whole or not at all: temporary file, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+def renew_tables(results: Path) -> bool:
+    """Write all pages and list them; return whether that was possible. If not, one line says why.
+
+    What has been evaluated must not be lost in a traceback of its tables.
+    """
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with explain_write_errors(results, "--results"):
+            results.mkdir(parents=True, exist_ok=True)
+        paths = write_tables(results)
+    except OSError as error:
+        print(
+            f"the tables are not up to date: {error}; "
+            f"python -m benchmarks.tables --results {results.as_posix()} writes them alone",
+            file=sys.stderr,
+            flush=True,
+        )
+        return False
+    for path in paths:
+        print(f"table  {path}")
+    return True
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write a page whole or not at all; WriteError if that fails."""
+    write_whole(path, text.encode(), "--results")
     return path
 
 
@@ -84,6 +97,9 @@ def main() -> int:
     except FileNotFoundError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
     for path in paths:
         print(path)
     return 0

@@ -93,7 +93,7 @@ def _submit(array: Array, after: tuple[str, ...], queue: Queue, folder: Path) ->
         with executor.batch():
             jobs = [executor.submit(work) for work in array.work]
     except (FailedJobError, FailedSubmissionError, OSError) as error:
-        raise ClusterError(f"{array.name} was not submitted: {error}") from error
+        raise ClusterError(f"{array.name} was not submitted from {folder}: {error}") from error
     return [job.job_id for job in jobs]
 
 

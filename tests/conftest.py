@@ -1,6 +1,8 @@
 """What several rooms' tests share: small data, a small backbone, and skips that say why."""
 
+import errno
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -77,6 +79,22 @@ def four_heads(tmp_path: Path) -> Path:
     designated = ["color", "rotation", "texture"]
     made_by: dict[str, object] = {"settings": {"config.designated": designated}}
     return own_file(backbone, made_by, tmp_path / "loocpp.pth")
+
+
+@pytest.fixture
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let no file whose path contains a text be written from now on: its disk is full."""
+    sync = os.fsync
+
+    def fill(text: str) -> None:
+        def full(descriptor: int) -> None:
+            if text in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", full)
+
+    return fill
 
 
 def own_file(backbone: Backbone, made_by: dict[str, object], path: Path) -> Path:

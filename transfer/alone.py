@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from transfer.whole_file import explain_write_errors
+
 
 class BusyError(RuntimeError):
     """Another process works on the same cell."""
@@ -13,8 +15,10 @@ class BusyError(RuntimeError):
 @contextmanager
 def alone(work: Path) -> Iterator[None]:
     """BusyError if another process is in the folder; the lock goes with the process."""
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as file:
+    with explain_write_errors(work / "lock", "--runs"):
+        work.mkdir(parents=True, exist_ok=True)
+        file = (work / "lock").open("w")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

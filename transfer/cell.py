@@ -25,14 +25,13 @@ from transfer.processes import Process, this_process
 from transfer.record import (
     Record,
     RecordError,
-    failure_path,
     hashed_fields,
     protocol_hash,
     read_record,
     record_path,
     stored_fields,
     surroundings,
-    write_json,
+    write_failure,
     write_record,
 )
 from transfer.tasks import reading_of, task_of
@@ -272,11 +271,13 @@ def prepare(cells: Sequence[Cell]) -> None:
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
-    """Leave the reason where the tables find it; an older record stays away from it."""
-    write_json(
-        failure_path(cell.path),
+    """Leave the reason where the tables find it; an older record stays away from it.
+
+    A disk that is full is told on stderr: it must not end what other cells can still do.
+    """
+    write_failure(
+        cell.path,
         {
-            "format": "ssl-failure/1",
             "backbone": cell.backbone.name,
             "task": reading_of(cell.key)[0],
             "protocol": cell.task.protocol,

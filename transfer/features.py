@@ -5,20 +5,17 @@ any time. Features stream to the disk while they are made and are mapped, not lo
 Several backbones may share one pass over the images: each is decoded once for all of them.
 """
 
-import fcntl
 import hashlib
 import json
 import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset
@@ -29,14 +26,15 @@ from transfer.backbone import Backbone, InputFormat, Precision
 from transfer.console import progress
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
+from transfer.feature_file import UnfinishedRows, clear_old_layout, read_rows, unfinished_rows
 from transfer.folded import in_bfloat16
 from transfer.folders import Folders
 from transfer.processes import num_gpus
+from transfer.whole_file import WriteError
 
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
 QUARTER_TURNS = 4
-LOOK_AGAIN_S = 0.5  # at a lock that another process holds
 IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
 
 AskedPrecision = Precision | Literal["auto"]
@@ -204,16 +202,29 @@ def features_together(
         folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
         for backbone in backbones
     ]
-    paths[0].parent.mkdir(parents=True, exist_ok=True)
-    # another process may make some of them while this one waits
-    with ExitStack() as locks:
-        for path in sorted({path for path in paths if not path.exists()}):
-            locks.enter_context(_locked(path.with_suffix(".lock")))
-        absent = {p: b for p, b in zip(paths, backbones, strict=True) if not p.exists()}
-        if absent:
-            several = f" for {len(absent)} backbones" if len(absent) > 1 else ""
-            extract(absent, images, transform, f"{key} {split}{several}")
-    return [Features(torch.from_numpy(np.load(p, mmap_mode="c")), images.labels) for p in paths]
+    entries = dict(zip(paths, backbones, strict=True))
+    rows = _read_or_extract(entries, images, transform, f"{key} {split}")
+    return [Features(torch.from_numpy(rows[path]), images.labels) for path in paths]
+
+
+def _read_or_extract(
+    entries: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
+) -> dict[Path, np.ndarray]:
+    """Rows of the entries, mapped; an entry that is deleted at once is extracted once more."""
+    for path in entries:
+        clear_old_layout(path)
+    for extractions_left in (2, 1, 0):
+        rows = {p: read_rows(p, (len(images), b.feature_dim)) for p, b in entries.items()}
+        absent = {path: entries[path] for path, found in rows.items() if found is None}
+        if not absent:
+            break
+        if not extractions_left:
+            raise WriteError(
+                f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
+                "it, then start the same command again"
+            )
+        extract(absent, images, transform, subject)
+    return {path: found for path, found in rows.items() if found is not None}
 
 
 def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:
@@ -244,50 +255,50 @@ class EvalImages(Dataset[Tensor]):
 
 
 class _Entry:
-    """A cache entry on its way: filled in path.partial, renamed when it is whole."""
+    """A cache entry on its way, and the network that fills it."""
 
-    def __init__(self, backbone: Backbone, path: Path, num_images: int) -> None:
-        self.path, self.form = path, backbone.input
-        self.partial, self.count = path.with_suffix(".partial"), path.with_suffix(".count")
-        begun = self.partial.exists() and self.count.exists()
-        self.done = int(self.count.read_text()) if begun else 0
-        shape = (num_images, backbone.feature_dim)
-        self.store = (
-            open_memmap(self.partial, mode="r+")
-            if self.done
-            else open_memmap(self.partial, mode="w+", dtype=np.float32, shape=shape)
-        )
-        with self.partial.open("r+b") as file:  # a full disk is an error here, not a killed process
-            os.posix_fallocate(file.fileno(), 0, self.partial.stat().st_size)
+    def __init__(self, backbone: Backbone, rows: UnfinishedRows) -> None:
+        self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
 
     def put(self, start: int, raw: Tensor) -> None:
-        """Features of pixels (n, 3, H, W) uint8, from this place on."""
-        features = forward(self.network, standardized(raw, self.form))
-        self.store[start : start + len(raw)] = features.cpu().numpy()
+        """Features of pixels (n, 3, H, W) uint8, from this place on, unless they are there."""
+        if start + len(raw) > self.rows.done:
+            features = forward(self.network, standardized(raw, self.form))
+            self.rows.write(start, features.cpu().numpy())
 
     def keep(self, done: int) -> None:
-        """From here a later call goes on."""
-        self.store.flush()
-        self.count.write_text(str(done))
-
-    def finish(self) -> None:
-        """Into the cache."""
-        del self.store
-        self.partial.replace(self.path)
-        self.count.unlink(missing_ok=True)
+        """Note how far it is; from here a later call goes on."""
+        if done > self.rows.done:
+            self.rows.mark(done)
+        self.rows.require_in_place()
 
 
 def extract(
     backbones: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> None:
-    """Fill the entries part by part; a later call goes on after the last part."""
-    entries = [_Entry(backbone, path, len(images)) for path, backbone in backbones.items()]
-    done = min(entry.done for entry in entries)
-    prepared = EvalImages(images, transform)
-    with progress("features", subject, len(images), done=done) as counter:
-        while done < len(images):
-            upto = min(done + IMAGES_PER_PART, len(images))
+    """Fill the entries part by part; a later call goes on after the last part.
+
+    What another process finishes while this one waits for it is left out.
+    """
+    with ExitStack() as files:
+        entries = []
+        for path in sorted(backbones):  # in one order: nobody waits for one who waits for him
+            shape = (len(images), backbones[path].feature_dim)
+            rows = files.enter_context(unfinished_rows(path, shape))
+            if rows is not None:
+                entries.append(_Entry(backbones[path], rows))
+        if entries:
+            several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
+            _fill(entries, EvalImages(images, transform), subject + several)
+
+
+def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None:
+    """Extract what is missing of any of the entries, and finish them."""
+    done, total = min(entry.rows.done for entry in entries), len(prepared)
+    with progress("features", subject, total, done=done) as counter:
+        while done < total:
+            upto = min(done + IMAGES_PER_PART, total)
             part = Subset(prepared, range(done, upto))
             for batch in DataLoader(part, IMAGES_PER_BATCH, num_workers=num_workers(upto - done)):
                 for entry in entries:
@@ -298,18 +309,4 @@ def extract(
                 entry.keep(done)
             stop.leave_if_asked()
     for entry in entries:
-        entry.finish()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Only one process at a time; the lock goes with the process that holds it."""
-    with path.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                stop.leave_if_asked()
-                time.sleep(LOOK_AGAIN_S)
-        yield
+        entry.rows.finish()

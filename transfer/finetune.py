@@ -7,9 +7,9 @@ weights that a training of its own would give it.
 """
 
 import hashlib
+import io
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,6 +29,7 @@ from transfer.crops import Labels, RandomView, crop_batches
 from transfer.datasets.images import Images
 from transfer.features import QUARTER_TURNS, Features, Predictions, forward, frozen_network
 from transfer.metrics import top1
+from transfer.whole_file import write_whole
 
 SAVE_EVERY_S = 120
 Decay = Literal["cosine", "step"]
@@ -339,11 +340,8 @@ class SavedTraining:
 
     def save(self, optimizer: HeadOptimizer, step: int, curve: Curve | None = None) -> None:
         """The state after `step` steps."""
-        temporary = self.path.with_suffix(".tmp")
+        content = io.BytesIO()
         state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}
-        with temporary.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
+        torch.save(state, content)
+        write_whole(self.path, content.getvalue(), "--runs")
         self.last = time.monotonic()

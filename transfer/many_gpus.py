@@ -13,12 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from transfer import stop
 from transfer.cell import Cell, checked, evaluate, finished
 from transfer.processes import joined, this_process
 from transfer.record import Record
+from transfer.whole_file import WriteError, write_whole
 
 Worker = subprocess.Popen[bytes]
 
@@ -54,11 +56,10 @@ def evaluate_where_asked(cell: Cell) -> Record:
     for key in task.datasets():
         checked(key, cell.place.data, cell.place.tolerated)
     work = cell.folders.work
-    work.mkdir(parents=True, exist_ok=True)
     for old in work.glob("error-*.pickle"):
         old.unlink()
     file = work / "cell.pickle"
-    file.write_bytes(pickle.dumps(cell))
+    write_whole(file, pickle.dumps(cell), "--runs")
     try:
         failed = waited_for(started(file, asked))
     except KilledError:
@@ -156,7 +157,8 @@ def main(file: Path) -> None:
             evaluate(cell)
         except Exception as error:  # whatever it is, the process that waits must raise it
             left = file.with_name(f"error-{process.rank}.pickle")
-            left.write_bytes(pickle.dumps(portable(error)))
+            with suppress(WriteError):  # it stands on stderr in any case
+                write_whole(left, pickle.dumps(portable(error)))
             raise
 
 

@@ -5,9 +5,9 @@ A record is written whole or not at all, and says everything needed to repeat it
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
+import sys
 import time
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from importlib.metadata import version
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from transfer.whole_file import WriteError, write_whole
 
 PACKAGES = (
     "torch",
@@ -108,25 +110,30 @@ def _plain(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file whole or not at all: temporary file, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w") as file:
-            json.dump(content, file, indent=1, sort_keys=True)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
+    """Write a file whole or not at all; WriteError if that fails.
+
+    option: the word of the command line that leads to another folder.
+    """
+    text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+    write_whole(path, text.encode(), option)
 
 
 def write_record(path: Path, record: Record) -> None:
     """Store a finished cell; an earlier failure of it is forgotten."""
-    write_json(path, asdict(record))
+    write_json(path, asdict(record), "--results")
     failure_path(path).unlink(missing_ok=True)
+
+
+def write_failure(record: Path, content: dict[str, Any]) -> None:
+    """Leave the reason of a failed cell beside its record; say so where that is not possible.
+
+    Nothing is raised then: other cells can go on.
+    """
+    try:
+        write_json(failure_path(record), {"format": "ssl-failure/1", **content}, "--results")
+    except WriteError as error:
+        print(f"the reason of a failure is not noted: {error}", file=sys.stderr, flush=True)
 
 
 def read_record(path: Path) -> Record:

@@ -1,28 +1,20 @@
 """Finished stages of a long computation: written whole, believed only when intact."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import safetensors.torch
 from torch import Tensor
 
+from transfer.whole_file import write_whole
+
 DIGEST_BYTES = 32
 
 
 def save_stage(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors whole or not at all, behind their SHA-256: temporary file, fsync, rename."""
+    """Write tensors whole or not at all, behind their SHA-256; WriteError if that fails."""
     content = safetensors.torch.save(tensors)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, hashlib.sha256(content).digest() + content, "--runs")
 
 
 def load_stage(path: Path) -> dict[str, Tensor] | None:

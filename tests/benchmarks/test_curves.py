@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,20 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     assert [(epoch.strip(), score.strip()) for epoch, score in shown] == [
         (row["epoch"], f"{float(row['top1']):.2f}") for row in rows
     ]
+
+
+def test_a_full_disk_of_results_leaves_no_snapshot_untried(
+    snapshots: Path,
+    small_data: Path,
+    tmp_path: Path,
+    fill_disk: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fill_disk("/results/")
+    assert main(words(snapshots, small_data, tmp_path)) == 1
+    told = capsys.readouterr().err
+    assert "3 snapshots failed" in told
+    assert "the tables are not up to date: " in told
 
 
 def test_snapshots_are_no_rows_of_other_tables(

@@ -1,17 +1,21 @@
 """A cell in a process of its own is the cell of the run that it belongs to."""
 
+import errno
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy
 import pytest
 
 import benchmarks.one_cell
+import transfer.features
 from benchmarks.checkpoints import Origin, loaded
 from benchmarks.one_cell import PREPARE, main, preparation, run, wanted, words_of
 from transfer.alone import BusyError
-from transfer.backbone import load_backbone
+from transfer.backbone import Backbone, load_backbone
 from transfer.cell import Cell, Place, evaluate
 from transfer.datasets.generate import generate
 from transfer.many_gpus import KilledError
@@ -71,6 +75,32 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
     assert reason == "OSError: no space left on device"
 
 
+def test_a_reason_that_the_disk_does_not_take_is_told(
+    cell: Cell, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_disk(str(cell.place.results))
+    assert run(cell) == 1
+    told = capsys.readouterr().err
+    assert f"the reason of a failure is not noted: {failure_path(cell.path)}: " in told
+
+
+def test_a_full_disk_while_features_are_prepared_is_one_line(
+    cell: Cell,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    assert main([PREPARE, "cifar10_knn", *words[1:]]) == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"failed: {cell.folders.cache}")
+    assert "give another --runs" in told
+
+
 def test_a_cell_that_another_process_works_on_is_waited_for(
     cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,11 +152,13 @@ def test_preparing_for_several_backbones_decodes_once(
     cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
     names = [backbone.name for backbone in backbones]
     words = preparation([*cells, cells[0]], dict(zip(names, origins, strict=True)))
-    passes: list[int] = []
-    monkeypatch.setattr(
-        "transfer.features.extract", lambda entries, *_: passes.append(len(entries))
-    )
-    monkeypatch.setattr("numpy.load", lambda *_, **__: numpy.zeros((1, 1)))
+    extract, passes = transfer.features.extract, []
+
+    def counted(entries: dict[Path, Backbone], *others: Any) -> None:
+        passes.append(len(entries))
+        extract(entries, *others)
+
+    monkeypatch.setattr(transfer.features, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
 

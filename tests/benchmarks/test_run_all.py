@@ -16,9 +16,10 @@ from transfer.alone import BusyError
 from transfer.backbone import Backbone, random_backbone
 from transfer.cell import Cell, Place, evaluate
 from transfer.datasets.images import DataError
-from transfer.record import Record
+from transfer.record import Record, failure_path
 from transfer.tasks import TASKS
 from transfer.training.options import TrainingOptions
+from transfer.whole_file import WriteError
 
 Request = Callable[..., RunAll]
 
@@ -84,6 +85,42 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
     (failure,) = request.results.glob("mine/cifar10_knn.*.failed.json")
     assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
     assert "the disk is on fire" in (request.results / "tables" / "overview.md").read_text()
+
+
+def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_tables(
+    request_for: Request, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = request_for()
+    fill_disk("cifar10_knn")
+    assert run(request) == 1
+    assert len(list(request.results.glob("mine/in100_knn.*.json"))) == 1
+    assert (request.results / "tables" / "overview.md").exists()
+    path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
+    told = capsys.readouterr().err
+    advice = "cannot be written (No space left on device); free some space there, or give another"
+    assert f"cifar10_knn  failed: {path}: {advice} --results" in told
+    assert f"the reason of a failure is not noted: {failure_path(path)}: {advice}" in told
+
+
+def test_a_full_disk_of_results_ends_with_a_line_and_status_1(
+    request_for: Request, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = request_for()
+    fill_disk(str(request.results))
+    assert run(request) == 1
+    told = capsys.readouterr().err
+    assert told.count("failed: ") == 2
+    assert told.count("the tables are not up to date: ") == 1
+    assert [path for path in request.results.rglob("*") if path.is_file()] == []
+
+
+def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(
+    request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    monkeypatch.delattr(benchmarks.run_all, "run_cells")
+    with pytest.raises(WriteError, match=r"link: cannot be written.*another --results"):
+        run(request_for(results=tmp_path / "link"))
 
 
 def test_a_cell_that_another_process_works_on_is_left_alone(

@@ -251,6 +251,21 @@ def test_the_last_job_writes_tables_with_the_reasons(
     assert "OUT_OF_MEMORY" in overview
 
 
+def test_the_last_job_says_what_a_full_disk_does_not_take(
+    submission: Submission,
+    place: Place,
+    programs: Path,
+    fill_disk: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
+    fill_disk(str(place.results))
+    assert collect(submission.folder / "submission.json") == 1
+    told = capsys.readouterr().err
+    assert "the reason of a failure is not noted: " in told
+    assert "the tables are not up to date: " in told
+
+
 def test_only_what_failed_is_submitted_once_more(
     submission: Submission, rows: Rows, place: Place, programs: Path
 ) -> None:

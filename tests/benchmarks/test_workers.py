@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +64,18 @@ def test_one_that_fails_leaves_the_others(
     failed = run_side_by_side(four, ORIGINS, workers=2)
     assert [cell.key for cell in failed] == ["in100_knn"]
     assert len(list(tmp_path.glob("*_*"))) == 3
+
+
+def test_reasons_that_a_full_disk_does_not_take_end_nothing(
+    four: list[PlannedCell],
+    fill_disk: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    instead(monkeypatch, "exit 3")
+    fill_disk(str(four[0].cell.place.results))
+    assert len(run_side_by_side(four, ORIGINS, workers=2)) == 4
+    assert capsys.readouterr().err.count("the reason of a failure is not noted: ") == 4
 
 
 def test_what_uses_a_classifier_comes_after_what_trains_it(

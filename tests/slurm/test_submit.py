@@ -106,7 +106,7 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
 ) -> None:
     a_cluster(tmp_path, monkeypatch, accepted=2)
     with pytest.raises(
-        ClusterError, match=r"(?s)cells was not submitted: .*Invalid qos.*cancelled"
+        ClusterError, match=r"(?s)cells was not submitted from .*: .*Invalid qos.*cancelled"
     ):
         submit([array(2), array(1), array(1)], Queue(), tmp_path / "jobs", Cluster({}))
     assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]

@@ -1,7 +1,6 @@
 """The cache gives what a plain forward pass gives, and never something stale."""
 
 import errno
-import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import transfer.features
 from transfer import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
+from transfer.feature_file import unfinished_rows
 from transfer.features import (
     EvalTransform,
     Features,
@@ -95,13 +95,10 @@ def test_a_request_to_stop_is_heard_while_another_process_extracts(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = open_split("dtd", folders.data, "val")
-    lock = folders.cache / "features" / f"{cache_key(small_backbone, images, TRANSFORM)}.lock"
-    lock.parent.mkdir(parents=True)
+    path = folders.cache / "features" / f"{cache_key(small_backbone, images, TRANSFORM)}.npy"
     monkeypatch.setattr(stop, "_asked", [15])
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(stop.Stopped):
-            extract(small_backbone, folders)
+    with unfinished_rows(path, (len(images), 512)), pytest.raises(stop.Stopped):
+        extract(small_backbone, folders)
 
 
 def test_weights_data_and_transform_shape_the_key(

@@ -31,6 +31,7 @@ from transfer.datasets.made_corruptions import (
     read_manifest,
     write_manifest,
 )
+from transfer.whole_file import explain_write_errors
 
 PACKAGE = "torch-uncertainty"
 CLASS_NAMES = {
@@ -160,10 +161,11 @@ class Making(Dataset[int]):
             pixels = functional.to_dtype(functional.pil_to_tensor(crop), torch.float32, scale=True)
         for key in missing:
             image = rounded(corrupted(pixels, self.corruptions[key], f"{key} {name}"))
-            files[key].parent.mkdir(parents=True, exist_ok=True)
-            partial = files[key].with_suffix(".partial")
-            image.save(partial, "JPEG", quality=JPEG_QUALITY)
-            partial.replace(files[key])
+            with explain_write_errors(files[key], "--data"):
+                files[key].parent.mkdir(parents=True, exist_ok=True)
+                partial = files[key].with_suffix(".partial")
+                image.save(partial, "JPEG", quality=JPEG_QUALITY)
+                partial.replace(files[key])
         return len(files)
 
 

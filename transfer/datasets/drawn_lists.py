@@ -1,11 +1,11 @@
 """Lists of the images that a draw of ours gave to each split, for whoever wants the same ones."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from transfer.datasets.images import Images
+from transfer.whole_file import write_whole
 
 
 def keep_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
@@ -22,8 +22,5 @@ def keep_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str
     digest = hashlib.sha256(text).hexdigest()
     file = folder / f"{name}-{digest[:12]}.txt"
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-        unfinished.write_bytes(text)
-        unfinished.replace(file)
+        write_whole(file, text, "--runs")
     return {"file": file.name, "sha256": digest}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transfer.datasets.images import DataError
+from transfer.whole_file import write_whole
 
 SMALL_DATA = "small-data.json"
 
@@ -59,6 +60,4 @@ def mark_small(data: Path, key: str, sizes: Sizes) -> None:
         for k, s in sorted(known.items())
     }
     file = data / SMALL_DATA
-    unfinished = file.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(text, indent=1) + "\n")
-    unfinished.replace(file)
+    write_whole(file, (json.dumps(text, indent=1) + "\n").encode(), "--data")

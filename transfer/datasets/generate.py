@@ -31,6 +31,7 @@ from transfer.datasets.patterns import KINDS, Pixels, jpeg, paint, png
 from transfer.datasets.robustness_layout import write_imagenet_c, write_objectnet
 from transfer.datasets.voc import CLASSES as VOC_CLASSES
 from transfer.datasets.voc_layout import ADDED_MASKS, MASKED, write_voc
+from transfer.whole_file import explain_write_errors
 
 POOL_FOLDER = "pretrain"
 POOL_IMAGES = 2_000
@@ -119,10 +120,11 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
     wanted = [written for key in asked for written in WRITTEN_AS.get(key, (key,))]
     for key in dict.fromkeys(wanted):
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
-        if key == POOL_FOLDER:
-            _write_pool(data / POOL_FOLDER, rng)
-        else:
-            _write_set(data, key, rng)
+        with explain_write_errors(data / key):
+            if key == POOL_FOLDER:
+                _write_pool(data / POOL_FOLDER, rng)
+            else:
+                _write_set(data, key, rng)
     if all(key in small_sizes(data) and small_sizes(data)[key].drawn for key in ("voc07", "voc12")):
         mark_small(data, "voc0712", _voc0712_sizes())
 

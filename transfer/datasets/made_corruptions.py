@@ -11,6 +11,7 @@ from pathlib import Path
 from transfer.datasets.expected import Sizes
 from transfer.datasets.imagenet_c import KINDS, SEVERITIES
 from transfer.datasets.images import DataError, Images, image_files
+from transfer.whole_file import write_whole
 
 FOLDER = "imagenet-c-made"
 MANIFEST = "made.json"
@@ -36,10 +37,8 @@ class Made:
 
 
 def write_manifest(file: Path, made: Made) -> None:
-    """The whole file or nothing."""
-    unfinished = file.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(asdict(made), indent=1) + "\n")
-    unfinished.replace(file)
+    """Write the file whole or not at all; WriteError if that fails."""
+    write_whole(file, (json.dumps(asdict(made), indent=1) + "\n").encode(), "--data")
 
 
 def read_manifest(file: Path) -> Made | None:

@@ -13,6 +13,7 @@ from transfer import stop
 from transfer.console import progress
 from transfer.datasets.images import DataError
 from transfer.datasets.segmented import Mask, write_mask
+from transfer.whole_file import write_whole
 
 FOLDERS = ("benchmark_RELEASE/dataset", "sbd", "SBD/dataset", "VOCdevkit/benchmark_RELEASE/dataset")
 """Below the data folder: where SBD is usually unpacked."""
@@ -73,9 +74,7 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
     ]
     listed = sorted({*own, *wanted, *before} - {*tested})
     listing = lists / AUGMENTED_LISTS[0]
-    unfinished = listing.with_suffix(".tmp")
-    unfinished.write_text("".join(f"{image_id}\n" for image_id in listed))
-    unfinished.replace(listing)
+    write_whole(listing, "".join(f"{image_id}\n" for image_id in listed).encode(), "--data")
     return len(wanted)
 
 

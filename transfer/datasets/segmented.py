@@ -1,7 +1,7 @@
 """Images with a class for every pixel: what segmentation sets hold."""
 
 import hashlib
-import os
+import io
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from transfer.datasets.images import DataError, ImageFiles
+from transfer.whole_file import write_whole
 
 IGNORED = 255
 """In a mask: outlines and what belongs to no class; neither learned nor counted."""
@@ -112,12 +113,12 @@ def read_mask(file: Path) -> Mask:
 
 
 def write_mask(file: Path, mask: Mask) -> None:
-    """A PNG whose palette colors the classes as VOC does, whole or not at all."""
+    """Write a PNG whose palette colors the classes as VOC does, whole or not at all."""
     image = Image.fromarray(mask)
     image.putpalette(voc_palette())
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
-    image.save(unfinished, "PNG")
-    unfinished.replace(file)
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    write_whole(file, content.getvalue(), "--data")
 
 
 def voc_palette() -> bytes:
