@@ -7,7 +7,7 @@ arXiv:2010.02217).
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from transfer.training.course import Precision
 
@@ -136,7 +136,7 @@ class Recipe:
         """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
         return 0.1
 
-    def at_size(self, test_short_px: int) -> "Recipe":
+    def at_size(self, test_short_px: int) -> Self:
         """For images of another size: what is measured in px, in proportion."""
         factor = test_short_px / self.test_short_px
         return replace(
@@ -147,7 +147,7 @@ class Recipe:
             anchor_sizes_px=tuple(max(1, round(px * factor)) for px in self.anchor_sizes_px),
         )
 
-    def tiny(self) -> "Recipe":
+    def tiny(self) -> Self:
         """A few steps of a narrow detector on small images: shows that everything runs."""
         pyramid = self.neck == "fpn"
         return replace(

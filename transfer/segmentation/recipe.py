@@ -5,7 +5,7 @@ CO2, section 3.2 (Wei et al., ICLR 2021, arXiv:2010.02217); where it is silent, 
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from transfer.training.course import Precision
 
@@ -61,11 +61,11 @@ class SegmentationRecipe:
         """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
         return 0.1
 
-    def at_size(self, crop_px: int) -> "SegmentationRecipe":
+    def at_size(self, crop_px: int) -> Self:
         """With crops of another side; scales and test stay those of the original image."""
         return replace(self, crop_px=crop_px)
 
-    def tiny(self) -> "SegmentationRecipe":
+    def tiny(self) -> Self:
         """A few steps of a narrow head on small crops: shows that everything runs."""
         return replace(
             self,

@@ -4,10 +4,9 @@ JCL Table 2 (Cai et al., NeurIPS 2020, arXiv:2009.14776), which LORAC's Table IV
 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -35,23 +34,16 @@ from transfer.detection.recipe import (
 )
 from transfer.detection.results import Detections
 from transfer.detection.sample import Detector
-from transfer.detection.train import train
+from transfer.detection.train import train as train_detector
 from transfer.detection.voc_ap import voc_ap
 from transfer.folders import Folders
 from transfer.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
 from transfer.training.length import at_schedule
-from transfer.training.norms import Norm, norm_for
+from transfer.training.norms import Norm
 from transfer.training.options import EngineChoice, TrainingOptions
-from transfer.training.prepared import (
-    Prepared,
-    identity,
-    require_fit,
-    say_proven,
-    told,
-    unfit,
-)
-from transfer.training.rates import best, by_name, tried
+from transfer.training.prepared import Prepared, identity, prepare_training, training_details, unfit
+from transfer.training.rates import search_then_train
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
@@ -195,15 +187,17 @@ class Detection(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Open all annotations, put the weights in their place and prove it on a fixed image."""
-        require_fit(backbone, self.unfit(backbone))
-        process = this_process()
-        norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
-        images = self.portion(folders, "trainval", "test")
-        detector = self.initial(self.recipe, backbone, images.train, norm, seed=0)
-        differences = prove(detector, backbone.state_dict, backbone.arch, self.recipe)
-        say_proven(backbone, differences, norm)
-        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
-        return Prepared(backbone, norm, differences, images, held_out)
+        return prepare_training(
+            backbone,
+            self.recipe,
+            self.unfit(backbone),
+            open_portion=partial(self.portion, folders),
+            build=lambda images, norm: self.initial(
+                self.recipe, backbone, images.train, norm, seed=0
+            ),
+            prove=lambda detector: prove(detector, backbone.state_dict, backbone.arch, self.recipe),
+            searches=bool(self.learning_rates),
+        )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Two splits, without the broken images that the user tolerates."""
@@ -230,30 +224,22 @@ class Detection(TaskDefaults):
         return detector
 
     def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Detected:
-        """Choose the rate if several are given, train on all images, look at the test images."""
-        found = self.tried(prepared, folders, seed)
-        rate = best(found, self.recipe.learning_rate)
-        done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
-        return replace(done, details={**done.details, "held_out_AP": by_name(found)})
+        """Choose the rate if several are given, train on all images, detect on the test images."""
+        return search_then_train(
+            prepared,
+            self.learning_rates,
+            self.recipe.learning_rate,
+            train=partial(self.train, prepared, folders, seed),
+            score=lambda detected: detected.precisions[detected.first]["AP"],
+            metric="AP",
+        )
 
-    def tried(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> dict[float, float]:
-        """AP on held-out training images by learning rate; empty where none are to be tried."""
-        portion = prepared.held_out
-        if portion is None:
-            return {}
-
-        def score(rate: float) -> float:
-            done = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
-            return done.precisions[done.first]["AP"] if this_process().speaks else math.nan
-
-        return tried(self.learning_rates, score, "AP")
-
-    def trained(
+    def train(
         self,
         prepared: Prepared[Portion],
-        portion: Portion,
         folders: Folders,
         seed: int,
+        portion: Portion,
         rate: float,
         name: str,
     ) -> Detected:
@@ -266,7 +252,7 @@ class Detection(TaskDefaults):
         same = identity(
             prepared, recipe, seed, code_version=CODE_VERSION, engine=self.engine, images=images
         )
-        training = train(
+        training = train_detector(
             detector,
             portion.train,
             portion.usable,
@@ -277,7 +263,7 @@ class Detection(TaskDefaults):
         )
         found = detect(detector, portion.test, recipe, process)
         details = {
-            **told(prepared, recipe, training),
+            **training_details(prepared, recipe, training),
             "num_train": len(portion.usable),
             "num_test": len(portion.test),
         }

@@ -3,10 +3,9 @@
 CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217), with MoCo's network.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -24,20 +23,13 @@ from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.segmentation.train import train
+from transfer.segmentation.train import train as train_network
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
 from transfer.training.length import at_schedule
-from transfer.training.norms import Norm, norm_for
+from transfer.training.norms import Norm
 from transfer.training.options import TrainingOptions
-from transfer.training.prepared import (
-    Prepared,
-    identity,
-    require_fit,
-    say_proven,
-    told,
-    unfit,
-)
-from transfer.training.rates import best, by_name, tried
+from transfer.training.prepared import Prepared, identity, prepare_training, training_details, unfit
+from transfer.training.rates import search_then_train
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
@@ -151,15 +143,15 @@ class Segmentation(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Find all images and masks, put the weights in their place and prove it."""
-        require_fit(backbone, self.unfit(backbone))
-        process = this_process()
-        norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
-        images = self.portion(folders, "trainval", "test")
-        network = self.initial(backbone, images.train, norm, folders, seed=0)
-        differences = prove(network, backbone.state_dict, backbone.arch, self.recipe)
-        say_proven(backbone, differences, norm)
-        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
-        return Prepared(backbone, norm, differences, images, held_out)
+        return prepare_training(
+            backbone,
+            self.recipe,
+            self.unfit(backbone),
+            open_portion=partial(self.portion, folders),
+            build=lambda images, norm: self.initial(backbone, images.train, norm, folders, seed=0),
+            prove=lambda network: prove(network, backbone.state_dict, backbone.arch, self.recipe),
+            searches=bool(self.learning_rates),
+        )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Two splits, without the broken images that the user tolerates."""
@@ -186,30 +178,22 @@ class Segmentation(TaskDefaults):
         return network
 
     def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Predicted:
-        """Choose the rate if several are given, train on all images, look at the test images."""
-        found = self.tried(prepared, folders, seed)
-        rate = best(found, self.recipe.learning_rate)
-        done = self.trained(prepared, prepared.images, folders, seed, rate, "all")
-        return replace(done, details={**done.details, "held_out_mIoU": by_name(found)})
+        """Choose the rate if several are given, train on all images, predict the test images."""
+        return search_then_train(
+            prepared,
+            self.learning_rates,
+            self.recipe.learning_rate,
+            train=partial(self.train, prepared, folders, seed),
+            score=lambda predicted: predicted.overlap.mean,
+            metric="mIoU",
+        )
 
-    def tried(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> dict[float, float]:
-        """mIoU on held-out training images by learning rate; empty where none are to be tried."""
-        portion = prepared.held_out
-        if portion is None:
-            return {}
-
-        def score(rate: float) -> float:
-            done = self.trained(prepared, portion, folders, seed, rate, f"rate-{rate:g}")
-            return done.overlap.mean if this_process().speaks else math.nan
-
-        return tried(self.learning_rates, score, "mIoU")
-
-    def trained(
+    def train(
         self,
         prepared: Prepared[Portion],
-        portion: Portion,
         folders: Folders,
         seed: int,
+        portion: Portion,
         rate: float,
         name: str,
     ) -> Predicted:
@@ -222,11 +206,13 @@ class Segmentation(TaskDefaults):
             prepared, recipe, seed, code_version=CODE_VERSION, engine=ENGINE, images=images
         )
         folder = folders.work / f"{name}-{same}"
-        training = train(network, portion.train, recipe, seed=seed, folder=folder, process=process)
+        training = train_network(
+            network, portion.train, recipe, seed=seed, folder=folder, process=process
+        )
         predictions = folder / "predictions"
         predict(network, portion.test, predictions, process)
         details = {
-            **told(prepared, recipe, training),
+            **training_details(prepared, recipe, training),
             "masks": list(portion.train.notes),
             "num_train": len(portion.train),
             "num_test": len(portion.test),

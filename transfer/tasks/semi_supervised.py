@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from transfer.backbone import Backbone
-from transfer.classification import Classifier, FineTuning, predicted, train
+from transfer.classification import Classifier, FineTuning, predicted
+from transfer.classification import train as train_classifier
 from transfer.cost import BACKWARD_COST, forward_hours
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.drawn_lists import keep_list
@@ -31,7 +32,7 @@ from transfer.schedule import share
 from transfer.tasks.task import PlannedTask, TaskDefaults
 from transfer.training.course import Precision
 from transfer.training.options import TrainingOptions
-from transfer.training.rates import best, by_name, tried
+from transfer.training.rates import best_rate, scores_by_name, search_learning_rates
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
@@ -156,13 +157,13 @@ class SemiSupervised(TaskDefaults):
         """Choose the rate if several are given, train on all that is labelled, score test once."""
         labelled, found = prepared.labelled, {}
         if len(self.head_rates) > 1:
-            found = self.tried(prepared, folders, seed)
-        rate = best(found, self.head_rates[0])
-        done = self.trained(prepared, labelled, prepared.test, rate, folders, seed, "all")
+            found = self.search(prepared, folders, seed)
+        rate = best_rate(found, self.head_rates[0])
+        done = self.train(prepared, labelled, prepared.test, rate, folders, seed, "all")
         edges = (min(self.head_rates), max(self.head_rates))
         details = {
             **done.details,
-            "held_out_top1": by_name(found),
+            "held_out_top1": scores_by_name(found),
             "diverged_rates": [rate for rate in self.head_rates if found and rate not in found],
             "at_grid_edge": bool(found) and rate in edges,
             "labels": self.labels(),
@@ -180,7 +181,7 @@ class SemiSupervised(TaskDefaults):
         share = f"{100 * self.drawn_share:g} % of {self.dataset}"
         return f"{share}, drawn alike from each class, seed {DRAW_SEED!r}"
 
-    def tried(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
+    def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Top-1 on held-out labelled images by the classifier's rate."""
         labelled = prepared.labelled
         least = int(np.bincount(labelled.labels.numpy()).min())
@@ -191,12 +192,12 @@ class SemiSupervised(TaskDefaults):
 
         def score(rate: float) -> float:
             name = f"rate-{rate:g}"
-            done = self.trained(prepared, learned, judged, rate, folders, seed, name)
+            done = self.train(prepared, learned, judged, rate, folders, seed, name)
             return top1(done.scores, done.labels)
 
-        return tried(self.head_rates, score, "top-1")
+        return search_learning_rates(self.head_rates, score, "top-1")
 
-    def trained(
+    def train(
         self,
         prepared: Prepared,
         learned: Images,
@@ -212,7 +213,7 @@ class SemiSupervised(TaskDefaults):
         parts = [CODE_VERSION, backbone.sha256, learned.fingerprint, asdict(course), seed]
         same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
         classifier = Classifier(backbone, len(learned.class_names), seed)
-        training = train(
+        training = train_classifier(
             classifier,
             learned,
             course,

@@ -1,13 +1,9 @@
 """The same training, longer or shorter, or with another batch: recipes of detectors and FCNs."""
 
 from dataclasses import replace
-from typing import TypeVar
 
-from transfer.detection.recipe import Recipe
 from transfer.schedule import share
-from transfer.segmentation.recipe import SegmentationRecipe
-
-AnyRecipe = TypeVar("AnyRecipe", Recipe, SegmentationRecipe)
+from transfer.training.recipe import AnyRecipe
 
 
 def at_schedule(recipe: AnyRecipe, schedule: str) -> AnyRecipe:

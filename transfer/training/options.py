@@ -5,7 +5,8 @@ from typing import Literal
 
 from transfer.processes import num_gpus, started_processes
 from transfer.training.course import Precision
-from transfer.training.length import AnyRecipe, of_length, with_batch
+from transfer.training.length import of_length, with_batch
+from transfer.training.recipe import AnyRecipe
 
 SMALLEST_PX = 32
 EngineChoice = Literal["auto", "detectron2", "torchvision"]

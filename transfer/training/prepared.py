@@ -2,20 +2,21 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import Field, asdict, dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 
 from transfer.backbone import Backbone, BackboneError
 from transfer.console import say
-from transfer.detection.recipe import Recipe
 from transfer.processes import this_process
-from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.training.norms import Norm, images_per_norm
+from transfer.training.norms import Norm, images_per_norm, norm_for
+from transfer.training.recipe import FineTuningRecipe
 from transfer.training.state import TrainingSummary
 
 Portion = TypeVar("Portion")
+Network = TypeVar("Network")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +33,46 @@ class Prepared(Generic[Portion]):
     """Parts of the training images, where learning rates are to be tried."""
 
 
+class TrainedNetwork(Protocol):
+    """What a training returns: a frozen dataclass with details for the record."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """Return how the network was trained."""
+
+
+def prepare_training(
+    backbone: Backbone,
+    recipe: FineTuningRecipe,
+    unfit_reason: str,
+    *,
+    open_portion: Callable[[str, str], Portion],
+    build: Callable[[Portion, Norm], Network],
+    prove: Callable[[Network], dict[str, float]],
+    searches: bool,
+) -> Prepared[Portion]:
+    """Open all images, put the weights in their place and prove it on a fixed image.
+
+    open_portion: of a training and a test split; searches: whether learning rates are to be tried.
+    BackboneError if there is a reason why the backbone is unfit.
+    """
+    if unfit_reason:
+        raise BackboneError(f"{backbone.name}: no network can be built on it: {unfit_reason}")
+    process = this_process()
+    norm = norm_for(recipe.synchronized_norm, process.device, process.num_processes)
+    images = open_portion("trainval", "test")
+    differences = prove(build(images, norm))
+    if process.speaks:
+        placed, worst = len(backbone.state_dict), max(differences.values())
+        say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
+    held_out = open_portion("train", "val") if searches else None
+    return Prepared(backbone, norm, differences, images, held_out)
+
+
 def unfit(backbone: Backbone, strides: str) -> str:
-    """Why a backbone cannot be fine-tuned as a whole; empty if it can.
+    """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
 
     strides: what its stages' would not be, if it kept the image's full size.
     """
@@ -44,29 +83,16 @@ def unfit(backbone: Backbone, strides: str) -> str:
     return ""
 
 
-def require_fit(backbone: Backbone, reason: str) -> None:
-    """BackboneError if there is a reason against it."""
-    if reason:
-        raise BackboneError(f"{backbone.name}: no network can be built on it: {reason}")
-
-
-def say_proven(backbone: Backbone, differences: dict[str, float], norm: Norm) -> None:
-    """That the weights are in their place."""
-    if this_process().speaks:
-        placed, worst = len(backbone.state_dict), max(differences.values())
-        say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
-
-
 def identity(
     prepared: Prepared[Portion],
-    recipe: Recipe | SegmentationRecipe,
+    recipe: FineTuningRecipe,
     seed: int,
     *,
     code_version: int,
     engine: str,
     images: str,
 ) -> str:
-    """Of all that shapes the weights: a changed setting never goes on from old ones.
+    """Return a hash of all that shapes the weights: a changed setting never goes on from old ones.
 
     images: fingerprint of those that are learned from.
     """
@@ -83,10 +109,10 @@ def identity(
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
-def told(
-    prepared: Prepared[Portion], recipe: Recipe | SegmentationRecipe, training: TrainingSummary
+def training_details(
+    prepared: Prepared[Portion], recipe: FineTuningRecipe, training: TrainingSummary
 ) -> dict[str, object]:
-    """What the record tells of a training."""
+    """Return what the record holds of a training."""
     process = this_process()
     return {
         "norm": prepared.norm,
@@ -100,7 +126,7 @@ def told(
     }
 
 
-def _tf32(recipe: Recipe | SegmentationRecipe) -> bool:
-    """Whether what is called float32 has 10 bits of mantissa in convolutions."""
+def _tf32(recipe: FineTuningRecipe) -> bool:
+    """Return whether what is called float32 has 10 bits of mantissa in convolutions."""
     asked = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
     return asked and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)

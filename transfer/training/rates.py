@@ -1,44 +1,77 @@
-"""Learning rates tried on held-out images."""
+"""The search for a learning rate on held-out images, and the training that follows it."""
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import torch.distributed as dist
 
 from transfer.console import say
 from transfer.finetune import NotFiniteError
 from transfer.processes import this_process
+from transfer.training.prepared import Prepared, TrainedNetwork
+
+Portion = TypeVar("Portion")
+Trained = TypeVar("Trained", bound=TrainedNetwork)
 
 
-def best(found: dict[float, float], otherwise: float) -> float:
-    """The rate with the highest score; another where none was tried."""
-    return max(found, key=lambda rate: found[rate]) if found else otherwise
+def best_rate(scores: dict[float, float], default: float) -> float:
+    """Return the rate with the highest score; the default where none was tried."""
+    return max(scores, key=lambda rate: scores[rate]) if scores else default
 
 
-def tried(
+def search_learning_rates(
     rates: Sequence[float], score: Callable[[float], float], metric: str
 ) -> dict[float, float]:
-    """The score of each rate that does not diverge, the same on every process.
+    """Return the score of each rate that does not diverge, the same on every process.
 
     score: trains with a rate and measures the metric, in percent; only the first process's number
     counts. NotFiniteError if all rates diverge.
     """
     process = this_process()
-    found: dict[float, float] = {}
+    scores: dict[float, float] = {}
     for rate in rates:
         try:
-            told = [score(rate)]
+            shared = [score(rate)]
         except NotFiniteError:
             continue
         if process.num_processes > 1:
-            dist.broadcast_object_list(told)
-        found[rate] = told[0]
+            dist.broadcast_object_list(shared)
+        scores[rate] = shared[0]
         if process.speaks:
-            say("rate", f"{rate:g}: {metric} {told[0]:.2f} on held-out images")
-    if rates and not found:
+            say("rate", f"{rate:g}: {metric} {shared[0]:.2f} on held-out images")
+    if rates and not scores:
         raise NotFiniteError(f"all of the learning rates {tuple(rates)} diverged")
-    return found
+    return scores
 
 
-def by_name(found: dict[float, float]) -> dict[str, float]:
-    """Scores by rate as a record can hold them."""
-    return {f"{rate:g}": score for rate, score in found.items()}
+def search_then_train(
+    prepared: Prepared[Portion],
+    rates: Sequence[float],
+    default_rate: float,
+    train: Callable[[Portion, float, str], Trained],
+    score: Callable[[Trained], float],
+    metric: str,
+) -> Trained:
+    """Try the rates on held-out images, if some are held out; train on all with the best.
+
+    train: on a portion, with a rate, under the name of a folder. score: the metric in percent.
+    """
+    held_out = prepared.held_out
+    scores: dict[float, float] = {}
+    if held_out is not None:
+
+        def score_rate(rate: float) -> float:
+            trained = train(held_out, rate, f"rate-{rate:g}")
+            return score(trained) if this_process().speaks else math.nan
+
+        scores = search_learning_rates(rates, score_rate, metric)
+    trained = train(prepared.images, best_rate(scores, default_rate), "all")
+    details = {**trained.details, f"held_out_{metric}": scores_by_name(scores)}
+    return replace(trained, details=details)
+
+
+def scores_by_name(scores: dict[float, float]) -> dict[str, float]:
+    """Return scores by rate as a record can hold them."""
+    return {f"{rate:g}": score for rate, score in scores.items()}

@@ -154,11 +154,11 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
     trainings: list[tuple[object, ...]] = []
 
     def trained(self: Segmentation, prepared: object, *rest: object) -> Predicted:
-        trainings.append((rest[0], *rest[3:]))
+        trainings.append(rest[2:])
         (folder := tmp_path / str(len(trainings))).mkdir()
         return solved_segmentation(folder, right=rest[3] == 0.01)
 
-    monkeypatch.setattr(Segmentation, "trained", trained)
+    monkeypatch.setattr(Segmentation, "train", trained)
     prepared: Any = SimpleNamespace(images="all images", held_out="held out")
     options = replace(CPU, learning_rates=(0.1, 0.01, 0.001))
     asked = cell(small_backbone, place, place.data, options)
@@ -177,15 +177,22 @@ def test_learning_rates_are_tried_on_held_out_training_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     used: list[tuple[str, set[str], set[str]]] = []
-    plain = Segmentation.trained
+    plain = Segmentation.train
 
-    def noted(self: Segmentation, prepared: object, part: Portion, *rest: object) -> Predicted:
-        done = plain(self, prepared, part, *rest)  # type: ignore[arg-type]
+    def noted(
+        self: Segmentation,
+        prepared: object,
+        folders: object,
+        seed: int,
+        part: Portion,
+        *rest: object,
+    ) -> Predicted:
+        done = plain(self, prepared, folders, seed, part, *rest)  # type: ignore[arg-type]
         predictions = {file.stem for file in done.folder.iterdir()}
         used.append((str(rest[-1]), names(part.train), predictions))
         return done
 
-    monkeypatch.setattr(Segmentation, "trained", noted)
+    monkeypatch.setattr(Segmentation, "train", noted)
     options = replace(CPU, learning_rates=(0.01, 0.001))
     record = evaluate(cell(small_backbone, place, small_detection_data, options))
     found = record.details["held_out_mIoU"]
@@ -202,21 +209,22 @@ def test_learning_rates_are_tried_on_held_out_training_images(
 
 
 def test_a_rate_that_diverges_is_left_out_and_only_divergence_is_an_error(
-    small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trained(self: Segmentation, *rest: object) -> object:
+    def trained(self: Segmentation, *rest: object) -> Predicted:
         if rest[-2] == 9.0:
             raise NotFiniteError("iteration 3: a loss is not finite")
-        return SimpleNamespace(overlap=SimpleNamespace(mean=40.0))
+        (folder := tmp_path / str(rest[-1])).mkdir()
+        return solved_segmentation(folder, right=True)
 
-    monkeypatch.setattr(Segmentation, "trained", trained)
-    prepared: Any = SimpleNamespace(held_out=object())
-    options = replace(CPU, learning_rates=(9.0, 0.01))
-    asked = cell(small_backbone, place, place.data, options)
+    monkeypatch.setattr(Segmentation, "train", trained)
+    prepared: Any = SimpleNamespace(images=object(), held_out=object())
+    asked = cell(small_backbone, place, place.data, replace(CPU, learning_rates=(9.0, 0.01)))
     assert isinstance(asked.task, Segmentation)
-    assert asked.task.tried(prepared, asked.folders, 0) == {0.01: 40.0}
+    done = asked.task.run(prepared, asked.folders, 0)
+    assert done.details["held_out_mIoU"] == {"0.01": 100.0}
     with pytest.raises(NotFiniteError, match="all of the learning rates"):
-        replace(asked.task, learning_rates=(9.0,)).tried(prepared, asked.folders, 0)
+        replace(asked.task, learning_rates=(9.0,)).run(prepared, asked.folders, 0)
 
 
 @pytest.mark.parametrize(("gpus", "expected"), [(0, 1), (6, 4), (8, 8)])

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from transfer.finetune import NotFiniteError
-from transfer.training.rates import by_name, tried
+from transfer.training.rates import scores_by_name, search_learning_rates
 
 
 def diverging_from_one(rate: float) -> float:
@@ -16,18 +16,18 @@ def diverging_from_one(rate: float) -> float:
 
 
 def test_a_rate_that_diverges_is_left_out() -> None:
-    found = tried((0.1, 0.5, 1.0), diverging_from_one, "AP")
+    found = search_learning_rates((0.1, 0.5, 1.0), diverging_from_one, "AP")
     assert {rate: round(score, 6) for rate, score in found.items()} == {0.1: 1.0, 0.5: 5.0}
 
 
 def test_rates_that_all_diverge_are_an_error() -> None:
     with pytest.raises(NotFiniteError, match=r"all of the learning rates \(1.0, 2.0\) diverged"):
-        tried((1.0, 2.0), diverging_from_one, "AP")
+        search_learning_rates((1.0, 2.0), diverging_from_one, "AP")
 
 
 def test_without_rates_nothing_is_tried() -> None:
-    assert tried((), lambda rate: math.nan, "AP") == {}
+    assert search_learning_rates((), lambda rate: math.nan, "AP") == {}
 
 
 def test_a_record_names_rates_by_their_digits() -> None:
-    assert by_name({0.02: 1.5, 1e-05: 2.0}) == {"0.02": 1.5, "1e-05": 2.0}
+    assert scores_by_name({0.02: 1.5, 1e-05: 2.0}) == {"0.02": 1.5, "1e-05": 2.0}
