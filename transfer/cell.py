@@ -4,19 +4,25 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from transfer.alone import alone
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import DATASETS, open_any, open_split
-from transfer.datasets.check import Report, require
+from transfer.checked_data import (
+    checked_folders,
+    fingerprint,
+    on_checked_data,
+    require_still_same,
+)
+from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import keep_list
 from transfer.dependent import WEIGHTS, Trainer, borrowed, kept, why_missing
 from transfer.features import AskedPrecision, resolved
@@ -38,6 +44,8 @@ from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
 from transfer.tasks.detection import Detection
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.training.options import TrainingOptions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,25 +169,12 @@ def _engine_asked(cell: Cell) -> bool:
     return isinstance(cell.task, Detection) and cell.place.training.engine != "auto"
 
 
-@lru_cache(maxsize=64)
-def fingerprint(key: str, data: Path) -> str:
-    """Of the training and test splits of a data set, or of its test split if it has no other."""
-    splits = [split for split in ("trainval", "test") if split in DATASETS[key].counts]
-    parts = [open_any(key, data, split).fingerprint for split in splits]
-    return "-".join(part[:12] for part in parts)
-
-
-@lru_cache(maxsize=64)
-def checked(key: str, data: Path, tolerated: int) -> Report:
-    """The data set's report; DataError if it is not whole."""
-    return require(key, data, tolerated=tolerated)
-
-
 def evaluate(cell: Cell) -> Record:
     """Run the cell and write its record; a finished one is read, not run again.
 
     BusyError if another process has it. Every other error leaves no record.
     """
+    fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     record = finished(cell)
     if record is not None:
         return record
@@ -197,12 +192,16 @@ def evaluate(cell: Cell) -> Record:
 def _compute(cell: Cell, process: Process) -> None:
     """All processes of a run compute the predictions, the first one measures and writes."""
     start = time.monotonic()
-    reports, folders = _checked_folders(cell)
+    _checked_folders(cell)  # before a classifier is trained for hours
     needed = cell.needed
     lender = None if needed is None else borrowed(cell.key, _trainer(needed))
-    if needed is not None:
-        folders = replace(folders, classifier=kept(lender, needed.folders.work))
-    prepared = cell.task.prepare(cell.computing, folders)
+    classifier = None if needed is None else kept(lender, needed.folders.work)
+
+    def prepared_in(folders: Folders) -> tuple[Any, Folders]:
+        folders = replace(folders, classifier=classifier)
+        return cell.task.prepare(cell.computing, folders), folders
+
+    reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
         return
@@ -215,22 +214,27 @@ def _compute(cell: Cell, process: Process) -> None:
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
         details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell, lender))),
-        data={key: _data(cell, report) for key, report in reports.items()},
+        data={key: _data(report) for key, report in reports.items()},
         departures=departures(cell) + _other_arithmetic(cell, lender),
         wall_s=round(time.monotonic() - start, 1),
         peak_memory_gb=_peak_memory_gb(),
         **surroundings(),
     )
+    require_still_same(reports, cell.place.data)
     write_record(cell.path, record)
 
 
 def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
-    """Reports of the data sets, and folders that know which images are broken."""
-    reports = {
-        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
-    }
-    broken = frozenset(name for report in reports.values() for name in report.unreadable)
-    return reports, replace(cell.folders, broken=broken)
+    """Return the reports of the cell's data sets, and folders that know them."""
+    return checked_folders(cell.task.datasets(), cell.folders, cell.place.tolerated)
+
+
+def _on_checked_data(
+    cell: Cell, work: Callable[[Folders], T], since_s: float
+) -> tuple[dict[str, Report], T]:
+    """Return the reports of the cell's data sets, and what `work` made of them."""
+    keys, tolerated = cell.task.datasets(), cell.place.tolerated
+    return on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
 
 
 def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
@@ -284,15 +288,20 @@ def prepare(cells: Sequence[Cell]) -> None:
     Where a task uses a classifier, each of its images is decoded once for all backbones. The
     classifier is not trained here: that is the work of another cell, or of this one when it runs.
     """
+    start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
-        _, folders = _checked_folders(next(iter(alike.values())))
-        if isinstance(task, Dependent):
-            task.extract_together(backbones, folders)
-        else:
-            for backbone in backbones:
-                task.prepare(backbone, folders)
+        _on_checked_data(next(iter(alike.values())), partial(_fill_cache, task, backbones), start)
+
+
+def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:
+    """Make what a task needs of each backbone."""
+    if isinstance(task, Dependent):
+        task.extract_together(backbones, folders)
+    else:
+        for backbone in backbones:
+            task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
@@ -359,9 +368,9 @@ def _about(backbone: Backbone) -> dict[str, Any]:
     return {name: getattr(backbone, name) for name in names}
 
 
-def _data(cell: Cell, report: Report) -> dict[str, Any]:
+def _data(report: Report) -> dict[str, Any]:
     return {
-        "fingerprint": fingerprint(report.key, cell.place.data),
+        "fingerprint": report.fingerprint,
         "small": report.small,
         "counts": {split: found for split, (found, _) in report.counts.items()},
         "tolerated": report.num_bad,

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transfer import stop
-from transfer.cell import Cell, checked, evaluate, finished
+from transfer.cell import Cell, evaluate, finished
+from transfer.checked_data import checked
 from transfer.processes import joined, this_process
 from transfer.record import Record
 from transfer.tasks import FineTuned
