@@ -30,15 +30,17 @@ from transfer.folders import Folders
 from transfer.processes import Process, this_process
 from transfer.record import (
     Record,
-    RecordError,
     failure_path,
+    features_in,
     hashed_fields,
+    newest_record,
     protocol_hash,
     read_record,
+    readable_records,
     record_path,
+    store_record,
     surroundings,
     write_json,
-    write_record,
 )
 from transfer.tasks import EXTRA, TASKS, Dependent, FineTuned, Task, reading_of
 from transfer.tasks.detection import Detection
@@ -87,7 +89,7 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Of the record."""
+        """Of the record; `record.file_of` tells where those that differ in conditions lie."""
         return record_path(
             self.place.results,
             self.backbone.name,
@@ -126,12 +128,17 @@ def registered(key: str) -> Task:
 
 
 def finished(cell: Cell) -> Record | None:
-    """The record, if it was made with the same protocol, weights and data."""
-    try:
-        record = read_record(cell.path)
-    except (FileNotFoundError, RecordError):
-        return None
-    same = (
+    """Return a record made with the same protocol, weights and data, None if there is none.
+
+    Of several, the one in the arithmetic and by the engine that the cell would use now.
+    """
+    found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
+    return max(found, key=lambda record: _made_alike(cell, record), default=None)
+
+
+def _fits(cell: Cell, record: Record) -> bool:
+    """Whether a record is what the cell would make, in arithmetic and engine as far as asked."""
+    return (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
         and (record.engine == cell.task.engine or not _engine_asked(cell))
@@ -141,10 +148,14 @@ def finished(cell: Cell) -> Record | None:
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
             for key in cell.task.datasets()
         )
+        and not (cell.with_weights and kept(record, cell.folders.work) is None)
     )
-    if same and cell.with_weights:
-        same = kept(record, cell.folders.work) is not None
-    return record if same else None
+
+
+def _made_alike(cell: Cell, record: Record) -> tuple[bool, bool]:
+    """Whether engine and arithmetic are those that the cell would use now."""
+    same_arithmetic = features_in(record) == cell.computing.precision
+    return record.engine == cell.task.engine, same_arithmetic
 
 
 def on_frozen_features(task: Task) -> bool:
@@ -155,7 +166,7 @@ def on_frozen_features(task: Task) -> bool:
 def _same_arithmetic(cell: Cell, record: Record) -> bool:
     """Unless one is asked for, a record counts whichever it was made in."""
     asked = cell.place.features_in
-    return asked in ("auto", _made_in(record)) or not on_frozen_features(cell.task)
+    return asked in ("auto", features_in(record)) or not on_frozen_features(cell.task)
 
 
 def _classifier_hash(cell: Cell) -> str:
@@ -181,16 +192,16 @@ def evaluate(cell: Cell) -> Record:
     process = this_process()
     if process.speaks:
         with alone(cell.folders.work):
-            _compute(cell, process)
+            file = _compute(cell, process)
     else:
-        _compute(cell, process)
+        file = _compute(cell, process)
     if process.num_processes > 1:
         dist.barrier()
-    return read_record(cell.path)
+    return read_record(file or newest_record(cell.path))
 
 
-def _compute(cell: Cell, process: Process) -> None:
-    """All processes of a run compute the predictions, the first one measures and writes."""
+def _compute(cell: Cell, process: Process) -> Path | None:
+    """Compute predictions in all processes; the first measures, writes and returns the file."""
     start = time.monotonic()
     _checked_folders(cell)  # before a classifier is trained for hours
     needed = cell.needed
@@ -204,7 +215,7 @@ def _compute(cell: Cell, process: Process) -> None:
     reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
-        return
+        return None
     record = Record(
         backbone=_about(cell.backbone),
         task=reading_of(cell.key)[0],
@@ -221,7 +232,7 @@ def _compute(cell: Cell, process: Process) -> None:
         **surroundings(),
     )
     require_still_same(reports, cell.place.data)
-    write_record(cell.path, record)
+    return store_record(cell.path, record)
 
 
 def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
@@ -249,20 +260,15 @@ def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
     if lender is not None:
         told["classifier"] = _classifier_hash(cell)
         told["classifier_weights"] = lender.details[WEIGHTS]
-        told["classifier_features_in"] = _made_in(lender)
+        told["classifier_features_in"] = features_in(lender)
     return told
-
-
-def _made_in(record: Record) -> str:
-    """Arithmetic of its frozen features."""
-    return str(record.details.get("features_in", "float32"))  # records from before it was told
 
 
 def _other_arithmetic(cell: Cell, lender: Record | None) -> list[str]:
     """Where the classifier was not trained on such features as it is given here."""
-    if lender is None or _made_in(lender) == cell.computing.precision:
+    if lender is None or features_in(lender) == cell.computing.precision:
         return []
-    return [f"classifier: trained on features in {_made_in(lender)}"]
+    return [f"classifier: trained on features in {features_in(lender)}"]
 
 
 def _trainer(needed: Cell) -> Trainer:
