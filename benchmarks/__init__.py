@@ -20,6 +20,7 @@ curve_page.py  their pages and CSV files
 overview.py    every backbone and every task on one page
 records.py     reads the result files, tolerant of torn ones
 blocks.py      which results may share a column
+conditions.py  what the runs of one mean must share
 cells.py       what stands in a cell: mean, deviation, number of runs
 verdict.py     tolerances, which number is best, what a difference means
 against.py     our numbers beside the same method's published ones

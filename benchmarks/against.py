@@ -37,7 +37,7 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
         rows += [_line(model, *pair) for pair in pairs]
         sources |= {_source(row.task or column.task): None for row, column, _, _ in pairs}
         if not pairs:
-            apart.append(f"- {model.name}: {why or 'no number to compare'}.")
+            apart.append(f"- {model.label}: {why or 'no number to compare'}.")
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     return [*grid, *sources, *apart]
 
@@ -173,7 +173,7 @@ def _line(model: Model, row: Row, column: Column, ours: Score, paper: float) -> 
     task = row.task or column.task
     gate = tolerance(task)
     return [
-        f"→ {model.name}",
+        f"→ {model.label}",
         row.label,
         f"{row.group} {column.label}" if row.task else column.label,
         ours.text(2),

@@ -27,7 +27,8 @@ import transfer.features
 from benchmarks import run_all
 from benchmarks.clock import Clock
 from transfer.backbone import InputFormat, load_backbone, random_backbone
-from transfer.cell import Cell, Place, checked, evaluate, fingerprint
+from transfer.cell import Cell, Place, evaluate
+from transfer.checked_data import checked, fingerprint
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.generate import generate
 from transfer.record import Record

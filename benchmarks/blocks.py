@@ -2,12 +2,13 @@
 
 A block is a table of rows that may be compared with each other. What leaves the paper's protocol,
 length or data is in another block than what keeps them, and within a block one column holds one
-protocol hash and one state of the data.
+protocol hash and one state of the data. Runs that must not share a mean stand in different rows.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from benchmarks.conditions import parted
 from benchmarks.records import SMALL_DATA, Failure, Model, Result
 
 SCHEDULES = ("paper", "short", "smoke")
@@ -90,17 +91,28 @@ def family(protocol: str) -> str:
     return protocol.partition("/")[0]
 
 
+def itself(model: Model) -> Hashable:
+    """Return the backbone: its own results are parted from each other."""
+    return model
+
+
 def arrange(
-    done: Iterable[Result], failed: Iterable[Failure], apart: Apart | None = None
+    done: Iterable[Result],
+    failed: Iterable[Failure],
+    apart: Apart | None = None,
+    together: Callable[[Model], Hashable] = itself,
 ) -> list[Block]:
-    """Blocks from the comparable one to the shortest schedule, the newest of each kind first."""
+    """Blocks from the comparable one to the shortest schedule, the newest of each kind first.
+
+    together: equal for backbones whose results are parted from each other as if they were one's.
+    """
     kinds: dict[tuple[str, ...], list[Result]] = {}
     for result in done:
         kinds.setdefault(reasons(result, apart), []).append(result)
     blocks = [
         Block(reasons=why, version=version, done=cells, failed={})
         for why in sorted(kinds, key=_rank)
-        for version, cells in enumerate(_versions(kinds[why]))
+        for version, cells in enumerate(_versions(kinds[why], together))
     ]
     return _with_failures(blocks, failed, apart)
 
@@ -110,7 +122,9 @@ def _rank(why: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     return (SCHEDULES.index(schedule) if schedule in SCHEDULES else len(SCHEDULES), why)
 
 
-def _versions(results: list[Result]) -> list[dict[tuple[Model, Column], tuple[Result, ...]]]:
+def _versions(
+    results: list[Result], together: Callable[[Model], Hashable]
+) -> list[dict[tuple[Model, Column], tuple[Result, ...]]]:
     """Cells such that a column of each has one protocol hash and one state of the data."""
     columns: dict[Column, dict[tuple[str, str], list[Result]]] = {}
     for result in results:
@@ -128,17 +142,29 @@ def _versions(results: list[Result]) -> list[dict[tuple[Model, Column], tuple[Re
         for version, (_, members) in enumerate(newest_first):
             if version == len(versions):
                 versions.append({})
-            for model in {r.model for r in members}:
-                seeds = [r for r in members if r.model == model]
-                versions[version][model, column] = tuple(sorted(seeds, key=lambda r: r.seed))
+            versions[version] |= {(row, column): done for row, done in _rows(members, together)}
     return versions
+
+
+def _rows(
+    members: list[Result], together: Callable[[Model], Hashable]
+) -> Iterator[tuple[Model, tuple[Result, ...]]]:
+    """Rows of one column, each with the runs that may share a mean."""
+    alike: dict[Hashable, list[Result]] = {}
+    for result in members:
+        alike.setdefault(together(result.model), []).append(result)
+    for results in alike.values():
+        for words, group in parted(results).items():
+            for model in dict.fromkeys(result.model for result in group):
+                runs = [result for result in group if result.model == model]
+                yield replace(model, apart=words), tuple(sorted(runs, key=lambda r: r.seed))
 
 
 def _with_failures(
     blocks: list[Block], failed: Iterable[Failure], apart: Apart | None
 ) -> list[Block]:
     """Each failure in a block of its schedule and reading that has a row of its backbone."""
-    named = {model.name: model for block in blocks for model in block.models}
+    named = {model.name: model for block in blocks for model in block.models if not model.apart}
     cells: dict[tuple[tuple[str, ...], int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
         known_as = named.get(failure.backbone, Model(name=failure.backbone))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from benchmarks.blocks import Block, schedule_words
+from benchmarks.conditions import conditions, processes_words, tolerated_words
 from benchmarks.records import SMALL_DATA, Failure, Model, Result
 from benchmarks.suites import TRANSFER
 
@@ -61,7 +62,7 @@ def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> C
     if done:
         names = ", ".join(sorted(done[0].metrics))
         return Cell(missing="–", failures=(f"the record has {names}, not {metric}",))
-    return Cell()
+    return Cell(missing="") if model.apart else Cell()
 
 
 def average(block: Block, model: Model, protocol: str) -> Cell:
@@ -69,10 +70,17 @@ def average(block: Block, model: Model, protocol: str) -> Cell:
     done = [block.done.get((model, (task, protocol)), ()) for task in TRANSFER]
     members = [_single(results) for results in done if results]
     if len(members) < len(TRANSFER):
+        if model.apart:
+            return Cell(missing="")
         return Cell(missing=f"– ({len(members)} of {len(TRANSFER)})" if members else "not run")
-    notes = tuple(
+    unlike = _unlike(done)
+    if unlike:
+        return Cell(missing="–", failures=(f"no average of unlike runs: {unlike}",))
+    shared = [
         note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
-    )
+    ]
+    of_some = [note for r in done for note in (*tolerated_words(r[0]), *r[0].departures)]
+    notes = tuple(dict.fromkeys([*shared, *of_some]))
     seeds = set(members[0])
     if all(set(member) == seeds for member in members):
         per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
@@ -81,24 +89,32 @@ def average(block: Block, model: Model, protocol: str) -> Cell:
     return Cell(score=Score(mean=fmean(means)), notes=notes)
 
 
+def _unlike(done: list[tuple[Result, ...]]) -> str:
+    """Return the arithmetic, engines or numbers of processes in which results differ."""
+    each = zip(*(conditions(results[0])[:3] for results in done), strict=True)
+    return "; ".join(" and ".join(sorted(set(words))) for words in each if len(set(words)) > 1)
+
+
 def _single(results: tuple[Result, ...]) -> dict[int, float]:
     """Per seed the record's only metric."""
     return {result.seed: next(iter(result.metrics.values())) for result in results}
 
 
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
-    """Schedule, engine, seeds, data and departures behind a number, each once."""
+    """Schedule, engine, seeds, data and departures behind a number, each once.
+
+    Runs of one mean differ in their seeds alone.
+    """
     first = done[0]
     notes = [schedule_words(first.schedule)]
-    notes += [f"engine {engine}" for engine in sorted({result.engine for result in done})]
+    notes.append(f"engine {first.engine}")
+    if first.num_processes > 1:
+        notes.append(processes_words(first.num_processes))
     seeds = ", ".join(str(result.seed) for result in done)
     notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
     if first.small:
         notes.append(SMALL_DATA[first.small])
-    for key, count in first.tolerated:
-        notes.append(
-            f"{count} missing, surplus or unreadable images or annotations of {key} tolerated"
-        )
+    notes += tolerated_words(first)
     at_edge = [str(result.seed) for result in done if result.at_grid_edge]
     if at_edge:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""

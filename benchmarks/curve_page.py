@@ -16,15 +16,20 @@ MARK = "@"
 """Between a curve's name and its snapshot's, in the name of a backbone."""
 
 
-def curve_of(model: Model) -> str:
-    """The curve that a snapshot belongs to."""
+def run_of(model: Model) -> str:
+    """Return the pre-training run that a snapshot belongs to."""
     return model.name.rpartition(MARK)[0]
+
+
+def curve_of(model: Model) -> str:
+    """Return the curve that a snapshot belongs to: its run, and how it was computed if unlike."""
+    return f"{run_of(model)} ({model.apart})" if model.apart else run_of(model)
 
 
 def curve_pages(results: Results, command: str) -> dict[str, str]:
     """File name -> page, for each task that was run on snapshots."""
     parts: dict[str, list[str]] = {}
-    for block in arrange(results.done, results.failed):
+    for block in arrange(results.done, results.failed, together=run_of):
         for column in block.columns:
             parts.setdefault(column[0], []).extend(_section(block, column))
     return {
@@ -43,15 +48,18 @@ def _head(task: str, command: str) -> list[str]:
 
 def _section(block: Block, column: Column) -> list[str]:
     """One protocol's heading, a table for each of its metrics, and what holds for the numbers."""
-    done = [results[0] for (_, key), results in block.done.items() if key == column]
+    done = [(m, results[0]) for (m, key), results in block.done.items() if key == column]
     parts = [f"## {block.heading}, protocol {column[1]}"]
-    for metric in dict.fromkeys(name for result in done for name in result.metrics):
+    for metric in dict.fromkeys(name for _, result in done for name in result.metrics):
         parts += [f"{metric}:", _table(block, column, metric)]
     if done:
-        seeds = ", ".join(str(seed) for seed in sorted({result.seed for result in done}))
-        departures = dict.fromkeys(words for result in done for words in result.departures)
-        named = [f"protocol {block.protocols([column])}", f"seed {seeds}", *departures]
+        seeds = ", ".join(str(seed) for seed in sorted({result.seed for _, result in done}))
+        departures = dict.fromkeys(words for _, result in done for words in result.departures)
+        of_all = [words for words in departures if all(words in r.departures for _, r in done)]
+        named = [f"protocol {block.protocols([column])}", f"seed {seeds}", *of_all]
         parts.append(f"- {'; '.join(named)}.")
+        own = {curve_of(m): [w for w in r.departures if w not in of_all] for m, r in done}
+        parts += [f"- {curve}: {'; '.join(words)}." for curve, words in own.items() if words]
     for (model, key), failed in block.failed.items():
         if key == column:
             parts += [f"- {model.name} failed: {escape(failure.reason)}" for failure in failed]
@@ -76,17 +84,18 @@ def curve_files(results: Results) -> dict[str, str]:
     What no column of the page shares shares no file either.
     """
     files = {}
-    for block in arrange(results.done, ()):
+    for block in arrange(results.done, (), together=run_of):
         for column in block.columns:
-            points: dict[str, list[tuple[float, Mapping[str, float]]]] = {}
+            points: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
             for (model, other), done in block.done.items():
                 if other == column:
                     point = (float(model.epochs or 0), done[0].metrics)
-                    points.setdefault(curve_of(model), []).append(point)
+                    points.setdefault((run_of(model), model.apart), []).append(point)
                     schedule = done[0].schedule
             kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
-            for curve, found in points.items():
-                files[f"{'.'.join([curve, *map(_as_file_name, kind)])}.csv"] = _csv(found)
+            for (run, apart), found in points.items():
+                words = [*kind, apart] if apart else kind
+                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(found)
     return files
 
 

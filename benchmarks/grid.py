@@ -1,7 +1,7 @@
 """Lines of numbers with raised notes, the best of each column bold."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.cells import Cell, Score
 from benchmarks.markdown import Notes, bold, table
@@ -84,9 +84,18 @@ def new_line(
 
 
 def row_label(model: Model, rows: Sequence[Model]) -> str:
-    """A backbone's name; of two with one name, the beginning of the weights' hash too."""
-    twins = sum(other.name == model.name for other in rows) > 1
-    return f"{model.name} ({model.sha256[:8]})" if twins else model.name
+    """A backbone's name; of two with one name, the beginning of the weights' hash too.
+
+    A further row of a backbone says what its results were computed with instead.
+    """
+    twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
+    label = f"{model.name} ({model.sha256[:8]})" if twins else model.name
+    return f"{label} ({model.apart})" if model.apart else label
+
+
+def backbones_of(models: Iterable[Model]) -> list[Model]:
+    """Return each backbone once, however many rows it has, in order."""
+    return sorted({replace(model, apart="") for model in models})
 
 
 def describe(model: Model) -> str:

@@ -1,6 +1,7 @@
 """Pre-training methods beside each other: backbones of one size of recipe, METHOD/SIZE."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from benchmarks.blocks import Block, Column, arrange
@@ -31,9 +32,9 @@ def method_page(results: Results, command: str) -> str:
     return "\n\n".join([*header, *parts]) + "\n"
 
 
-def _place(model: Model) -> tuple[str, bool, str]:
+def _place(model: Model) -> tuple[str, bool, Model]:
     """By size, the random initialization first."""
-    return model.recipe.partition("/")[2], model.method != "random", model.name
+    return model.recipe.partition("/")[2], model.method != "random", model
 
 
 def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
@@ -66,7 +67,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         grid(["backbone"], headings, lines),
         "\n".join([*told, f"- All rows: {'; '.join(say.everywhere)}."]),
         "\n".join(notes.lines()),
-        "\n".join(describe(model) for model in rows),
+        "\n".join(map(describe, dict.fromkeys(replace(model, apart="") for model in rows))),
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.blocks import Block, Column, arrange
 from benchmarks.cells import Cell, average, cell
-from benchmarks.grid import Heading, Sayings, describe, grid, new_line, row_label
+from benchmarks.grid import Heading, Sayings, backbones_of, describe, grid, new_line, row_label
 from benchmarks.markdown import Notes
 from benchmarks.records import Model, Results
 from benchmarks.suites import AVERAGE, BUILT_TASKS, TRANSFER, primary_metric
@@ -28,7 +28,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         parts += [f"## {block.heading}", *_block(block, notes)]
     if notes.lines():
         parts += ["## Notes", "\n".join(notes.lines())]
-    models = sorted({model for block in blocks for model in block.models})
+    models = backbones_of(model for block in blocks for model in block.models)
     if models:
         parts += ["## Backbones", "\n".join(describe(model) for model in models)]
     if tables:

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 from benchmarks.against import RANDOM, comparison_lines, needed_lines, of_method
 from benchmarks.blocks import Apart, Block, arrange, family
 from benchmarks.cells import Cell, Score, average, cell
-from benchmarks.grid import Entry, Heading, Line, Sayings, describe, grid, new_line, row_label
+from benchmarks.grid import (
+    Entry,
+    Heading,
+    Line,
+    Sayings,
+    backbones_of,
+    describe,
+    grid,
+    new_line,
+    row_label,
+)
 from benchmarks.markdown import Notes
 from benchmarks.published import Column, Mark, Paper, Row, Table
 from benchmarks.records import Failure, Model, Result, Results
@@ -61,7 +71,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     needed = needed_lines(published, done)
     if needed:
         parts += ["## Rows to be made (`python -m pretrain RECIPE`)", "\n".join(needed)]
-    models = sorted({model for block in blocks for model in block.models})
+    models = backbones_of(model for block in blocks for model in block.models)
     if models:
         parts += ["## Backbones", "\n".join(describe(model) for model in models)]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -38,6 +38,13 @@ class Model:
     texture: str = field(default="", compare=False)
     """How its views changed texture, where they did."""
     source: str = field(default="", compare=False)
+    apart: str = ""
+    """Of a row beside the backbone's first: what its results were computed with instead."""
+
+    @property
+    def label(self) -> str:
+        """The name, and what sets a further row of it apart."""
+        return f"{self.name} ({self.apart})" if self.apart else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +60,10 @@ class Result:
     schedule: str
     seed: int
     engine: str
+    features_in: str
+    """Arithmetic of frozen features."""
+    num_processes: int
+    """In which the network was trained."""
     metrics: Mapping[str, float] = field(hash=False)
     """Percent."""
     interval95: Mapping[str, float] = field(hash=False)
@@ -124,6 +135,7 @@ def _parse(content: dict[str, Any]) -> Result | Failure:
 
 def _result(content: dict[str, Any]) -> Result:
     data: dict[str, Any] = content["data"]
+    details: dict[str, Any] = content.get("details", {})
     return Result(
         model=_model(content["backbone"]),
         task=content["task"],
@@ -133,8 +145,10 @@ def _result(content: dict[str, Any]) -> Result:
         schedule=content["schedule"],
         seed=int(content["seed"]),
         engine=content["engine"],
+        features_in=str(details.get("features_in", "float32")),
+        num_processes=int(details.get("num_processes", 1)),
         metrics={name: float(value) for name, value in content["metrics"].items()},
-        interval95=content.get("details", {}).get("interval95", {}),
+        interval95=details.get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),
         tolerated=tuple(
@@ -142,7 +156,7 @@ def _result(content: dict[str, Any]) -> Result:
         ),
         departures=tuple(content["departures"]),
         finished=content["finished"],
-        at_grid_edge=bool(content.get("details", {}).get("at_grid_edge")),
+        at_grid_edge=bool(details.get("at_grid_edge")),
     )
 
 

@@ -35,6 +35,7 @@ from transfer.__main__ import data_folder, summary
 from transfer.alone import BusyError
 from transfer.backbone import Backbone, BackboneError
 from transfer.cell import Cell, Place, note_failure, prepare
+from transfer.checked_data import fingerprint
 from transfer.console import duration
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
@@ -156,6 +157,7 @@ def _numbers(words: str, option: str, example: str) -> list[int]:
 
 def plan(request: RunAll) -> list[PlannedCell]:
     """Every cell of the request and the classifiers that they use, backbone by backbone."""
+    fingerprint.cache_clear()
     share(request.schedule)
     engine_for(request.training.engine)
     place = Place(

@@ -9,7 +9,7 @@ from typing import Any
 
 from slurm.resources import Queue, Resources
 from transfer.cell import Cell
-from transfer.record import failure_path, write_failure, write_json
+from transfer.record import failure_path, record_files, write_failure, write_json
 from transfer.tasks import reading_of
 from transfer.whole_file import explain_write_errors
 
@@ -28,7 +28,7 @@ class SubmittedCell:
     schedule: str
     seed: int
     record: str
-    """Path of the record."""
+    """Path of the cell's record; others of its records may lie beside it."""
     before: tuple[int, int]
     """Versions of record and failure at submission, 0 where there was none: only newer ones
     count."""
@@ -39,7 +39,7 @@ class SubmittedCell:
     @property
     def done(self) -> bool:
         """A record was written since."""
-        return version(Path(self.record)) not in (0, self.before[0])
+        return newest(Path(self.record)) not in (0, self.before[0])
 
     @property
     def failure(self) -> str:
@@ -112,8 +112,13 @@ def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> Subm
 
 
 def versions(record: Path) -> tuple[int, int]:
-    """Of a record and of the failure beside it."""
-    return version(record), version(failure_path(record))
+    """Of the newest record of a cell and of the failure beside it."""
+    return newest(record), version(failure_path(record))
+
+
+def newest(record: Path) -> int:
+    """Return the latest version among the records of the cell at this path, 0 without any."""
+    return max(map(version, record_files(record)), default=0)
 
 
 def version(path: Path) -> int:

@@ -21,6 +21,7 @@ segmentation/  a class for every pixel
 classification.py
                a class for every image, by a backbone that learns as well
 cell.py        one backbone, task, protocol and seed: from the data to the record
+checked_data.py  its data sets: checked once, and compared with what is opened
 dependent.py   a classifier that another cell trains: found, trained or waited for
 alone.py       one process at a time
 record.py      the result file

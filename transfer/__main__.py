@@ -33,7 +33,7 @@ from transfer.detection.engines import engine_for
 from transfer.features import AskedPrecision
 from transfer.many_gpus import evaluate_where_asked
 from transfer.processes import joined, this_process
-from transfer.record import Record
+from transfer.record import Record, file_of
 from transfer.schedule import share
 from transfer.tasks import TASKS, task_of
 from transfer.training.options import TrainingOptions
@@ -220,8 +220,9 @@ COMMANDS = {
 
 def summary(cell: Cell, record: Record) -> str:
     """The last line of a cell: task, metrics, time, file."""
+    file = file_of(cell.path, record)
     values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
-    return f"{cell.key}  {values}  {duration(record.wall_s)}  ->  {cell.path}"
+    return f"{cell.key}  {values}  {duration(record.wall_s)}  ->  {file}"
 
 
 def list_tasks() -> str:

@@ -4,19 +4,25 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from transfer.alone import alone
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import DATASETS, open_any, open_split
-from transfer.datasets.check import Report, require
+from transfer.checked_data import (
+    checked_folders,
+    fingerprint,
+    on_checked_data,
+    require_still_same,
+)
+from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import keep_list
 from transfer.dependent import WEIGHTS, Trainer, borrowed, kept, why_missing
 from transfer.features import AskedPrecision, resolved
@@ -24,19 +30,23 @@ from transfer.folders import Folders
 from transfer.processes import Process, this_process
 from transfer.record import (
     Record,
-    RecordError,
+    features_in,
     hashed_fields,
+    newest_record,
     protocol_hash,
     read_record,
+    readable_records,
     record_path,
+    store_record,
     stored_fields,
     surroundings,
     write_failure,
-    write_record,
 )
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
 from transfer.training.options import TrainingOptions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +86,7 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Of the record."""
+        """Of the record; `record.file_of` tells where those that differ in conditions lie."""
         return record_path(
             self.place.results,
             self.backbone.name,
@@ -105,12 +115,17 @@ class Cell:
 
 
 def finished(cell: Cell) -> Record | None:
-    """The record, if it was made with the same protocol, weights and data."""
-    try:
-        record = read_record(cell.path)
-    except (FileNotFoundError, RecordError):
-        return None
-    same = (
+    """Return a record made with the same protocol, weights and data, None if there is none.
+
+    Of several, the one in the arithmetic and by the engine that the cell would use now.
+    """
+    found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
+    return max(found, key=lambda record: _made_alike(cell, record), default=None)
+
+
+def _fits(cell: Cell, record: Record) -> bool:
+    """Whether a record is what the cell would make, in arithmetic and engine as far as asked."""
+    return (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
         and cell.task.accepts_engine(record.engine)
@@ -120,16 +135,20 @@ def finished(cell: Cell) -> Record | None:
             record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
             for key in cell.task.datasets()
         )
+        and not (cell.with_weights and kept(record, cell.folders.work) is None)
     )
-    if same and cell.with_weights:
-        same = kept(record, cell.folders.work) is not None
-    return record if same else None
+
+
+def _made_alike(cell: Cell, record: Record) -> tuple[bool, bool]:
+    """Whether engine and arithmetic are those that the cell would use now."""
+    same_arithmetic = features_in(record) == cell.computing.precision
+    return record.engine == cell.task.engine, same_arithmetic
 
 
 def _same_arithmetic(cell: Cell, record: Record) -> bool:
     """Unless one is asked for, a record counts whichever it was made in."""
     asked = cell.place.features_in
-    return asked in ("auto", _made_in(record)) or cell.task.trains_backbone
+    return asked in ("auto", features_in(record)) or cell.task.trains_backbone
 
 
 def _classifier_hash(cell: Cell) -> str:
@@ -138,51 +157,42 @@ def _classifier_hash(cell: Cell) -> str:
     return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
 
 
-@lru_cache(maxsize=64)
-def fingerprint(key: str, data: Path) -> str:
-    """Of the training and test splits of a data set, or of its test split if it has no other."""
-    splits = [split for split in ("trainval", "test") if split in DATASETS[key].counts]
-    parts = [open_any(key, data, split).fingerprint for split in splits]
-    return "-".join(part[:12] for part in parts)
-
-
-@lru_cache(maxsize=64)
-def checked(key: str, data: Path, tolerated: int) -> Report:
-    """The data set's report; DataError if it is not whole."""
-    return require(key, data, tolerated=tolerated)
-
-
 def evaluate(cell: Cell) -> Record:
     """Run the cell and write its record; a finished one is read, not run again.
 
     BusyError if another process has it. Every other error leaves no record.
     """
+    fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     record = finished(cell)
     if record is not None:
         return record
     process = this_process()
     if process.speaks:
         with alone(cell.folders.work):
-            _compute(cell, process)
+            file = _compute(cell, process)
     else:
-        _compute(cell, process)
+        file = _compute(cell, process)
     if process.num_processes > 1:
         dist.barrier()
-    return read_record(cell.path)
+    return read_record(file or newest_record(cell.path))
 
 
-def _compute(cell: Cell, process: Process) -> None:
-    """All processes of a run compute the predictions, the first one measures and writes."""
+def _compute(cell: Cell, process: Process) -> Path | None:
+    """Compute predictions in all processes; the first measures, writes and returns the file."""
     start = time.monotonic()
-    reports, folders = _checked_folders(cell)
+    _checked_folders(cell)  # before a classifier is trained for hours
     needed = cell.needed
     lender = None if needed is None else borrowed(cell.key, _trainer(needed))
-    if needed is not None:
-        folders = replace(folders, classifier=kept(lender, needed.folders.work))
-    prepared = cell.task.prepare(cell.computing, folders)
+    classifier = None if needed is None else kept(lender, needed.folders.work)
+
+    def prepared_in(folders: Folders) -> tuple[Any, Folders]:
+        folders = replace(folders, classifier=classifier)
+        return cell.task.prepare(cell.computing, folders), folders
+
+    reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
     predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.speaks:
-        return
+        return None
     record = Record(
         backbone=_about(cell.backbone),
         task=reading_of(cell.key)[0],
@@ -192,22 +202,27 @@ def _compute(cell: Cell, process: Process) -> None:
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
         details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell, lender))),
-        data={key: _data(cell, report) for key, report in reports.items()},
+        data={key: _data(report) for key, report in reports.items()},
         departures=departures(cell) + _other_arithmetic(cell, lender),
         wall_s=round(time.monotonic() - start, 1),
         peak_memory_gb=_peak_memory_gb(),
         **surroundings(),
     )
-    write_record(cell.path, record)
+    require_still_same(reports, cell.place.data)
+    return store_record(cell.path, record)
 
 
 def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
-    """Reports of the data sets, and folders that know which images are broken."""
-    reports = {
-        key: checked(key, cell.place.data, cell.place.tolerated) for key in cell.task.datasets()
-    }
-    broken = frozenset(name for report in reports.values() for name in report.unreadable)
-    return reports, replace(cell.folders, broken=broken)
+    """Return the reports of the cell's data sets, and folders that know them."""
+    return checked_folders(cell.task.datasets(), cell.folders, cell.place.tolerated)
+
+
+def _on_checked_data(
+    cell: Cell, work: Callable[[Folders], T], since_s: float
+) -> tuple[dict[str, Report], T]:
+    """Return the reports of the cell's data sets, and what `work` made of them."""
+    keys, tolerated = cell.task.datasets(), cell.place.tolerated
+    return on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
 
 
 def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
@@ -222,20 +237,15 @@ def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
     if lender is not None:
         told["classifier"] = _classifier_hash(cell)
         told["classifier_weights"] = lender.details[WEIGHTS]
-        told["classifier_features_in"] = _made_in(lender)
+        told["classifier_features_in"] = features_in(lender)
     return told
-
-
-def _made_in(record: Record) -> str:
-    """Arithmetic of its frozen features."""
-    return str(record.details.get("features_in", "float32"))  # records from before it was told
 
 
 def _other_arithmetic(cell: Cell, lender: Record | None) -> list[str]:
     """Where the classifier was not trained on such features as it is given here."""
-    if lender is None or _made_in(lender) == cell.computing.precision:
+    if lender is None or features_in(lender) == cell.computing.precision:
         return []
-    return [f"classifier: trained on features in {_made_in(lender)}"]
+    return [f"classifier: trained on features in {features_in(lender)}"]
 
 
 def _trainer(needed: Cell) -> Trainer:
@@ -261,13 +271,18 @@ def prepare(cells: Sequence[Cell]) -> None:
     Where a task uses a classifier, each of its images is decoded once for all backbones. The
     classifier is not trained here: that is the work of another cell, or of this one when it runs.
     """
+    start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
-        _, folders = _checked_folders(next(iter(alike.values())))
-        if not task.extract_together(backbones, folders):
-            for backbone in backbones:
-                task.prepare(backbone, folders)
+        _on_checked_data(next(iter(alike.values())), partial(_fill_cache, task, backbones), start)
+
+
+def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:
+    """Extract what a task needs of each backbone, in one pass where the task has one."""
+    if not task.extract_together(backbones, folders):
+        for backbone in backbones:
+            task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
@@ -336,9 +351,9 @@ def _about(backbone: Backbone) -> dict[str, Any]:
     return {name: getattr(backbone, name) for name in names}
 
 
-def _data(cell: Cell, report: Report) -> dict[str, Any]:
+def _data(report: Report) -> dict[str, Any]:
     return {
-        "fingerprint": fingerprint(report.key, cell.place.data),
+        "fingerprint": report.fingerprint,
         "small": report.small,
         "counts": {split: found for split, (found, _) in report.counts.items()},
         "tolerated": report.num_bad,

@@ -39,7 +39,7 @@ class Trainer:
     work: Path
     finished: Callable[[], Record | None]
     """Its record, whether or not the weights are there."""
-    train: Callable[[], None]
+    train: Callable[[], object]
     """Leaves weights and record."""
     note_failure: Callable[[Exception], None]
 

@@ -158,9 +158,8 @@ def forward(network: nn.Module, images: Tensor) -> Tensor:
 
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
-    """A split without the broken images that the user tolerates."""
-    images = open_split(key, folders.data, split)
-    return images.without(folders.broken) if folders.broken else images
+    """A split as it was checked, without the broken images that the user tolerates."""
+    return folders.usable(key, split, open_split(key, folders.data, split))
 
 
 def frozen_features(

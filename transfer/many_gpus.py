@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from transfer import stop
-from transfer.cell import Cell, checked, evaluate, finished
+from transfer.cell import Cell, evaluate, finished
+from transfer.checked_data import checked
 from transfer.processes import joined, this_process
 from transfer.record import Record
 from transfer.whole_file import WriteError, write_whole

@@ -1,8 +1,11 @@
 """The result file: one JSON per backbone, task, protocol and seed.
 
-A record is written whole or not at all, and says everything needed to repeat its number.
+A record is written whole or not at all, and says everything needed to repeat its number. Records
+that differ in what a note below a table would tell lie beside each other: the first has the cell's
+own path, each other one has its engine, arithmetic and a hash in its name.
 """
 
+import glob
 import hashlib
 import json
 import platform
@@ -74,7 +77,70 @@ def record_path(
 
 def failure_path(record: Path) -> Path:
     """Where the reason lies when the cell failed."""
-    return record.with_name(record.name.removesuffix(".json") + ".failed.json")
+    return record.with_name(record.name.removesuffix(".json") + FAILED)
+
+
+FAILED = ".failed.json"
+
+
+def conditions(record: Record) -> dict[str, Any]:
+    """Return what tells records of one cell apart: what a note below a table may say of them.
+
+    Number of processes, engine, arithmetic, kind of data, tolerated images, departures. Neither
+    weights nor data count: a record of other weights or other data is an older one.
+    """
+    return {
+        "engine": record.engine,
+        "features_in": features_in(record),
+        "num_processes": int(record.details.get("num_processes", 1)),
+        "data": {key: [told["small"], told["tolerated"]] for key, told in record.data.items()},
+        "departures": record.departures,
+    }
+
+
+def features_in(record: Record) -> str:
+    """Return the arithmetic of a record's frozen features."""
+    return str(record.details.get("features_in", "float32"))  # records from before it was told
+
+
+def record_files(path: Path) -> list[Path]:
+    """Return the files of all records of a cell: its own path, and those beside it."""
+    beside = path.parent.glob(f"{glob.escape(path.stem)}.*.json")
+    others = sorted(file for file in beside if not file.name.endswith(FAILED))
+    return [*([path] if path.exists() else []), *others]
+
+
+def newest_record(path: Path) -> Path:
+    """Return the file that was written last of all records of a cell."""
+    return max(record_files(path), key=lambda file: file.stat().st_mtime_ns)
+
+
+def readable_records(path: Path) -> dict[Path, Record]:
+    """Return the records of a cell by file, without torn and foreign ones."""
+    found = {}
+    for file in record_files(path):
+        try:
+            found[file] = read_record(file)
+        except (FileNotFoundError, RecordError):
+            continue
+    return found
+
+
+def file_of(path: Path, record: Record) -> Path:
+    """Return the file where a record belongs: no record of other conditions is there.
+
+    path: of the record's cell.
+    """
+    known = readable_records(path)
+    mine = conditions(record)
+    for file, other in known.items():
+        if conditions(other) == mine:
+            return file
+    if path not in known:
+        return path
+    digest = hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:8]
+    words = [record.engine, *([features_in(record)] if "features_in" in record.details else [])]
+    return path.with_name(f"{path.stem}.{'-'.join([*words, digest])}.json")
 
 
 def hashed_fields(protocol: object) -> list[Field[Any]]:
@@ -134,6 +200,17 @@ def write_failure(record: Path, content: dict[str, Any]) -> None:
         write_json(failure_path(record), {"format": "ssl-failure/1", **content}, "--results")
     except WriteError as error:
         print(f"the reason of a failure is not noted: {error}", file=sys.stderr, flush=True)
+
+
+def store_record(path: Path, record: Record) -> Path:
+    """Write the record of the cell at `path` where it replaces none of other conditions.
+
+    An earlier failure of the cell is forgotten. Return the file.
+    """
+    file = file_of(path, record)
+    write_record(file, record)
+    failure_path(path).unlink(missing_ok=True)
+    return file
 
 
 def read_record(path: Path) -> Record:

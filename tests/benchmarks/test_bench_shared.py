@@ -8,7 +8,7 @@ import pytest
 from benchmarks import bench_shared
 from benchmarks.bench_shared import Metrics, Settings, alone, main, report, together
 from benchmarks.clock import Clock
-from transfer.cell import checked
+from transfer.checked_data import checked
 
 KEYS = ("cifar10_knn", "cifar10_lowshot_knn")
 

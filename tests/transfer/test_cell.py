@@ -10,13 +10,15 @@ import torch
 
 import transfer.cell
 import transfer.finetune
+from transfer.__main__ import summary
 from transfer.alone import BusyError, alone
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
 from transfer.finetune import NotFiniteError
-from transfer.record import read_record, write_record
+from transfer.record import file_of, read_record, write_record
+from transfer.training.options import TrainingOptions
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def test_a_record_tells_how_its_number_was_made(cell: Cell) -> None:
 
 def test_a_finished_cell_is_not_run_again(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     record = evaluate(cell)
-    monkeypatch.delattr(transfer.cell, "write_record")
+    monkeypatch.delattr(transfer.cell, "store_record")
     assert evaluate(cell) == record
 
 
@@ -110,15 +112,36 @@ def test_a_loss_that_is_not_finite_leaves_no_record(
     assert not cell.path.exists()
 
 
-def test_features_in_bfloat16_are_told_and_made_anew_only_where_asked(cell: Cell) -> None:
-    rounded = replace(cell, place=replace(cell.place, features_in="bfloat16"))
+def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
+    rounded, exact = (
+        replace(cell, place=replace(cell.place, features_in=asked))
+        for asked in ("bfloat16", "float32")
+    )
     record = evaluate(rounded)
     assert record.details["features_in"] == "bfloat16"
     assert "frozen features in bfloat16, batch norms folded" in record.departures
     assert finished(cell) == record  # auto takes what is there
-    exact = replace(cell, place=replace(cell.place, features_in="float32"))
     assert finished(exact) is None
-    assert evaluate(exact).details["features_in"] == "float32"
+    other = evaluate(exact)
+    assert other.details["features_in"] == "float32"
+    assert (finished(rounded), finished(exact)) == (record, other)
+    assert finished(cell) == other  # of both, what this machine would make
+    assert summary(exact, other).endswith(str(file_of(cell.path, other)))
+    assert file_of(cell.path, other) != cell.path
+
+
+def test_a_record_of_one_engine_does_not_replace_that_of_another(
+    small_backbone: Backbone, place: Place
+) -> None:
+    chosen = replace(place, training=TrainingOptions(engine="torchvision"))
+    cell = Cell(key="cars_knn", backbone=small_backbone, seed=0, place=chosen)
+    record = evaluate(cell)
+    stale = replace(record, engine="detectron2", backbone=record.backbone | {"sha256": "other"})
+    write_record(cell.path, stale)
+    again = evaluate(cell)
+    assert read_record(cell.path) == stale
+    assert again.engine == "torch"
+    assert finished(cell) == again
 
 
 def test_a_record_from_before_precision_was_told_is_of_float32(cell: Cell) -> None:

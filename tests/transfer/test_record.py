@@ -5,6 +5,7 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from transfer.record import (
     failure_path,
     protocol_hash,
     read_record,
+    record_files,
     record_path,
+    store_record,
     write_json,
     write_record,
 )
@@ -88,3 +91,61 @@ def test_success_clears_an_earlier_failure(tmp_path: Path) -> None:
     write_record(path, RECORD)
     assert not failure_path(path).exists()
     assert json.loads(path.read_text())["metrics"] == {"top1": 12.5}
+
+
+def unlike(**changes: Any) -> Record:
+    return replace(RECORD, **changes)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        unlike(engine="detectron2"),
+        unlike(details=RECORD.details | {"features_in": "bfloat16"}),
+        unlike(details=RECORD.details | {"num_processes": 2}),
+        unlike(departures=["15 kinds"]),
+        unlike(data={"cars": {"fingerprint": "f", "small": "excerpt", "tolerated": 0}}),
+        unlike(data={"cars": {"fingerprint": "f", "small": "", "tolerated": 1}}),
+    ],
+    ids=["engine", "arithmetic", "processes", "departures", "excerpt", "tolerated"],
+)
+def test_a_record_of_other_conditions_lies_beside_the_first(tmp_path: Path, other: Record) -> None:
+    path = tmp_path / "task.seed0.json"
+    first = unlike(data={"cars": {"fingerprint": "f", "small": "", "tolerated": 0}})
+    other = replace(other, data=other.data or first.data)
+    assert store_record(path, first) == path
+    beside = store_record(path, other)
+    assert beside != path
+    assert beside.name.startswith("task.seed0.")
+    assert (read_record(path), read_record(beside)) == (first, other)
+    assert store_record(path, replace(other, wall_s=7.0)) == beside
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_record_of_the_same_conditions_replaces_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "task.seed0.json"
+    store_record(path, RECORD)
+    newer = unlike(backbone={"name": "jcl", "sha256": "other"})
+    assert store_record(path, newer) == path
+    assert read_record(path) == newer
+
+
+def test_a_record_takes_the_place_of_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "task.seed0.json"
+    path.write_text("{")
+    assert store_record(path, RECORD) == path
+
+
+def test_a_record_beside_the_first_forgets_the_failure_of_its_cell(tmp_path: Path) -> None:
+    path = tmp_path / "task.seed0.json"
+    store_record(path, RECORD)
+    failure_path(path).write_text("{}")
+    store_record(path, unlike(engine="other"))
+    assert not failure_path(path).exists()
+
+
+def test_records_of_another_seed_are_of_another_cell(tmp_path: Path) -> None:
+    store_record(tmp_path / "task.seed1.json", RECORD)
+    store_record(tmp_path / "task.seed10.json", RECORD)
+    failure_path(tmp_path / "task.seed1.json").write_text("{}")
+    assert record_files(tmp_path / "task.seed1.json") == [tmp_path / "task.seed1.json"]

@@ -10,6 +10,7 @@ segmented.py         one split of a segmentation set: images with masks, and wha
 splits.py            seeded draws for the splits that nobody published
 expected.py          how many images there should be; `small-data.json`
 check.py             counts, classes, broken files and annotations; `require` before a run
+unchanged.py         whether a set is still what was checked
 class_folders.py     images kept in one folder per class
 torchvision_sets.py  Aircraft, Cars, DTD, Food-101, Pets
 birdsnap.py, caltech101.py, cifar.py, cub200.py, flowers.py, imagenet.py, imagenet_c.py, inat1k.py,

@@ -1,10 +1,11 @@
 """Is a data set whole? Counts against the published ones, classes, files and annotations."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -59,6 +60,15 @@ class Report:
     """Broken annotations, which are left out: lines of `problems`."""
     notes: tuple[str, ...] = ()
     """What is worth knowing about a set that is whole."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Of each split that could be opened, taken before its files were read."""
+    began_s: float = 0.0
+    """When the check began, by the monotonic clock."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the whole set: of its training and test images, as records store it."""
+        return joined_fingerprint(self.fingerprints)
 
     @property
     def ok(self) -> bool:
@@ -77,6 +87,11 @@ class Report:
         return self.missing_images + len(self.unreadable) + len(self.faults)
 
 
+def joined_fingerprint(fingerprints: Mapping[str, str]) -> str:
+    """Return the fingerprint of a set from those of its splits."""
+    return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
+
+
 def _small(key: str, data: Path) -> Small:
     sizes = small_sizes(data).get(key)
     return "" if sizes is None else "generated" if sizes.drawn else "excerpt"
@@ -89,6 +104,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     that look cut off or are neither JPEG nor PNG are decoded. Where annotations give a size, the
     one in the file is compared with it.
     """
+    began_s = time.monotonic()
     info = dataset_info(key)
     sizes = expected_sizes(key, data)
     small = _small(key, data)
@@ -100,6 +116,10 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     sizes_found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
     counts = {s: (found, sizes.counts[s] or found) for s, found in sizes_found.items()}
     problems += _count_problems(counts)
+    unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
+    opened = splits | _open_splits(key, data, unlisted)[0]
+    # before any file is read: what changes after that, too, differs from what is opened later
+    fingerprints = {split: images.fingerprint for split, images in opened.items()}
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
     detailed = {s: pool for s, pool in pools.items() if isinstance(pool, Scenes | Segmented)}
@@ -113,8 +133,19 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     faults = [fault for pool in scenes.values() for fault in pool.faults]
     problems += class_problems + _broken_lines(data, broken) + faults
     classes = (num_classes, sizes.classes)
-    files, lines = tuple(broken), tuple(problems)
-    return Report(key, True, small, counts, classes, files, lines, tuple(faults), tuple(notes))
+    return Report(
+        key,
+        True,
+        small,
+        counts,
+        classes,
+        unreadable=tuple(broken),
+        problems=tuple(problems),
+        faults=tuple(faults),
+        notes=tuple(notes),
+        fingerprints=fingerprints,
+        began_s=began_s,
+    )
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:

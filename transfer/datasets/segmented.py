@@ -75,9 +75,15 @@ class Segmented:
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         for i in range(len(self)):
             digest.update(self.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
-            mask = self.masks.folder / self.masks.name(i)
-            digest.update(hashlib.sha256(mask.read_bytes() if mask.exists() else b"").digest())
+            digest.update(hashlib.sha256(self._mask_content(i)).digest())
         return digest.hexdigest()[:16]
+
+    def _mask_content(self, i: int) -> bytes:
+        """Return the bytes of a mask's file, none if it cannot be read."""
+        try:
+            return (self.masks.folder / self.masks.name(i)).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return b""
 
     @cached_property
     def examined(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:

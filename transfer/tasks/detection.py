@@ -200,9 +200,9 @@ class Detection(TaskDefaults):
         )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Two splits, without the broken images that the user tolerates."""
+        """Two splits as they were checked, without the broken images that the user tolerates."""
         learned, tested = (
-            open_scenes(self.dataset, folders.data, split).without(folders.broken)
+            folders.usable(self.dataset, split, open_scenes(self.dataset, folders.data, split))
             for split in (train, test)
         )
         return Portion(learned, usable_for_training(learned, self.recipe.finds), tested)

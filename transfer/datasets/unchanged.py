@@ -1,0 +1,36 @@
+"""Is a data set still what was checked? Asked of each split that is opened, and before a record."""
+
+from transfer.datasets.catalog import dataset_info
+from transfer.datasets.check import Report
+from transfer.datasets.images import DataError
+from transfer.datasets.info import AnySplit
+
+
+class ChangedDataError(DataError):
+    """A data set is no longer what was checked."""
+
+
+def require_unchanged(report: Report, split: str, opened: AnySplit) -> None:
+    """Raise ChangedDataError unless an opened split is the one that was checked."""
+    checked = report.fingerprints.get(split)
+    if checked is None or checked == opened.fingerprint:
+        return
+    before, now = report.counts.get(split, (len(opened), 0))[0], len(opened)
+    what = f"{before:,} images were checked, {now:,} are there now"
+    if before == now:
+        what = f"names, sizes, classes or labels of its {now:,} images are not those checked"
+    raise change_of(report.key, f"{split}: {what}")
+
+
+def require_same_fingerprint(report: Report, now: str) -> None:
+    """Raise ChangedDataError unless a whole set still has the fingerprint that was checked."""
+    if now != report.fingerprint:
+        raise change_of(report.key, f"fingerprint {report.fingerprint} checked, {now} now")
+
+
+def change_of(key: str, what: str) -> ChangedDataError:
+    """Return the error that names a changed set, and says what to do."""
+    return ChangedDataError(
+        f"{dataset_info(key).title} ({key}) has changed while it was being used; {what}. No result "
+        "is written. Start the same command again once nothing changes the set any more"
+    )
