@@ -21,7 +21,7 @@ import torch
 from numpy.lib.format import open_memmap
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from transfer import stop
@@ -31,6 +31,7 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.folded import in_bfloat16
 from transfer.folders import Folders
+from transfer.running.loader import load_stacked
 
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
@@ -287,8 +288,8 @@ def extract(
     with progress("features", subject, len(images), done=done) as counter:
         while done < len(images):
             upto = min(done + IMAGES_PER_PART, len(images))
-            part = Subset(prepared, range(done, upto))
-            for batch in DataLoader(part, IMAGES_PER_BATCH, num_workers=num_workers(upto - done)):
+            part, workers = range(done, upto), num_workers(upto - done)
+            for batch in load_stacked(prepared, part, IMAGES_PER_BATCH, workers):
                 for entry in entries:
                     entry.put(done, batch)
                 done += len(batch)
