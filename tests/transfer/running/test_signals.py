@@ -1,8 +1,11 @@
 """A signal to all processes of a command, loader processes included, is an interruption."""
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +21,14 @@ import benchmarks.one_cell
 import transfer.__main__
 from tests.transfer.datasets.test_corrupt import contents
 from tests.transfer.datasets.test_corrupt import data as data_to_corrupt
-from tests.transfer.running.forked_command import ForkedCommand
+from tests.transfer.running.forked_command import ForkedCommand, children
+from tests.transfer.running.many_images import generate_many
 from transfer import stop
 from transfer.datasets.generate import generate
 from transfer.datasets.images import Images
 from transfer.running.loader import _packed
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
 NUM_WORKERS_HERE = (
     "transfer.features.num_workers",
@@ -64,12 +69,12 @@ class OneCell:
 
     def start(self) -> ForkedCommand:
         places = ["--results", str(self.home / "results"), "--runs", str(self.home / "runs")]
-        words = [*self.words, *places]
-        return ForkedCommand(benchmarks.one_cell.main, words, self.home.with_suffix(".log"))
+        words, log = [*self.words, *places], self.home.with_suffix(".log")
+        return ForkedCommand(benchmarks.one_cell.main, words, log)
 
-    def record(self) -> dict[str, Any]:
+    def record(self, name: str = "*") -> dict[str, Any]:
         """What does not depend on time and load."""
-        (file,) = (self.home / "results").rglob("*.json")
+        (file,) = (self.home / "results").rglob(f"{name}.json")
         record = json.loads(file.read_text())
         details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}
         return {"metrics": record["metrics"], "details": details}
@@ -79,16 +84,16 @@ CELLS = {
     "extraction": (signal.SIGTERM, "cifar10", ("cifar10_knn",)),
     "extraction by Ctrl-C": (signal.SIGINT, "cifar10", ("cifar10_knn",)),
     "probe": (signal.SIGTERM, "cifar10", ("cifar10_linear",)),
-    "few labels": (signal.SIGINT, "in1k_1pct", ("in1k_semi_1pct", "--iterations", "12")),
+    "few labels": (signal.SIGINT, "in1k_1pct", ("in1k_semi_1pct@co2",)),
     "detector": (
         signal.SIGTERM,
         "coco17",
-        ("coco_det", "--engine", "torchvision", "--iterations", "6", "--image-px", "64"),
+        ("coco_det", "--engine", "torchvision", "--iterations", "3", "--image-px", "64"),
     ),
     "segmentation": (
         signal.SIGINT,
         "voc12_seg",
-        ("voc12_seg_fcn", "--iterations", "6", "--image-px", "64"),
+        ("voc12_seg_fcn", "--iterations", "3", "--image-px", "64"),
     ),
 }
 """The signal, the data and the words of a cell."""
@@ -109,7 +114,7 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
     undisturbed, disturbed = (OneCell(tmp_path / name, words) for name in ("a", "b"))
     assert undisturbed.start().wait() == 0
     if "linear" in words[0]:  # the first loader that starts is to be the training's
-        shutil.copytree(tmp_path / "a/runs/cache", tmp_path / "b/runs/cache")
+        shutil.copytree(tmp_path / "a/runs/cache/features", tmp_path / "b/runs/cache/features")
     with closed_gate(tmp_path) as gate:
         command = disturbed.start()
         command.wait_for_workers()
@@ -120,6 +125,33 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
     assert not list(disturbed.home.rglob("*.json"))
     assert disturbed.start().wait() == 0
     assert disturbed.record() == undisturbed.record()
+
+
+def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    generate_many(tmp_path / "data")
+    words = ("--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke")
+    places = ["--results", str(tmp_path / "b/results"), "--runs", str(tmp_path / "b/runs")]
+    command = [sys.executable, "benchmarks/run_all.py", *words, *places, "--workers", "2"]
+    command += ["--tasks", "cifar10_knn,cifar10_linear"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as both:
+        assert both.stderr is not None
+        while not (loaders := [pid for cell in children(both.pid) for pid in children(cell)]):
+            assert both.poll() is None
+            time.sleep(0.01)
+        for pid in (*loaders, *children(both.pid), both.pid):
+            os.kill(pid, signal.SIGTERM)
+        told = both.stderr.read().splitlines()
+    assert both.returncode == stop.REQUEUE, told
+    assert told[-1] == "stopped by SIGTERM, run the same command to go on"
+    assert not list(tmp_path.rglob("*.failed.json"))
+    subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
+    undisturbed = OneCell(tmp_path / "a", ("cifar10_linear", *words))
+    assert undisturbed.start().wait() == 0
+    assert OneCell(tmp_path / "b", ()).record("cifar10_linear*") == undisturbed.record()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
