@@ -124,4 +124,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(stop.exit_status(main, sys.argv[1:]))

@@ -290,7 +290,9 @@ def demo(request: RunAll) -> int:
     print("generating small versions of all data sets", file=sys.stderr, flush=True)
     generate(data)
     command = [sys.executable, "-m", "pretrain", "jcl/demo", "--data", str(data / "pretrain")]
-    subprocess.run([*command, "--out", str(checkpoint.parent)], check=True)
+    pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
+    stop.leave_if_asked()
+    pretrained.check_returncode()
     status = run(
         RunAll(
             ckpt=(checkpoint,),
@@ -336,4 +338,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(stop.exit_status(main, sys.argv[1:]))

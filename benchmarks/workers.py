@@ -29,6 +29,8 @@ SAID_WHY = 1
 """Exit status of a cell that has left its reason."""
 STOPPED = (stop.REQUEUE, -signal.SIGTERM)
 """Of one that was asked to leave: it has saved, or had not begun to listen."""
+SIGNAL_DELAY_S = 1.0
+"""Within which a signal to all processes of a job has reached this one too."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,27 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
             else:
                 _start(work, side, len(gpus))
         failed += _ended(side)
-        time.sleep(0.1)
+        _wait(side)
     stop.leave_if_asked()
     return failed
+
+
+def _wait(side: Side) -> None:
+    """A moment; the second Ctrl-C, which means now, ends the cells at once."""
+    try:
+        time.sleep(0.1)
+    except KeyboardInterrupt:
+        for process in side.running:
+            process.kill()
+        raise
+
+
+def _was_stopped(status: int) -> bool:
+    """Whether a process ended because all were asked to; the signal may come here last."""
+    until = time.monotonic() + SIGNAL_DELAY_S
+    while status in STOPPED and not stop.asked() and time.monotonic() < until:
+        time.sleep(0.05)
+    return status in STOPPED and stop.asked()
 
 
 def _work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
@@ -170,7 +190,7 @@ def _ended(side: Side) -> list[Cell]:
         work, gpus = side.running.pop(process)
         side.free += gpus
         status, cell = process.returncode, work.cell
-        if status == 0 or (status in STOPPED and stop.asked()):
+        if status == 0 or _was_stopped(status):
             continue
         if work.prepares:
             told = f"no features for all: {_told(status)}; each cell makes its own"

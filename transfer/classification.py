@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
+from transfer import stop
 from transfer.backbone import Backbone, InputFormat
 from transfer.console import progress
 from transfer.crops import RandomView, draw_seed
@@ -22,7 +22,8 @@ from transfer.features import (
     num_workers,
     standardized,
 )
-from transfer.processes import Process
+from transfer.processes import Process, any_process, this_process
+from transfer.running.loader import load_stacked
 from transfer.training import loop
 from transfer.training.course import Precision
 from transfer.training.state import TrainingSummary
@@ -71,7 +72,7 @@ class Sample:
         return self
 
     def pin_memory(self) -> "Sample":
-        """Itself; the loader calls it by this name."""
+        """Itself."""
         return self
 
 
@@ -163,9 +164,11 @@ def predicted(
     """Scores (n, L) of a trained classifier, on the CPU."""
     parts = []
     prepared = EvalImages(images, transform)
-    loader = DataLoader(prepared, IMAGES_PER_BATCH, num_workers=num_workers(len(images)))
+    everything, workers = range(len(images)), num_workers(len(images))
     with progress("test", "images", len(images)) as counter:
-        for batch in loader:
+        for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers):
+            if any_process([stop.asked()], this_process())[0]:
+                raise stop.Stopped(stop.REQUEUE)
             parts.append(forward(classifier.layers, standardized(batch, form)).cpu())
             counter.add(len(batch))
     return torch.cat(parts)

@@ -10,12 +10,13 @@ from typing import Literal
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
 from transfer.features import QUARTER_TURNS, normalized, num_workers, turned
+from transfer.running.loader import load_batches
 
 SEED_STRIDE = 2_654_435_769
 """2^32 by the golden ratio: its multiples, modulo 2^32, stay far apart."""
@@ -70,11 +71,14 @@ def crop_batches(
     images: Images, view: RandomView, form: InputFormat, seed: int, batch_size: int, steps: range
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of steps: pixels (n, 3, H, W) and labels (n,)."""
+    crops = RandomCrops(images, view, form, seed)
+
+    def crop(places: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        pixels, labels = zip(*(crops[place] for place in places), strict=True)
+        return torch.stack(pixels), torch.stack(labels)
+
     places = Places(len(images), batch_size, seed, steps)
-    workers = num_workers(len(steps) * batch_size)
-    yield from DataLoader(
-        RandomCrops(images, view, form, seed), batch_sampler=places, num_workers=workers
-    )
+    return load_batches(crop, places, num_workers=num_workers(len(steps) * batch_size))
 
 
 class Places:

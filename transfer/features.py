@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from transfer import stop
@@ -30,6 +30,7 @@ from transfer.feature_file import UnfinishedRows, clear_old_layout, read_rows, u
 from transfer.folded import in_bfloat16
 from transfer.folders import Folders
 from transfer.processes import num_gpus
+from transfer.running.loader import load_stacked
 from transfer.whole_file import WriteError
 
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
@@ -298,8 +299,8 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
     with progress("features", subject, total, done=done) as counter:
         while done < total:
             upto = min(done + IMAGES_PER_PART, total)
-            part = Subset(prepared, range(done, upto))
-            for batch in DataLoader(part, IMAGES_PER_BATCH, num_workers=num_workers(upto - done)):
+            part, workers = range(done, upto), num_workers(upto - done)
+            for batch in load_stacked(prepared, part, IMAGES_PER_BATCH, workers):
                 for entry in entries:
                     entry.put(done, batch)
                 done += len(batch)

@@ -21,6 +21,7 @@ from transfer.cell import Cell, evaluate, finished
 from transfer.checked_data import checked
 from transfer.processes import joined, this_process
 from transfer.record import Record
+from transfer.running.portable import pickled_error
 from transfer.whole_file import WriteError, write_whole
 
 Worker = subprocess.Popen[bytes]
@@ -65,6 +66,7 @@ def evaluate_where_asked(cell: Cell) -> Record:
         failed = waited_for(started(file, asked))
     except KilledError:
         if finished(cell) is None:  # else it died on its way out
+            stop.leave_if_asked()  # the signal came before the process could hear it
             raise
         failed = []
     stop.leave_if_asked()
@@ -139,16 +141,6 @@ def reason(work: Path, statuses: Sequence[int]) -> Exception:
     )
 
 
-def portable(error: Exception) -> Exception:
-    """An error of the same kind that another process can load, or its words."""
-    try:
-        same = type(error)(str(error))
-        pickle.loads(pickle.dumps(same))
-    except Exception:  # errors of libraries may ask for more than a message
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return same
-
-
 def main(file: Path) -> None:
     """What each of the processes does."""
     stop.listen()
@@ -159,7 +151,7 @@ def main(file: Path) -> None:
         except Exception as error:  # whatever it is, the process that waits must raise it
             left = file.with_name(f"error-{process.rank}.pickle")
             with suppress(WriteError):  # it stands on stderr in any case
-                write_whole(left, pickle.dumps(portable(error)))
+                write_whole(left, pickled_error(error))
             raise
 
 

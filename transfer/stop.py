@@ -1,7 +1,10 @@
 """Leaving in an orderly way: a signal sets a flag, and the loops look at it between steps."""
 
 import ctypes
+import os
 import signal
+import sys
+from collections.abc import Callable
 from types import FrameType
 
 REQUEUE = 75  # EX_TEMPFAIL: "try again", what schedulers and run_all take as "not finished"
@@ -34,6 +37,22 @@ def leave_if_asked() -> None:
 def asked() -> bool:
     """Whether a signal came."""
     return bool(_asked)
+
+
+def exit_status(main: Callable[[list[str]], int], words: list[str]) -> int:
+    """Return the exit status of a command line; where it was stopped, its last line says so."""
+    try:
+        return main(words)
+    except Stopped:
+        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+            print(last_words(), file=sys.stderr, flush=True)
+        return REQUEUE
+
+
+def last_words() -> str:
+    """Return what a stopped command says; another process may have heard the signal."""
+    by = f" by {signal.Signals(_asked[0]).name}" if _asked else ""
+    return f"stopped{by}, run the same command to go on"
 
 
 def _note(number: int, frame: FrameType | None) -> None:

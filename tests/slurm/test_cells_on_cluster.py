@@ -15,9 +15,15 @@ from benchmarks.run_all import RunAll, main, run
 from benchmarks.slurm_options import SlurmOptions
 from benchmarks.status import CellStatus, statuses
 from benchmarks.submission import submissions
-from tests.slurm.conftest import PATIENCE_S, wait_for_all
+from slurm.cluster import cluster
+from slurm.requeue import Command
+from slurm.resources import Queue, Resources
+from slurm.state import log_path
+from slurm.submit import Array, submit
+from tests.slurm.conftest import PATIENCE_S, wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import running
+from tests.transfer.running.many_images import generate_many
 from transfer.datasets.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
@@ -121,27 +127,43 @@ def test_cancelled_cells_are_told_and_can_be_submitted_again(request_here: RunAl
     assert not list(request.results.rglob("*.failed.json"))
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("fault", ["signal", "signal to all", "preemption", "kill"])
 def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
-    request_here: RunAll, pretend: PretendCluster, killed: bool
+    request_here: RunAll, pretend: PretendCluster, fault: str
 ) -> None:
-    here = replace(request_here, tasks="cifar10_linear", random=False)
+    """With loader processes, which signals to all processes of a job reach as well."""
+    home = request_here.results.parent
+    generate_many(home / "many images")
+    here = replace(request_here, data=home / "many images", tasks="cifar10_linear", random=False)
     request = there(here)
     assert run(request) == 0
     (submission,) = submissions(request.runs)
     (cell,) = submission.cells
-    until = time.monotonic() + PATIENCE_S
-    while not list(request.runs.glob("cells/**/lock")):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    if killed:
+    wait_until(lambda: len(running(str(request.runs), "benchmarks.one_cell")) > 1)
+    if fault == "kill":
         pretend.kill(*running(str(request.runs), "benchmarks.one_cell"))
+    elif fault == "preemption":
+        preempt(home / "urgent")
     else:
-        pretend.tell("scancel", "--signal=TERM", cell.job)
-        pretend.tell("scancel", "--signal=USR2", cell.job)
+        whole = ["--full"] if fault == "signal to all" else []
+        pretend.tell("scancel", *whole, "--signal=TERM", cell.job)
     assert [status.state for status in finished(request)] == ["done"]
     log = (submission.folder / f"{cell.job}_0_log.out").read_text()
-    assert "waits to be started again" in log
-    assert ("killed by SIGKILL" in log) == killed
+    assert ("waits to be started again" in log) == (fault != "preemption")
+    assert ("killed by SIGKILL" in log) == (fault == "kill")
+    told = log_path(submission.folder, cell.job).read_text()
+    assert ("stopped by SIGTERM, run the same command to go on" in told) == (fault != "kill")
+    assert not list(request.results.rglob("*.failed.json"))
     assert run(here) == 0
     assert measured(request.results) == measured(here.results)
+
+
+def preempt(folder: Path) -> None:
+    """Let a job that needs both nodes push all others off them."""
+    array = Array(
+        name="urgent",
+        work=(Command(("sleep", "1")),),
+        resources=Resources(nodes=2, cpus=64, hours=1),
+    )
+    ((job,),) = submit([array], Queue(partition="urgent"), folder, cluster())
+    wait_for_all([job])

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional
 
 from transfer import stop
@@ -31,6 +30,7 @@ from transfer.datasets.made_corruptions import (
     read_manifest,
     write_manifest,
 )
+from transfer.running.loader import load_batches
 from transfer.whole_file import explain_write_errors
 
 PACKAGE = "torch-uncertainty"
@@ -109,7 +109,8 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     _begin(folder, made)
     total = len(images) * len(corruptions)
     # a worker computes in one thread, so that the order of threads shows in no image
-    work = DataLoader(Making(folder, images, corruptions), batch_size=None, num_workers=workers)
+    making = Making(folder, images, corruptions)
+    work = load_batches(making.__getitem__, range(len(making)), num_workers=workers)
     with progress("corrupt", "in100 test", total) as counter:
         for done in work:
             counter.add(done)
@@ -140,7 +141,7 @@ def _made_name(images: Images, i: int) -> str:
     return f"{wnid}/{Path(images.name(i)).stem}.JPEG"
 
 
-class Making(Dataset[int]):
+class Making:
     """Item i: makes what is missing of image i's corruptions, and says how many there are."""
 
     def __init__(

@@ -36,7 +36,7 @@ class Sample:
         return self._with_each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Sample":
-        """Its tensors where a GPU can fetch them; the loader calls it by this name."""
+        """Its tensors where a GPU can fetch them."""
         return self._with_each(Tensor.pin_memory)
 
     def _with_each(self, change: Callable[[Tensor], Tensor]) -> "Sample":

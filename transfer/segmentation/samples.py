@@ -35,7 +35,7 @@ class Sample:
         )
 
     def pin_memory(self) -> "Sample":
-        """Its tensors where a GPU can fetch them; the loader calls it by this name."""
+        """Its tensors where a GPU can fetch them."""
         return Sample(image=self.image.pin_memory(), mask=self.mask.pin_memory())
 
 

@@ -6,14 +6,14 @@ turn, gathered into batches of one orientation.
 
 from collections.abc import Iterator
 from itertools import count, islice
-from typing import Protocol, Self, TypeVar, cast
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset
 
 from transfer.processes import Process
+from transfer.running.loader import load_batches
 from transfer.training.course import Course
 
 Place = tuple[int, int]
@@ -27,7 +27,7 @@ class Sample(Protocol):
         """Its tensors on a device."""
 
     def pin_memory(self) -> Self:
-        """Its tensors where a GPU can fetch them; the loader calls it by this name."""
+        """Its tensors where a GPU can fetch them."""
 
 
 S = TypeVar("S", bound=Sample)
@@ -99,17 +99,13 @@ def training_batches(
     """
     stream = places(len(samples), seed, process)
     batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)
-    loader: DataLoader[S] = DataLoader(
-        cast(Dataset[S], samples),
-        batch_sampler=islice(batches, passes.start, passes.stop),
+    return load_batches(
+        lambda batch: [samples[place] for place in batch],
+        islice(batches, passes.start, passes.stop),
         num_workers=num_workers,
-        collate_fn=_as_it_is,
-        pin_memory=process.device.type == "cuda",
-        # a fork shares the annotations, which spawned processes would each copy
-        multiprocessing_context="fork" if num_workers else None,
+        pin=_pinned if process.device.type == "cuda" else None,
     )
-    yield from loader
 
 
-def _as_it_is(samples: list[S]) -> list[S]:
-    return samples
+def _pinned(samples: list[S]) -> list[S]:
+    return [sample.pin_memory() for sample in samples]

@@ -1,0 +1,79 @@
+"""A command line in a forked process: patches of a test hold there, nothing is imported anew."""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from transfer import stop
+
+PATIENCE_S = 300.0
+"""For what takes seconds on an idle machine."""
+
+
+class ForkedCommand:
+    """A running command, the leader of a process group of its own."""
+
+    def __init__(self, main: Callable[[list[str]], int], words: list[str], log: Path) -> None:
+        self.log = log
+        self.pid = os.fork()
+        if not self.pid:
+            _run(main, words, log)
+
+    def wait_for_workers(self) -> None:
+        """Until it has started processes; AssertionError if it ends before."""
+        until = time.monotonic() + PATIENCE_S
+        while not children(self.pid):
+            ended, _ = os.waitpid(self.pid, os.WNOHANG)
+            assert not ended, self.log.read_text()
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.01)
+
+    def signal_all(self, number: int) -> None:
+        """To the whole process group."""
+        os.killpg(self.pid, number)
+
+    def wait(self) -> int:
+        """Return the exit status, negative for a signal; none of its group may outlive it."""
+        until = time.monotonic() + PATIENCE_S
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.01)
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return os.waitstatus_to_exitcode(ended[1])
+        raise AssertionError("a process of the group has outlived the command")
+
+    def last_line(self) -> str:
+        """What it wrote last."""
+        return self.log.read_text().splitlines()[-1]
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one has started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in listed.split()]
+
+
+def _run(main: Callable[[list[str]], int], words: list[str], log: Path) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
+        torch.set_num_threads(1)
+        status = stop.exit_status(main, words)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,0 +1,228 @@
+"""A signal to all processes of a command, loader processes included, is an interruption."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from PIL import Image
+
+import benchmarks.one_cell
+import transfer.__main__
+from tests.transfer.datasets.test_corrupt import contents
+from tests.transfer.datasets.test_corrupt import data as data_to_corrupt
+from tests.transfer.running.forked_command import ForkedCommand, children
+from tests.transfer.running.many_images import generate_many
+from transfer import stop
+from transfer.datasets.generate import generate
+from transfer.datasets.images import DataError, Images
+from transfer.running.loader import _packed
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow
+NUM_WORKERS_HERE = (
+    "transfer.features.num_workers",
+    "transfer.crops.num_workers",
+    "transfer.classification.num_workers",
+    "transfer.training.loop.usual_workers",
+)
+__all__ = ["data_to_corrupt"]
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two loader processes for any number of images."""
+    for name in NUM_WORKERS_HERE:
+        monkeypatch.setattr(name, lambda images: 2)
+
+
+@contextmanager
+def closed_gate(tmp_path: Path) -> Iterator[Path]:
+    """No worker makes a batch before this file is there."""
+    gate = tmp_path / "gate"
+
+    def waiting(*arguments: Any) -> memoryview:
+        while not gate.exists():
+            time.sleep(0.01)
+        return _packed(*arguments)
+
+    with patch("transfer.running.loader._packed", waiting):
+        yield gate
+
+
+@dataclass(frozen=True)
+class OneCell:
+    """A cell's command line; results and working files lie below `home`."""
+
+    home: Path
+    words: tuple[str, ...]
+
+    def start(self) -> ForkedCommand:
+        places = ["--results", str(self.home / "results"), "--runs", str(self.home / "runs")]
+        words, log = [*self.words, *places], self.home.with_suffix(".log")
+        return ForkedCommand(benchmarks.one_cell.main, words, log)
+
+    def record(self, name: str = "*") -> dict[str, Any]:
+        """What does not depend on time and load."""
+        (file,) = (self.home / "results").rglob(f"{name}.json")
+        record = json.loads(file.read_text())
+        details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}
+        return {"metrics": record["metrics"], "details": details}
+
+
+CELLS = {
+    "extraction": (signal.SIGTERM, "cifar10", ("cifar10_knn",)),
+    "extraction by Ctrl-C": (signal.SIGINT, "cifar10", ("cifar10_knn",)),
+    "probe": (signal.SIGTERM, "cifar10", ("cifar10_linear",)),
+    "few labels": (signal.SIGINT, "in1k_1pct", ("in1k_semi_1pct@co2",)),
+    "detector": (
+        signal.SIGTERM,
+        "coco17",
+        ("coco_det", "--engine", "torchvision", "--iterations", "3", "--image-px", "64"),
+    ),
+    "segmentation": (
+        signal.SIGINT,
+        "voc12_seg",
+        ("voc12_seg_fcn", "--iterations", "3", "--image-px", "64"),
+    ),
+}
+"""The signal, the data and the words of a cell."""
+
+
+@pytest.mark.parametrize(("number", "key", "words"), CELLS.values(), ids=CELLS)
+def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record(
+    tmp_path: Path,
+    checkpoint: Path,
+    workers: None,
+    number: signal.Signals,
+    key: str,
+    words: tuple[str, ...],
+) -> None:
+    generate(tmp_path / "data", keys=(key,))
+    words = (*words, "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
+    words = (*words, "--schedule", "smoke")
+    undisturbed, disturbed = (OneCell(tmp_path / name, words) for name in ("a", "b"))
+    assert undisturbed.start().wait() == 0
+    if "linear" in words[0]:  # the first loader that starts is to be the training's
+        shutil.copytree(tmp_path / "a/runs/cache/features", tmp_path / "b/runs/cache/features")
+    with closed_gate(tmp_path) as gate:
+        command = disturbed.start()
+        command.wait_for_workers()
+        command.signal_all(number)
+        gate.touch()
+    assert command.wait() == stop.REQUEUE, command.log.read_text()
+    assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
+    assert not list(disturbed.home.rglob("*.json"))
+    assert disturbed.start().wait() == 0
+    assert disturbed.record() == undisturbed.record()
+
+
+def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    generate_many(tmp_path / "data")
+    words = ("--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke")
+    places = ["--results", str(tmp_path / "b/results"), "--runs", str(tmp_path / "b/runs")]
+    command = [sys.executable, "benchmarks/run_all.py", *words, *places, "--workers", "2"]
+    command += ["--tasks", "cifar10_knn,cifar10_linear"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as both:
+        assert both.stderr is not None
+        while not (loaders := [pid for cell in children(both.pid) for pid in children(cell)]):
+            assert both.poll() is None
+            time.sleep(0.01)
+        for pid in (*loaders, *children(both.pid), both.pid):
+            os.kill(pid, signal.SIGTERM)
+        told = both.stderr.read().splitlines()
+    assert both.returncode == stop.REQUEUE, told
+    assert told[-1] == "stopped by SIGTERM, run the same command to go on"
+    assert not list(tmp_path.rglob("*.failed.json"))
+    subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
+    undisturbed = OneCell(tmp_path / "a", ("cifar10_linear", *words))
+    assert undisturbed.start().wait() == 0
+    assert OneCell(tmp_path / "b", ()).record("cifar10_linear*") == undisturbed.record()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_corruptions_go_on_after_a_signal_to_all_processes(
+    data_to_corrupt: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    words = ["make-corruptions", "--data", str(data_to_corrupt), "--workers", "2"]
+    with closed_gate(tmp_path) as gate:
+        command = ForkedCommand(transfer.__main__.main, words, tmp_path / "log")
+        command.wait_for_workers()
+        command.signal_all(number)
+        gate.touch()
+    assert command.wait() == stop.REQUEUE, command.log.read_text()
+    assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
+    assert ForkedCommand(transfer.__main__.main, words, tmp_path / "log").wait() == 0
+    made = contents(data_to_corrupt)
+    shutil.rmtree(data_to_corrupt / "imagenet-c-made")
+    assert ForkedCommand(transfer.__main__.main, words, tmp_path / "log").wait() == 0
+    assert contents(data_to_corrupt) == made
+
+
+def extracting(tmp_path: Path, checkpoint: Path) -> OneCell:
+    generate(tmp_path / "data", keys=("cifar10",))
+    words = ("cifar10_knn", "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
+    return OneCell(tmp_path / "a", words)
+
+
+def slow_images(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do this before each image is opened."""
+    open_image = Images.__getitem__
+
+    def opened(images: Images, index: int) -> tuple[Image.Image, int]:
+        act()
+        return open_image(images, index)
+
+    monkeypatch.setattr(Images, "__getitem__", opened)
+
+
+def test_the_second_ctrl_c_means_now(
+    tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_images(monkeypatch, lambda: time.sleep(600))
+    command = extracting(tmp_path, checkpoint).start()
+    command.wait_for_workers()
+    command.signal_all(signal.SIGINT)
+    time.sleep(1)
+    command.signal_all(signal.SIGINT)
+    assert command.wait() == 1
+    assert command.last_line() == "KeyboardInterrupt"
+
+
+def test_a_cell_whose_worker_was_killed_has_failed_and_says_what_it_probably_was(
+    tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_images(monkeypatch, lambda: signal.raise_signal(signal.SIGKILL))
+    cell = extracting(tmp_path, checkpoint)
+    assert cell.start().wait() == 1
+    (file,) = cell.home.rglob("*.failed.json")
+    reason = json.loads(file.read_text())["reason"]
+    assert reason.startswith("WorkerKilledError: a process that loads images was killed by SIGKILL")
+    assert "memory ran out" in reason
+
+
+def test_a_cell_tells_the_file_that_a_worker_could_not_read(
+    tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise DataError("cat.jpg does not decode")
+
+    slow_images(monkeypatch, broken)
+    cell = extracting(tmp_path, checkpoint)
+    assert cell.start().wait() == 1
+    (file,) = cell.home.rglob("*.failed.json")
+    assert json.loads(file.read_text())["reason"] == "DataError: cat.jpg does not decode"

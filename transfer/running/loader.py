@@ -1,0 +1,323 @@
+"""Batches in order, made ahead by worker processes: one loader for everything that reads images.
+
+PyTorch's DataLoader is not used. Its workers share queues and locks, so one that dies or is killed
+can block all others; its errors arrive as text; and signals of a scheduler, which reach every
+process of a job, end its workers before the run can save. Here each worker has a connection of its
+own, hears no request to stop, and may be killed at any time without harm to the others.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import mmap
+import multiprocessing
+import os
+import pickle
+import queue
+import shutil
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from transfer import stop
+from transfer.running.portable import pickled_error
+
+BATCHES_AHEAD = 2
+"""Batches that each worker may have made or begun before they are asked for."""
+PATIENCE_S = 5.0
+"""Longest wait for a worker that hands over a batch, or that is about to be gone."""
+SHARED_MEMORY = Path("/dev/shm")
+FEWER = (
+    "load with fewer processes (a smaller --cpus on a cluster, taskset -c 0-3 before the command "
+    "elsewhere, --workers of make-corruptions)"
+)
+
+Place = TypeVar("Place")
+Batch = TypeVar("Batch")
+
+
+class WorkerKilledError(RuntimeError):
+    """A worker process is gone, and no error of its own was the reason."""
+
+
+class SharedMemoryError(RuntimeError):
+    """/dev/shm, through which workers hand over their tensors, is full."""
+
+
+class Tensors(Protocol):
+    """A tensor by its index."""
+
+    def __getitem__(self, index: int) -> Tensor: ...
+
+
+def load_batches(
+    make: Callable[[Place], Batch],
+    places: Iterable[Place],
+    *,
+    num_workers: int,
+    pin: Callable[[Batch], Batch] | None = None,
+) -> Iterator[Batch]:
+    """Yield make(place) for each place, in order; 0 workers make them in this process.
+
+    The workers are forks, so what `make` holds is shared with them, not copied. What it raises is
+    raised here as it was, with the worker's traceback as a note. WorkerKilledError tells why a
+    worker is probably gone, SharedMemoryError that /dev/shm is too small. The workers end with the
+    iteration, however that ends, and with this process or the thread that began the iteration.
+    pin: moves a batch to where a GPU can fetch it; called in a thread where there are workers.
+    """
+    if num_workers == 0:
+        for place in places:
+            batch = make(place)
+            yield batch if pin is None else pin(batch)
+        return
+    workers: _Workers[Place, Batch] = _Workers()
+    atexit.register(workers.end)  # an exception's traceback may hold this generator until then
+    try:
+        workers.start(make, num_workers)
+        batches = workers.batches(places)
+        yield from batches if pin is None else _pinned(batches, pin, workers)
+    finally:
+        workers.end()
+        atexit.unregister(workers.end)
+
+
+def load_stacked(
+    items: Tensors, indices: Sequence[int], batch_size: int, num_workers: int
+) -> Iterator[Tensor]:
+    """Yield the tensors of these indices in batches (n, ...), in order; the last may be smaller."""
+    chunks = (indices[start : start + batch_size] for start in range(0, len(indices), batch_size))
+    return load_batches(
+        lambda chunk: torch.stack([items[index] for index in chunk]),
+        chunks,
+        num_workers=num_workers,
+    )
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error in the place of a batch."""
+
+    error: bytes
+    """Of `pickled_error`."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """What follows the last pinned batch."""
+
+    error: BaseException | None
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """One process, and this process's end of the connection to it."""
+
+    process: ForkProcess
+    connection: "Connection[Any, Any]"
+
+
+class _Workers(Generic[Place, Batch]):
+    """The processes of one iteration."""
+
+    def __init__(self) -> None:
+        self.workers: list[_Worker] = []
+        self.flags: bytearray | mmap.mmap = bytearray(1)
+        """Shared: the first byte says that all is over, the others that a worker hands over."""
+
+    def start(self, make: Callable[[Place], Batch], count: int) -> None:
+        """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
+        context = multiprocessing.get_context("fork")
+        flags = self.flags = mmap.mmap(-1, count + 1)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
+        try:
+            for number in range(count):
+                here, there = context.Pipe()
+                inherited = [worker.connection for worker in self.workers] + [here]
+                arguments = (make, there, inherited, flags, number + 1, os.getpid())
+                process = context.Process(target=_work, args=arguments, daemon=True)
+                process.start()
+                there.close()  # so that the end of the worker is the end of the connection
+                self.workers.append(_Worker(process, here))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
+        """Yield the batches, asking each worker for its next one as soon as it has sent one."""
+        remaining = iter(places)
+        asked: deque[_Worker] = deque()
+        for worker in self.workers * BATCHES_AHEAD:
+            self._ask(worker, remaining, asked)
+        while asked:
+            worker = asked.popleft()
+            with _death_explained(worker.process):
+                result = worker.connection.recv()
+            if isinstance(result, _Failure):
+                raise pickle.loads(result.error)
+            self._ask(worker, remaining, asked)
+            yield result
+
+    def _ask(self, worker: _Worker, remaining: Iterator[Place], asked: deque[_Worker]) -> None:
+        for place in remaining:
+            with _death_explained(worker.process):
+                worker.connection.send(place)
+            asked.append(worker)
+            return
+
+    def end(self) -> None:
+        """Kill the workers, but none that would leave a file in /dev/shm behind."""
+        self.flags[0] = 1
+        until = time.monotonic() + PATIENCE_S
+        try:
+            while self._handing_over() and time.monotonic() < until:
+                time.sleep(0.01)
+        finally:
+            for worker in self.workers:
+                worker.process.kill()
+            for worker in self.workers:
+                worker.process.join(PATIENCE_S)
+
+    def _handing_over(self) -> bool:
+        return any(
+            self.flags[number] and worker.process.is_alive()
+            for number, worker in enumerate(self.workers, 1)
+        )
+
+
+@contextlib.contextmanager
+def _death_explained(process: ForkProcess) -> Iterator[None]:
+    """Raise the likely reason where a connection has ended because the worker has."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        process.join(PATIENCE_S)
+        if process.exitcode is None:
+            raise
+        raise _death(process.exitcode) from error
+
+
+def _death(status: int) -> Exception:
+    """Return the error for a worker's exit status, which is negative for a signal."""
+    if status == -signal.SIGBUS:
+        return _full_shared_memory("Bus error in a process that loads images")
+    if status == -signal.SIGKILL:
+        return WorkerKilledError(
+            "a process that loads images was killed by SIGKILL, most likely because memory ran "
+            f"out: {FEWER}, or give the run more memory; the same command goes on"
+        )
+    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    return WorkerKilledError(
+        f"a process that loads images has ended ({how}), its last words may stand above; "
+        "the same command goes on"
+    )
+
+
+def _full_shared_memory(what: str) -> SharedMemoryError:
+    """Return the error that says how to make room."""
+    usage = shutil.disk_usage(SHARED_MEMORY)
+    return SharedMemoryError(
+        f"{what}: {SHARED_MEMORY}, through which these processes hand over images, has "
+        f"{usage.free / 1e6:,.0f} of {usage.total / 1e6:,.0f} MB free. {FEWER.capitalize()}, or "
+        "make it larger (docker run --shm-size=8g; mount -o remount,size=8g /dev/shm); the same "
+        "command goes on"
+    )
+
+
+def _work(
+    make: Callable[[Any], Any],
+    connection: "Connection[Any, Any]",
+    inherited: Sequence["Connection[Any, Any]"],
+    flags: mmap.mmap,
+    number: int,
+    parent: int,
+) -> None:
+    """Make batches until killed: the life of a worker process."""
+    ctypes.CDLL(None).prctl(stop.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    for other in inherited:
+        other.close()
+    torch.set_num_threads(1)  # more would wait for threads that a fork does not have
+    results: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
+    threading.Thread(target=_send, args=(connection, results), daemon=True).start()
+    while True:
+        try:
+            place = connection.recv()
+        except EOFError:
+            return
+        results.put(_packed(make, place, flags, number))
+
+
+def _send(connection: "Connection[Any, Any]", results: "queue.SimpleQueue[memoryview]") -> None:
+    """Send in the background, so that a full connection keeps no batch from being made."""
+    with contextlib.suppress(OSError):
+        while True:
+            connection.send_bytes(results.get())
+
+
+def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number: int) -> memoryview:
+    """Return a batch, its tensors moved to shared memory, or what went wrong, as bytes."""
+    try:
+        batch = make(place)
+        flags[number] = 1  # before the look at the other one: `_Workers.end` does it in turn
+        return memoryview(b"") if flags[0] else ForkingPickler.dumps(batch)
+    except Exception as error:  # raised again by the process that asked
+        return ForkingPickler.dumps(_Failure(pickled_error(_told(error))))
+    finally:
+        flags[number] = 0
+
+
+def _told(error: Exception) -> Exception:
+    """Return the error with its traceback as a note, or what it means if it is of /dev/shm."""
+    text = str(error)
+    if "/torch_" in text and ("No space left" in text or "shared memory" in text):
+        error = _full_shared_memory(text.partition(" (")[0])
+    where = "".join(traceback.format_exception(error))
+    error.add_note(f"In a process that loads images:\n{where}")
+    return error
+
+
+def _pinned(
+    batches: Iterator[Batch],
+    pin: Callable[[Batch], Batch],
+    workers: _Workers[Place, Batch],
+) -> Iterator[Batch]:
+    """Yield pinned batches, received and pinned by a thread while this one computes."""
+    ready: queue.Queue[Batch | _Ended] = queue.Queue(BATCHES_AHEAD)
+    device = torch.cuda.current_device() if torch.cuda.is_available() else None
+
+    def receive() -> None:
+        if device is not None:
+            torch.cuda.set_device(device)  # else this thread would take the first GPU
+        try:
+            for batch in batches:
+                ready.put(pin(batch))
+        except BaseException as error:  # raised again by the thread that waits
+            ready.put(_Ended(error))
+        else:
+            ready.put(_Ended(None))
+
+    thread = threading.Thread(target=receive, daemon=True)
+    thread.start()
+    try:
+        while not isinstance(batch := ready.get(), _Ended):
+            yield batch
+        if batch.error is not None:
+            raise batch.error
+    finally:
+        workers.end()
+        while thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                ready.get_nowait()
+            thread.join(0.01)
