@@ -106,7 +106,7 @@ IN1K_PROBES = {
     ),
     "moco": LinearProbe(dataset="in1k", protocol="moco-2020/1", learning_rate=30.0, decay="step"),
 }
-"""ImageNet-1k: JCL, section 4.1; CO2, section 3.1; LORAC and UniCLR, section 4; MoCo's own."""
+"""ImageNet-1k: JCL, section 4.2; CO2, appendix A.2; LORAC, 6.1; UniCLR, 4; MoCo's own."""
 
 LOOC_PROBE: dict[str, Any] = {
     "protocol": "looc-2020/1",
