@@ -31,7 +31,7 @@ from slurm.cluster import Cluster, ClusterError, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel, job_states
-from slurm.submit import Array, script, submit, taken_back
+from slurm.submit import Array, cancel_submitted, script, submit
 from transfer.tasks import task_of
 
 TABLES = Resources(cpus=1, hours=1)
@@ -174,7 +174,7 @@ def _submitted(
     try:
         path = submission.save()
     except OSError as error:  # jobs that nobody knows of would be submitted twice
-        raise ClusterError(f"{error}; {taken_back(folder, jobs)}") from error
+        raise ClusterError(f"{error}; {cancel_submitted(folder, jobs)}") from error
     print(
         f"{len(cells)} cells submitted as {len(plan.arrays) - 1} arrays, jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"

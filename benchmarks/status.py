@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from benchmarks.submission import Submission, SubmittedCell, submissions
 from slurm.cluster import ClusterError
-from slurm.state import JobState, job_states, last_words, left_error, log_path
+from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 
 HINT = {
     "extraction": "its cells extract for themselves",
@@ -61,7 +61,7 @@ def failed_helpers(runs: Path) -> list[str]:
     known, _ = _asked(last.helpers)
     lines = []
     for job in last.helpers:
-        left = left_error(last.folder, job)
+        left = saved_error(last.folder, job)
         state = known.get(job, JobState("unknown"))
         lost = (
             left is None and state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
@@ -70,7 +70,7 @@ def failed_helpers(runs: Path) -> list[str]:
             continue
         what = "tables" if job == last.helpers[-1] else "extraction"
         log = log_path(last.folder, job)
-        reason = "; ".join(part for part in (left or state.reason, last_words(log)) if part)
+        reason = "; ".join(part for part in (left or state.reason, last_log_line(log)) if part)
         lines.append(f"{what} failed: {reason}; {HINT[what]}\n{'':<16}log: {log}")
     return lines
 
@@ -93,14 +93,14 @@ def _status(
     if cell.done:
         return told("done")
     job = known.get(cell.job, JobState("unknown"))
-    words = last_words(log_path(submission.folder, cell.job))
+    words = last_log_line(log_path(submission.folder, cell.job))
     if job.stage == "queued":
         return told("queued", f"{job.reason}; so far: {words}" if words else job.reason)
     if job.stage == "running":
         return told("running", words)
     if job.word == "CANCELLED":
         return told("cancelled", "by a user or an administrator")
-    left = left_error(submission.folder, cell.job)
+    left = saved_error(submission.folder, cell.job)
     if left == "":  # it has found the record of another run
         return told("done")
     reason = cell.failure or "; ".join(part for part in (left, words) if part)

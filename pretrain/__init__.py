@@ -1,5 +1,6 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
+method.py      the Method protocol: all that the loop may read of a method
 methods/       one paper per file; METHODS is the registry
 parts/         what two or more methods share
 recipes/       the published runs: method, data, schedule, batch

@@ -1,7 +1,7 @@
-"""Views from pixels, many at a time and on the device that trains.
+"""Views from pixels, many at a time, on the device that trains.
 
-The operations are those of torchvision's transforms on PIL images, in floating point, each image
-with its own numbers.
+The operations are those of torchvision's transforms on PIL images, but in floating point, and each
+image of a batch has its own random numbers.
 """
 
 import math
@@ -16,13 +16,13 @@ from torch.nn.functional import conv2d, pad
 
 from pretrain.views import TEXTURE_KERNELS_PX, Colors, Floats, Integers, ViewRecipe
 
-LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as PIL's mode "L"
+LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
 
 
 def crop(pixels: Tensor, boxes: Integers, size_px: int) -> Tensor:
     """Cut boxes (n, 4) out of images (n, 3, H, W) and resize them to (n, 3, S, S) in 0..1.
 
-    Bilinear with antialiasing; pixels outside a box do not matter, so images may be padded.
+    Bilinear with antialiasing. Pixels outside a box have no effect, so images may be padded.
     """
     corners = torch.from_numpy(boxes).to(pixels.device, torch.float32)
     top, left, height, width = corners.unbind(dim=1)
@@ -33,7 +33,7 @@ def crop(pixels: Tensor, boxes: Integers, size_px: int) -> Tensor:
 
 
 def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) -> Tensor:
-    """Weights (n, out, in) of a bilinear, antialiased resize of [start, start + length) (n,)."""
+    """Return weights (n, out, in) that resize [start, start + length) (n,) along one axis."""
     places = torch.arange(out_size, device=start.device) + 0.5
     scale = (length / out_size)[:, None]
     centers = start[:, None] + places * scale
@@ -45,37 +45,37 @@ def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) ->
 
 
 def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
-    """Everything after the crop: (n, 3, S, S) in 0..1 -> normalized; may change its input."""
+    """Apply everything after the crop to (n, 3, S, S) in 0..1; normalize; may change its input."""
     textured = colors.texture[:, 0] > 0
-    _change(images, textured, lambda chosen: filter_luma(chosen, colors.texture[textured]))
+    _apply_where(images, textured, lambda chosen: filter_luma(chosen, colors.texture[textured]))
     if recipe.gray_first:
-        _change(images, colors.gray, to_gray)
+        _apply_where(images, colors.gray, to_gray)
     jitter_colors(images, colors)
     if not recipe.gray_first:
-        _change(images, colors.gray, to_gray)
+        _apply_where(images, colors.gray, to_gray)
     blurred = colors.blur_sigma_px > 0
     sigma = torch.from_numpy(colors.blur_sigma_px[blurred]).to(images.device, torch.float32)
-    _change(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
-    _change(images, colors.solarize, solarize)
-    _change(images, colors.flip, lambda chosen: chosen.flip(3))
+    _apply_where(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
+    _apply_where(images, colors.solarize, solarize)
+    _apply_where(images, colors.flip, lambda chosen: chosen.flip(3))
     for turns in (1, 2, 3):
         turned = colors.quarter_turns == turns
-        _change(images, turned, partial(torch.rot90, k=turns, dims=(2, 3)))
+        _apply_where(images, turned, partial(torch.rot90, k=turns, dims=(2, 3)))
     return normalized(images, recipe)
 
 
 def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
-    """(n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
+    """Normalize (n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
     mean = torch.tensor(recipe.mean, device=images.device)[:, None, None]
     std = torch.tensor(recipe.std, device=images.device)[:, None, None]
     return images.sub_(mean).div_(std)
 
 
 def filter_luma(images: Tensor, texture: Floats) -> Tensor:
-    """Blend the luma of (n, 3, H, W) with a random filter of itself; texture as in Colors.
+    """Blend the luma of (n, 3, H, W) with a random filter of itself; texture (n, 3) as in Colors.
 
-    A stand-in for style transfer: random convolutions (Xu et al., ICLR 2021, arXiv:2007.13003)
-    that keep color, and the luma's mean and deviation.
+    It replaces style transfer by random convolutions (Xu et al., ICLR 2021, arXiv:2007.13003) that
+    keep colors and the luma's mean and standard deviation.
     """
     kernels = torch.from_numpy(texture_kernels(texture)).to(images.device, torch.float32)
     strength = torch.from_numpy(texture[:, 2]).to(images.device, torch.float32)[:, None, None, None]
@@ -92,7 +92,7 @@ def filter_luma(images: Tensor, texture: Floats) -> Tensor:
 
 
 def texture_kernels(texture: Floats) -> Floats:
-    """Random kernels (n, 7, 7), zero beyond their own side k; weights from N(0, 1 / k^2)."""
+    """Return random kernels (n, 7, 7) of texture (n, 3): N(0, 1 / k^2) within side k, else zero."""
     largest = max(TEXTURE_KERNELS_PX)
     kernels = np.zeros((len(texture), largest, largest))
     for kernel, (side, seed, _) in zip(kernels, texture, strict=True):
@@ -105,10 +105,10 @@ def texture_kernels(texture: Floats) -> Floats:
 
 
 def jitter_colors(images: Tensor, colors: Colors) -> None:
-    """Apply the four operations of the jitter to images (n, 3, S, S), each in its own order."""
+    """Jitter images (n, 3, S, S) in place, each with the four operations in its own order."""
     strengths = torch.from_numpy(colors.jitter).to(images.device, torch.float32)
     operations = (brightness, contrast, saturation, hue)
-    # places outside, operations inside: each image passes once through each, in its own order
+    # for each place in the order, all images that have an operation there are changed together
     for place in range(len(operations)):
         for number, operation in enumerate(operations):
             chosen = (colors.jitter_order[:, place] == number).nonzero()[0]
@@ -119,23 +119,23 @@ def jitter_colors(images: Tensor, colors: Colors) -> None:
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend (n, 3, H, W) in 0..1 with black."""
+    """Blend images (n, 3, H, W) in 0..1 with black by factor (n, 1, 1, 1)."""
     return (images * factor).clamp_(0, 1)
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the mean gray level of each image."""
+    """Blend images (n, 3, H, W) with their mean gray level by factor (n, 1, 1, 1)."""
     level = _luma(images).mean(dim=(1, 2, 3), keepdim=True)
     return torch.lerp(level, images, factor).clamp_(0, 1)
 
 
 def saturation(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the image's own gray version."""
+    """Blend images (n, 3, H, W) with their gray version by factor (n, 1, 1, 1)."""
     return torch.lerp(_luma(images), images, factor).clamp_(0, 1)
 
 
 def hue(images: Tensor, shift: Tensor) -> Tensor:
-    """Turn the hue by a share of the color circle; value and saturation stay."""
+    """Turn the hue of (n, 3, H, W) by shift (n, 1, 1, 1) in turns; value and saturation stay."""
     largest, where = images.max(dim=1, keepdim=True)
     span = largest - images.amin(dim=1, keepdim=True)
     red, green, blue = images.split(1, dim=1)
@@ -150,19 +150,19 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
 
 
 def to_gray(images: Tensor) -> Tensor:
-    """Three equal channels of luma."""
+    """Return images (n, 3, H, W) with three equal channels of luma."""
     return _luma(images).expand_as(images)
 
 
 def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
-    """Gaussian blur (n, 3, H, W) by sigma (n,); the border is continued by its last pixel."""
+    """Blur (n, 3, H, W) by Gaussians of sigma (n,); beyond the border the last pixel continues."""
     rows = _blur_matrix(sigma_px, images.shape[2], largest_sigma_px)
     columns = _blur_matrix(sigma_px, images.shape[3], largest_sigma_px)
     return rows[:, None] @ images @ columns[:, None].mT
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Levels in 0..1 that reach a half are inverted."""
+    """Invert levels of (n, 3, H, W) in 0..1 that reach a half."""
     return torch.where(images >= 0.5, 1 - images, images)
 
 
@@ -183,7 +183,9 @@ def _luma(images: Tensor) -> Tensor:
     return (images * weights).sum(dim=1, keepdim=True)
 
 
-def _change(images: Tensor, mask: NDArray[np.bool_], operation: Callable[[Tensor], Tensor]) -> None:
+def _apply_where(
+    images: Tensor, mask: NDArray[np.bool_], operation: Callable[[Tensor], Tensor]
+) -> None:
     if mask.any():
         rows = torch.from_numpy(mask.nonzero()[0]).to(images.device)
         images[rows] = operation(images[rows])

@@ -1,4 +1,7 @@
-"""Loss parts beside the usual way to compute them, as ratios; pretrain.benchmark prints them."""
+"""Time and memory of loss parts against the usual way to compute them.
+
+pretrain.benchmark prints these ratios.
+"""
 
 from collections.abc import Callable
 
@@ -11,18 +14,18 @@ from pretrain.methods.jcl import jcl_loss
 from pretrain.methods.lorac import laplace_log_prior, nuclear_norm
 from pretrain.methods.uniclr import sim_trace_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.timing import in_turns, peak_mb
+from pretrain.timing import peak_mb, time_in_turns
 
 TEMPERATURE, COVARIANCE_WEIGHT = 0.2, 4.0
 
 
 def usual_jcl_loss(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
-    """Equation 8 with d x d covariances and all logits side by side."""
+    """Return eq. 8 of JCL by d x d covariances and all logits: (n, d), (n, M, d), (K, d) -> ()."""
     mean = keys.mean(dim=1)
     centered = keys - mean[:, None]
     covariance = centered.mT @ centered / keys.shape[1]
-    spread = torch.einsum("nd,nde,ne->n", query, covariance, query) / TEMPERATURE**2
-    penalty = COVARIANCE_WEIGHT / 2 * spread
+    variance = torch.einsum("nd,nde,ne->n", query, covariance, query) / TEMPERATURE**2
+    penalty = COVARIANCE_WEIGHT / 2 * variance
     positive = (query * mean).sum(dim=1) / TEMPERATURE + penalty
     logits = torch.cat([positive[:, None], query @ queue.T / TEMPERATURE], dim=1)
     labels = torch.zeros(len(query), dtype=torch.int64, device=query.device)
@@ -30,26 +33,26 @@ def usual_jcl_loss(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
 
 
 def streamed_jcl_loss(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
-    """The same from `pretrain`."""
+    """Return the same (n, d), (n, M, d), (K, d) -> () by `pretrain.methods.jcl`."""
     return jcl_loss(
         query, keys, queue, temperature=TEMPERATURE, covariance_weight=COVARIANCE_WEIGHT
     )
 
 
 def jcl_report(size: int, queue_size: int, num_rounds: int, device: torch.device) -> str:
-    """Time and memory of loss and gradient, and how far the two ways are apart."""
+    """Compare time and memory of JCL's loss and gradient, and the difference of the gradients."""
     torch.manual_seed(0)
     num_keys, dim = 5, 128
     query = normalize(torch.randn(size, dim, device=device), dim=1).requires_grad_()
-    spread = torch.randn(size, num_keys, dim, device=device) / dim**0.5
-    keys = normalize(query.detach()[:, None] + 0.5 * spread, dim=2)
+    noise = torch.randn(size, num_keys, dim, device=device) / dim**0.5
+    keys = normalize(query.detach()[:, None] + 0.5 * noise, dim=2)
     queue = normalize(torch.randn(queue_size, dim, device=device), dim=1)
 
     def gradient(loss: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         (result,) = torch.autograd.grad(loss(query, keys, queue), query)
         return result
 
-    usual_s, streamed_s = in_turns(
+    usual_s, streamed_s = time_in_turns(
         lambda: gradient(usual_jcl_loss), lambda: gradient(streamed_jcl_loss), num_rounds, device
     )
     usual_mb = peak_mb(lambda: gradient(usual_jcl_loss), device)
@@ -65,16 +68,18 @@ def jcl_report(size: int, queue_size: int, num_rounds: int, device: torch.device
 
 
 def momentum_report(num_rounds: int, device: torch.device) -> str:
-    """The fused momentum update of a ResNet-50 beside a loop over its parameters."""
+    """Compare the fused momentum update of a ResNet-50 with a loop over its parameters."""
     encoder = resnet50().to(device)
-    follower = MomentumEncoder(encoder, 0.999).to(device)
+    momentum_encoder = MomentumEncoder(encoder, 0.999).to(device)
 
     def loop() -> None:
-        pairs = zip(follower.network.parameters(), encoder.parameters(), strict=True)
+        pairs = zip(momentum_encoder.network.parameters(), encoder.parameters(), strict=True)
         for own, other in pairs:
             own.data = own.data * 0.999 + other.data * (1 - 0.999)
 
-    loop_s, fused_s = in_turns(loop, lambda: follower.follow(encoder), 4 * num_rounds, device)
+    loop_s, fused_s = time_in_turns(
+        loop, lambda: momentum_encoder.update(encoder), 4 * num_rounds, device
+    )
     return (
         f"momentum update of ResNet-50: {loop_s / fused_s:.1f}x "
         f"({1e3 * loop_s:.1f} -> {1e3 * fused_s:.1f} ms)"
@@ -82,7 +87,7 @@ def momentum_report(num_rounds: int, device: torch.device) -> str:
 
 
 def prior_report(num_images: int, num_rounds: int, device: torch.device) -> str:
-    """LORAC's prior and its gradient by Gram matrices, by SVD, and by an SVD for each query."""
+    """Compare LORAC's prior and gradient by Gram matrices with one SVD, and one per query."""
     num_rows, dim, num_queries = 5, 128, 7
     torch.manual_seed(0)
     rows = normalize(torch.randn(num_images, num_rows, dim, device=device), dim=2).requires_grad_()
@@ -105,8 +110,10 @@ def prior_report(num_images: int, num_rounds: int, device: torch.device) -> str:
         return nuclear_norm(rows)
 
     rounds = 4 * num_rounds
-    svd_s, ours_s = in_turns(lambda: gradient(by_svd), lambda: gradient(ours), rounds, device)
-    query_s, again_s = in_turns(lambda: gradient(per_query), lambda: gradient(ours), rounds, device)
+    svd_s, ours_s = time_in_turns(lambda: gradient(by_svd), lambda: gradient(ours), rounds, device)
+    query_s, again_s = time_in_turns(
+        lambda: gradient(per_query), lambda: gradient(ours), rounds, device
+    )
     expected = gradient(by_svd)
     apart = (gradient(ours) - expected).norm() / expected.norm()
     return (
@@ -117,7 +124,7 @@ def prior_report(num_images: int, num_rounds: int, device: torch.device) -> str:
 
 
 def inverse_trace_loss(z1: Tensor, z2: Tensor) -> Tensor:
-    """SimTrace with the covariance and its inverse; relative ridge 1."""
+    """Return SimTrace of z1, z2 (N, D) by the inverse of the covariance; ridge 1."""
     rows = torch.cat([z1, z2])
     centered = rows - rows.mean(dim=0)
     covariance = centered.T @ centered / len(rows)
@@ -130,7 +137,7 @@ def inverse_trace_loss(z1: Tensor, z2: Tensor) -> Tensor:
 
 
 def trace_report(num_images: int, dim: int, num_rounds: int, device: torch.device) -> str:
-    """SimTrace and its gradient beside the explicit inverse."""
+    """Compare SimTrace and its gradient with those by the explicit inverse."""
     torch.manual_seed(0)
     z1 = torch.randn(num_images, dim, device=device).requires_grad_()
     z2 = (z1.detach() + 0.5 * torch.randn(num_images, dim, device=device)).requires_grad_()
@@ -141,7 +148,7 @@ def trace_report(num_images: int, dim: int, num_rounds: int, device: torch.devic
     def ours(first: Tensor, second: Tensor) -> Tensor:
         return sim_trace_loss(first, second, ridge=1.0)
 
-    inverse_s, ours_s = in_turns(
+    inverse_s, ours_s = time_in_turns(
         lambda: gradient(inverse_trace_loss), lambda: gradient(ours), num_rounds, device
     )
     expected = gradient(inverse_trace_loss)

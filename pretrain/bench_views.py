@@ -1,10 +1,10 @@
-"""Images/s per core that workers turn into views, beside torchvision's usual pipeline.
+"""Images/s per core that workers turn into views, against torchvision's usual pipeline.
 
 python -m pretrain.bench_views [--data DIR]
 
-All ways pass over the same files in turns, on one thread of this process, in processor time; a
-ratio above 1 is in favor of this code. All but crops alone end in batches of normalized views.
-Without --data the images are noise with the spectrum of photographs.
+The pipelines read the same files in turns, on one thread of this process; processor time counts,
+and a ratio above 1 is in favor of this code. All but "crops alone" end in batches of normalized
+views. Without --data the images are noise with the spectrum of photographs.
 """
 
 import random
@@ -39,11 +39,11 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Views of one image that some paper asks for."""
+    """The views of an image in a paper."""
 
     name: str
     views: tuple[View, ...]
-    """Small ones last."""
+    """Views of one image, small ones last."""
     recipe: ViewRecipe
 
 
@@ -60,31 +60,31 @@ SETTINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """What is measured, and how long."""
+    """Measure images/s per core of the making of views."""
 
     data: Path | None = None
     """Folder of training images."""
     num_images: int = 64
-    """Drawn evenly from the folder's names in order."""
+    """Images to read, at even distances in the order of the folder's names."""
     rounds: int = 3
-    """Of each way over all images; medians are reported."""
+    """Passes of each pipeline over all images; medians are reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seconds:
-    """Processor time per image, round by round."""
+    """Processor time per image in seconds, one entry per round."""
 
     usual: list[float]
-    """torchvision on PIL images."""
+    """Torchvision on PIL images."""
     whole: list[float]
     """Views made by workers from file to normalized values."""
     crops: list[float]
-    """Workers decode and crop; the device that trains does the colors."""
+    """Decoding and crops by workers; colors are left to the device that trains."""
 
     def report(self) -> str:
-        """Images/s and the medians of the rounds' ratios."""
+        """Return images/s and the medians of the rounds' ratios in one line."""
         usual, whole, crops = (
-            1 / statistics.median(way) for way in (self.usual, self.whole, self.crops)
+            1 / statistics.median(times) for times in (self.usual, self.whole, self.crops)
         )
         return (
             f"torchvision {usual:.0f} images/s; whole views {whole:.0f}, "
@@ -96,15 +96,15 @@ class Seconds:
 def main(settings: Benchmark) -> None:
     """Print images/s of each setting."""
     with tempfile.TemporaryDirectory() as folder:
-        data = settings.data or photographs(Path(folder), settings.num_images)
-        images = spread(find_images(data, tolerated=sys.maxsize), settings.num_images)
+        data = settings.data or write_photographs(Path(folder), settings.num_images)
+        images = evenly_spaced(find_images(data, tolerated=sys.maxsize), settings.num_images)
         print(f"{len(images)} images of {data}, one core")
         for setting in SETTINGS:
-            print(f"{setting.name}: {measured(setting, images, settings.rounds).report()}")
+            print(f"{setting.name}: {measure(setting, images, settings.rounds).report()}")
 
 
-def spread(images: TrainingImages, number: int) -> TrainingImages:
-    """Some of the images, at even distances in the order of their names."""
+def evenly_spaced(images: TrainingImages, number: int) -> TrainingImages:
+    """Return some of the images, at even distances in the order of their names."""
     places = np.linspace(0, len(images) - 1, min(number, len(images))).astype(np.int64)
     files = tuple(images.files[place] for place in places)
     return replace(
@@ -112,33 +112,33 @@ def spread(images: TrainingImages, number: int) -> TrainingImages:
     )
 
 
-def measured(setting: Setting, images: TrainingImages, rounds: int) -> Seconds:
-    """Time of each way, after one round that is not counted."""
+def measure(setting: Setting, images: TrainingImages, rounds: int) -> Seconds:
+    """Return the times of each pipeline, after one round of warm-up."""
     usual = usual_pipeline(setting)
-    whole = feed(setting, images, colors_in_workers=True)
-    cut = FileViews(feed(setting, images, colors_in_workers=False))
+    whole = make_feed(setting, images, colors_in_workers=True)
+    cut = FileViews(make_feed(setting, images, colors_in_workers=False))
     num_steps = whole.plan.steps_per_epoch
     num_images = num_steps * whole.plan.batch_size
-    ways: tuple[Callable[[int], Iterable[object]], ...] = (
+    pipelines: tuple[Callable[[int], Iterable[object]], ...] = (
         lambda epoch: usual_batches(usual, images.files[:num_images]),
         lambda epoch: whole.batches(epoch * num_steps, (epoch + 1) * num_steps),
         lambda epoch: map(cut.__getitem__, range(epoch * num_steps, (epoch + 1) * num_steps)),
     )
-    taken = np.zeros((rounds + 1, len(ways)))
+    times_s = np.zeros((rounds + 1, len(pipelines)))
     random.seed(0)
     torch.manual_seed(0)
     with one_thread():
         for epoch in range(rounds + 1):
-            for place, way in enumerate(ways):
+            for place, pipeline in enumerate(pipelines):
                 started_s = time.process_time()
-                deque(way(epoch), maxlen=0)
-                taken[epoch, place] = time.process_time() - started_s
-    usual_s, whole_s, crops_s = (taken[1:] / num_images).T.tolist()
+                deque(pipeline(epoch), maxlen=0)
+                times_s[epoch, place] = time.process_time() - started_s
+    usual_s, whole_s, crops_s = (times_s[1:] / num_images).T.tolist()
     return Seconds(usual=usual_s, whole=whole_s, crops=crops_s)
 
 
 def usual_pipeline(setting: Setting) -> Callable[[Path], list[Tensor]]:
-    """What MoCo's code does with a file: decoded once, then torchvision's transforms per view."""
+    """Return MoCo's code for a file: decode it once, transform it by torchvision for each view."""
     large = usual_transform(setting.recipe)
     small = usual_transform(setting.recipe.of_small())
     each = [small if view.small else large for view in setting.views]
@@ -154,13 +154,13 @@ def usual_pipeline(setting: Setting) -> Callable[[Path], list[Tensor]]:
 def usual_batches(
     pipeline: Callable[[Path], list[Tensor]], files: Sequence[Path]
 ) -> Iterator[list[Tensor]]:
-    """Views of many files, gathered as torch's DataLoader does."""
+    """Yield views (n, 3, S, S) of many files, collated as by torch's DataLoader."""
     for start in range(0, len(files), BATCH_SIZE):
         yield default_collate([pipeline(file) for file in files[start : start + BATCH_SIZE]])
 
 
 def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
-    """The recipe as MoCo's code composes it: github.com/facebookresearch/moco, main_moco.py."""
+    """Return the recipe as in MoCo's code, github.com/facebookresearch/moco: image -> (3, S, S)."""
 
     def blur(image: Image.Image) -> Image.Image:
         return image.filter(ImageFilter.GaussianBlur(random.uniform(*recipe.blur_sigma_px)))
@@ -182,8 +182,8 @@ def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
     return composed
 
 
-def feed(setting: Setting, images: TrainingImages, *, colors_in_workers: bool) -> Feed:
-    """What a run reads from, without further processes."""
+def make_feed(setting: Setting, images: TrainingImages, *, colors_in_workers: bool) -> Feed:
+    """Return the feed of a run in which this process makes the views."""
     return Feed(
         images=images,
         plan=BatchPlan(num_images=len(images), batch_size=min(BATCH_SIZE, len(images)), seed=0),
@@ -198,7 +198,7 @@ def feed(setting: Setting, images: TrainingImages, *, colors_in_workers: bool) -
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch and OpenCV on the calling thread alone."""
+    """Restrict torch and OpenCV to the calling thread."""
     before = torch.get_num_threads(), cv2.getNumThreads()
     torch.set_num_threads(1)
     worker_threads()
@@ -209,8 +209,8 @@ def one_thread() -> Iterator[None]:
         cv2.setNumThreads(before[1])
 
 
-def photographs(folder: Path, number: int) -> Path:
-    """JPEG files of 500 x 375 px whose spectrum falls with frequency as that of photographs."""
+def write_photographs(folder: Path, number: int) -> Path:
+    """Write JPEG files of 500 x 375 px with a spectrum like that of photographs."""
     generator = np.random.default_rng(0)
     for place in range(number):
         image = np.full((375, 500, 3), 128.0, dtype=np.float32)

@@ -1,9 +1,9 @@
-"""Speed of pre-training: whole steps, loss parts beside the usual ways, and the making of views.
+"""Speed of pre-training: whole steps, loss parts, and the making of views.
 
 python -m pretrain.benchmark [--recipe jcl/cifar10] [--data DIR] [--photographs DIR]
 
-Both ways of a ratio run in turns in this process, in processor time on a CPU and elapsed time on
-a GPU; a ratio above 1 is in favor of this code. Without folders the images are made up.
+The two sides of a ratio run in turns in this process; processor time counts on a CPU, elapsed time
+on a GPU. A ratio above 1 is in favor of this code. Without folders the images are noise.
 """
 
 import sys
@@ -24,12 +24,12 @@ from pretrain.feed import Batch
 from pretrain.launch import DeviceChoice, launched
 from pretrain.loop import Precision, Training, training_step
 from pretrain.run import prepare
-from pretrain.timing import in_turns, synchronize
+from pretrain.timing import synchronize, time_in_turns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """What is measured, and how long."""
+    """Measure the speed of pre-training."""
 
     recipe: str = "jcl/cifar10-cpu"
     data: Path | None = None
@@ -40,9 +40,9 @@ class Benchmark:
     precision: Precision = "auto"
     batch_size: int = 64
     num_steps: int = 10
-    """Of the training step, after two that are not counted."""
+    """Training steps that are timed, after two of warm-up."""
     num_rounds: int = 5
-    """Of each ratio; medians are reported."""
+    """Rounds of each ratio; medians are reported."""
     num_queries: int = 512
     """N of the losses."""
     queue_size: int = 65_536
@@ -58,9 +58,9 @@ def main(settings: Benchmark) -> None:
     rounds, size = settings.num_rounds, settings.num_queries
     print(f"device {device}, {torch.get_num_threads()} threads")
     with tempfile.TemporaryDirectory() as folder:
-        data = settings.data or noise_images(Path(folder) / "images", 4 * settings.batch_size)
+        data = settings.data or write_noise_images(Path(folder) / "images", 4 * settings.batch_size)
         print(step_report(settings, data, Path(folder)))
-        print(beside_report(settings, data, Path(folder)))
+        print(jcl_step_report(settings, data, Path(folder)))
     print(bench_losses.jcl_report(size, settings.queue_size, rounds, device))
     print(bench_losses.prior_report(size // 2, rounds, device))
     print(bench_losses.trace_report(size, settings.embedding_dim, rounds, device))
@@ -69,9 +69,9 @@ def main(settings: Benchmark) -> None:
 
 
 def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
-    """Images/s of whole training steps, and the share of their time spent waiting for views."""
+    """Measure images/s of whole training steps and the share of time spent waiting for views."""
     with launched(settings.device) as process:
-        training, batches = started(settings.recipe, settings, data, folder)
+        training, batches = start_training(settings.recipe, settings, data, folder)
         waited_s = 0.0
         for step in range(settings.num_steps + 2):
             if step == 2:
@@ -82,28 +82,28 @@ def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
             waited_s += time.perf_counter() - waiting_s
             training_step(training.job, training, training.method, batch)
         synchronize(process.device)
-        taken_s = time.perf_counter() - started_s
+        elapsed_s = time.perf_counter() - started_s
     job = training.job
-    rate = settings.num_steps * settings.batch_size / taken_s
+    rate = settings.num_steps * settings.batch_size / elapsed_s
     return (
         f"step {settings.recipe}, {len(job.feed.views)} views of {job.recipe.views.size_px} px, "
         f"batch {settings.batch_size}, {job.execution.dtype(process.device.type)}: "
-        f"{rate:.1f} images/s, {100 * waited_s / taken_s:.1f} % waiting for data"
+        f"{rate:.1f} images/s, {100 * waited_s / elapsed_s:.1f} % waiting for data"
     )
 
 
-def beside_report(settings: Benchmark, data: Path, folder: Path) -> str:
-    """A step of JCL beside one of MoCo's loss on as many forwards, the mean over the keys."""
+def jcl_step_report(settings: Benchmark, data: Path, folder: Path) -> str:
+    """Compare a step of JCL with one of the mean InfoNCE over as many keys."""
     options = ["--queue-size", str(settings.queue_size)]
     names = ("multi_key/cifar10-cpu", "jcl/cifar10-cpu")
     with launched(settings.device) as process:
-        moco, jcl = (started(name, settings, data, folder, *options) for name in names)
+        moco, jcl = (start_training(name, settings, data, folder, *options) for name in names)
         batch = next(moco[1])
 
         def step(training: Training) -> None:
             training_step(training.job, training, training.method, batch)
 
-        moco_s, jcl_s = in_turns(
+        moco_s, jcl_s = time_in_turns(
             lambda: step(moco[0]), lambda: step(jcl[0]), settings.num_rounds, process.device
         )
     return (
@@ -112,10 +112,10 @@ def beside_report(settings: Benchmark, data: Path, folder: Path) -> str:
     )
 
 
-def started(
+def start_training(
     recipe: str, settings: Benchmark, data: Path, folder: Path, *more: str
 ) -> tuple[Training, Iterator[Batch]]:
-    """A run before its first step, and its batches."""
+    """Return a run before its first step, and its batches."""
     options = ["--data", str(data), "--out", str(folder), "--device", settings.device]
     options += ["--precision", settings.precision, "--batch-size", str(settings.batch_size)]
     command = parse(recipe, [*options, "--steps", str(settings.num_steps + 2), *more])
@@ -124,8 +124,8 @@ def started(
     return Training(job), job.feed.batches(0, job.num_steps)
 
 
-def noise_images(folder: Path, number: int) -> Path:
-    """JPEG files of 32 px."""
+def write_noise_images(folder: Path, number: int) -> Path:
+    """Write JPEG files of noise, 32 px; return their folder."""
     folder.mkdir()
     pixels = np.random.default_rng(0).integers(0, 256, (number, 32, 32, 3), dtype=np.uint8)
     for place, image in enumerate(pixels):

@@ -1,4 +1,4 @@
-"""Writes the backbone file: the one thing that pre-training hands to evaluation."""
+"""The backbone file, all that evaluation gets from pre-training."""
 
 import io
 import json
@@ -28,10 +28,10 @@ def export(
     views: ViewRecipe,
     made_by: dict[str, object],
 ) -> None:
-    """Write torchvision's tensors in float32, the input format, and how they were made.
+    """Write a backbone's tensors in float32 under torchvision's names, its input and its origin.
 
-    The suffix .safetensors selects that format, with all but the tensors as JSON in its header;
-    any other is a file of plain tensors and values for torch.load with weights_only.
+    The suffix .safetensors selects that format, with everything but the tensors as JSON in its
+    header. Any other suffix gives plain tensors and values for torch.load with weights_only.
     """
     tensors = {
         name: (value.detach().float() if value.is_floating_point() else value.detach())
@@ -39,7 +39,7 @@ def export(
         .clone(memory_format=torch.contiguous_format)
         for name, value in backbone.state_dict().items()
     }
-    described: dict[str, object] = {
+    description: dict[str, object] = {
         "format": FORMAT,
         "arch": arch,
         "stem": stem,
@@ -54,17 +54,17 @@ def export(
     if path.suffix == ".safetensors":
         header = {
             name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in described.items()
+            for name, value in description.items()
         }
         write_atomically(path, safetensors_bytes(tensors, metadata=header))
         return
     buffer = io.BytesIO()
-    torch.save({**described, "state_dict": tensors}, buffer)
+    torch.save({**description, "state_dict": tensors}, buffer)
     write_atomically(path, buffer.getbuffer())
 
 
 def versions() -> dict[str, str]:
-    """Of what shapes the numbers."""
+    """Return the versions of the libraries that shape a run's numbers."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Of this source tree, with "+" after it where files have changed; "unknown" outside git."""
+    """Return this source tree's commit, with "+" if files have changed; "unknown" outside git."""
     folder = Path(__file__).parent
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:

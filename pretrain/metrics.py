@@ -1,4 +1,4 @@
-"""What a run logs: metrics.jsonl and TensorBoard, one mean per window of steps."""
+"""The log of a run: metrics.jsonl and TensorBoard, one mean per window of steps."""
 
 import json
 import math
@@ -10,17 +10,17 @@ from torch.utils.tensorboard import SummaryWriter
 
 
 class NotFiniteError(ArithmeticError):
-    """A loss became infinite or undefined."""
+    """An infinite or undefined loss."""
 
 
 class Window:
-    """Metrics of the steps since the last reading; nothing waits for the device until then."""
+    """Metrics of the steps since they were last read; nothing waits for the device until then."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[Tensor]] = {}
 
     def add(self, metrics: dict[str, Tensor]) -> None:
-        """Metrics of one step, scalars on any device."""
+        """Add the metrics of one step, scalars of shape () on any device."""
         for name, value in metrics.items():
             self.values.setdefault(name, []).append(value.detach().float())
 
@@ -28,30 +28,31 @@ class Window:
         return len(self.values.get("loss", ()))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Name -> (steps,), on the CPU; waits for the device once per metric."""
+        """Return name -> values (steps,) on the CPU; wait for the device once per metric."""
         return {
             name: torch.stack([value.to(values[-1].device) for value in values]).cpu()
             for name, values in self.values.items()
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore name -> values (steps,)."""
         self.values = {name: list(values) for name, values in state.items()}
 
     def first_bad_step(self) -> int | None:
-        """Place of the first loss that is not finite."""
+        """Return the place of the first loss that is not finite, None if all are."""
         losses = self.state_dict().get("loss", torch.empty(0))
         bad = (~losses.isfinite()).nonzero()
         return int(bad[0]) if len(bad) else None
 
     def take_means(self) -> dict[str, float]:
-        """Mean of each metric; the window is empty afterwards."""
+        """Return the mean of each metric and empty the window."""
         means = {name: values.mean().item() for name, values in self.state_dict().items()}
         self.values.clear()
         return means
 
 
 class Log:
-    """Writes metrics.jsonl and TensorBoard events; what lies after `first_step` is dropped."""
+    """Writer of metrics.jsonl and TensorBoard events; drops earlier lines after `first_step`."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
         self.path = folder / "metrics.jsonl"
@@ -60,7 +61,7 @@ class Log:
         self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """One line; step counts finished steps."""
+        """Write one line of values; step counts finished steps."""
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
@@ -72,7 +73,7 @@ class Log:
 
 
 def _lines(path: Path) -> list[str]:
-    """Complete lines; a killed run may leave half a line at the end."""
+    """Return the complete lines of a file; a killed run may leave half a line at the end."""
     if not path.exists():
         return []
     return [line for line in path.read_text().split("\n")[:-1] if line.endswith("}")]

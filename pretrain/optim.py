@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
+from pretrain.method import Method
+
 Schedule = Literal["cosine", "step"]
 OptimizerName = Literal["sgd", "lars"]
 
@@ -20,10 +22,10 @@ def scheduled_rate(
     warmup: float = 0.0,
     milestones: tuple[float, ...] = (),
 ) -> float:
-    """Learning rate at `progress`, the share of the run done (0 to 1).
+    """Return the learning rate at `progress`, the share of the run (0 to 1).
 
-    cosine: half a period down to the final rate; step: a tenth after each milestone (shares of the
-    run). Before either, the rate grows linearly from 0 over `warmup`, a share of the run.
+    cosine: half a period down to the final rate; step: a tenth after each milestone, a share of the
+    run. Before that the rate grows linearly from 0 over `warmup`, a share of the run.
     """
     if progress < warmup:
         return learning_rate * progress / warmup
@@ -37,9 +39,9 @@ def scheduled_rate(
 
 
 def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float) -> SGD:
-    """SGD over every parameter that learns, batch norm and biases included as in MoCo."""
+    """Return SGD over all trainable parameters, with batch norm and biases decayed as in MoCo."""
     return SGD(
-        by_rate([{"params": learning(network)}], network),
+        split_by_rate([{"params": trainable_parameters(network)}], network),
         lr=learning_rate,
         momentum=momentum,
         weight_decay=weight_decay,
@@ -47,19 +49,20 @@ def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_dec
     )
 
 
-def learning(network: nn.Module) -> list[nn.Parameter]:
-    """The parameters that learn."""
+def trainable_parameters(network: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that learn; those of a momentum encoder do not."""
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
 
 
-def by_rate(groups: list[dict[str, Any]], network: nn.Module) -> list[dict[str, Any]]:
-    """Groups of parameters, those whose rate follows no schedule apart and after the others.
+def split_by_rate(groups: list[dict[str, Any]], network: nn.Module) -> list[dict[str, Any]]:
+    """Split groups of parameters: those whose rate follows no schedule come in last groups.
 
-    These are the parameters of the modules that the network names in `fixed_rate`, if it does.
+    These are the parameters of the submodules that a method names in `fixed_rate`.
     """
-    modules = [network.get_submodule(name) for name in getattr(network, "fixed_rate", ())]
+    names = network.fixed_rate if isinstance(network, Method) else ()
+    modules = [network.get_submodule(name) for name in names]
     fixed = {parameter for module in modules for parameter in module.parameters()}
-    parted = [
+    split_groups = [
         {
             **group,
             "params": [weight for weight in group["params"] if (weight in fixed) == is_fixed],
@@ -68,7 +71,7 @@ def by_rate(groups: list[dict[str, Any]], network: nn.Module) -> list[dict[str, 
         for is_fixed in (False, True)
         for group in groups
     ]
-    return [group for group in parted if group["params"]]
+    return [group for group in split_groups if group["params"]]
 
 
 def lars(
@@ -80,12 +83,12 @@ def lars(
     trust_coefficient: float,
     exclude_vectors: bool,
 ) -> "LARS":
-    """LARS over every parameter that learns.
+    """Return LARS over all trainable parameters.
 
-    exclude_vectors: biases and batch-norm parameters are neither scaled nor decayed, as in BYOL
-    and MoCo v3; else all are, as by apex's LARC in SwAV and LORAC.
+    With exclude_vectors biases and batch-norm parameters are neither scaled nor decayed, as in BYOL
+    and MoCo v3; otherwise all are, as by apex's LARC in SwAV and LORAC.
     """
-    weights = learning(network)
+    weights = trainable_parameters(network)
     plain = [weight for weight in weights if exclude_vectors and weight.ndim <= 1]
     scaled = [weight for weight in weights if not exclude_vectors or weight.ndim > 1]
     groups = [
@@ -93,7 +96,7 @@ def lars(
         {"params": plain, "weight_decay": 0.0, "adaptive": False},
     ]
     return LARS(
-        by_rate(groups, network),
+        split_by_rate(groups, network),
         learning_rate=learning_rate,
         momentum=momentum,
         trust_coefficient=trust_coefficient,
@@ -101,13 +104,14 @@ def lars(
 
 
 class LARS(Optimizer):
-    """SGD whose step is scaled, tensor by tensor, to the tensor's own size.
+    """SGD whose step is scaled to the norm of each weight tensor: You et al., arXiv:1708.03888.
 
-    You et al., arXiv:1708.03888. The local rate is trust * |w| / (|g| + decay * |w| + 1e-8), as in
-    apex and timm; the code of SimCLR, BYOL and Barlow Twins has |g + decay * w| below the line,
-    which hardly differs at decays of 1e-6. It is 1 where a weight or its gradient is all zero
-    (apex's LARC leaves out the decay as well there). No step waits for the device.
+    The local rate is trust * |w| / (|g| + decay * |w| + 1e-8), as in apex and timm. It is 1 where a
+    weight or its gradient is zero. No step waits for the device.
     """
+
+    # the code of SimCLR, BYOL and Barlow Twins divides by |g + decay * w|, hardly another number at
+    # decays of 1e-6; where a norm is zero, apex's LARC leaves out the decay as well
 
     def __init__(
         self,
@@ -122,7 +126,7 @@ class LARS(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step from the gradients that stand in `.grad`."""
+        """Take one step by the gradients in `.grad`."""
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if not weights:

@@ -10,7 +10,7 @@ LOG_INTERVAL_S = 30.0
 
 @dataclass
 class Progress:
-    """Rates since the run (re)started; prints when enough time has gone by."""
+    """Rates since this start of the run, and a line on stderr from time to time."""
 
     name: str
     num_steps: int
@@ -23,19 +23,20 @@ class Progress:
 
     @property
     def elapsed_s(self) -> float:
+        """Seconds since this start."""
         return max(time.monotonic() - self.started_s, 1e-9)
 
     def images_per_s(self, step: int) -> float:
-        """Mean rate over the finished steps of this start."""
+        """Return the mean rate over the steps of this start."""
         return (step - self.first_step) * self.batch_size / self.elapsed_s
 
     @property
     def data_share(self) -> float:
-        """Percent of the time that went by waiting for views."""
+        """Share of the time spent waiting for views, in percent."""
         return 100 * self.waited_s / self.elapsed_s
 
     def line(self, step: int, loss: float) -> str:
-        """The state after `step` steps in one line."""
+        """Return the state after `step` steps in one line."""
         rate = self.images_per_s(step)
         parts = [
             time.strftime("%H:%M:%S"),
@@ -52,27 +53,27 @@ class Progress:
         return "  ".join(parts)
 
     def show(self, step: int, loss: float) -> None:
-        """Print the line if it is time for one."""
+        """Print the line if the last one is old enough, and after the last step."""
         terminal = sys.stderr.isatty()
         interval_s = TERMINAL_INTERVAL_S if terminal else LOG_INTERVAL_S
         now_s = time.monotonic()
         if now_s - self.printed_s < interval_s and step < self.num_steps:
             return
         self.printed_s = now_s
-        # a terminal shows one line that changes
+        # in a terminal each line overwrites the one before
         start, end = ("\r\033[K", "") if terminal and step < self.num_steps else ("", "\n")
         sys.stderr.write(f"{start}{self.line(step, loss)}{end}")
         sys.stderr.flush()
 
 
 def say(text: str) -> None:
-    """One line on stderr, with the time."""
+    """Print one line with the time of day on stderr."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
     sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 4 min 07 s, or 2 h 05 min."""
+    """Return a duration for people, such as 4 min 07 s or 2 h 05 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,20 +1,21 @@
-"""Whether the settings of a run fit each other, asked before it starts."""
+"""Checks that the settings of a run fit each other, before it starts."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from pretrain.data import BatchPlan
+from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
 from pretrain.recipes import Recipe
 from pretrain.views import ViewRecipe
 
 
 class SettingsError(ValueError):
-    """The run cannot be what was asked for."""
+    """Settings that contradict each other."""
 
 
 def check_schedule(recipe: Recipe[Any]) -> None:
-    """A SettingsError if the warm-up is as long as the run."""
+    """Raise a SettingsError if the warm-up is as long as the run."""
     if recipe.warmup_epochs and recipe.warmup_epochs >= recipe.epochs:
         raise SettingsError(
             f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
@@ -23,7 +24,7 @@ def check_schedule(recipe: Recipe[Any]) -> None:
 
 
 def steps_of(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
-    """Optimizer steps of a run; a SettingsError if it asks for a run and gets none."""
+    """Return the optimizer steps of a run; SettingsError if it has epochs but no step."""
     num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
     if num_steps < 0 or (recipe.epochs and not num_steps):
         raise SettingsError(
@@ -34,50 +35,49 @@ def steps_of(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
 
 
 def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
-    """A SettingsError if a batch does not split as the method does, or overfills its queue."""
-    splits, queue_size = (
-        getattr(recipe.config, name, default)
-        for name, default in (("bn_splits", 1), ("queue_size", recipe.batch_size))
-    )
-    images = recipe.batch_size // num_processes
-    if images % splits:
+    """Raise a SettingsError if a batch does not split as needed or does not fit into the queue."""
+    method, _ = METHODS[recipe.method]
+    needs = method.batch_needs(recipe.config)
+    num_images = recipe.batch_size // num_processes
+    if needs.bn_splits and num_images % needs.bn_splits:
         raise SettingsError(
-            f"the {images} images of a process do not split into --bn-splits {splits} equal "
-            f"groups; choose a divisor"
+            f"the {num_images} images of a process do not split into --bn-splits "
+            f"{needs.bn_splits} equal groups; choose a divisor"
         )
-    whitening_size = getattr(recipe.config, "whitening_size", 1)
-    if recipe.batch_size % whitening_size:
+    if recipe.batch_size % needs.whitening_size:
         raise SettingsError(
             f"a batch of {recipe.batch_size} does not split into sub-batches of --whitening-size "
-            f"{whitening_size}; choose a divisor"
+            f"{needs.whitening_size}; choose a divisor"
         )
-    if 0 < queue_size < recipe.batch_size:  # 0 where a method may do without a queue
+    if 0 < needs.queue_size < recipe.batch_size:
         raise SettingsError(
-            f"a batch of {recipe.batch_size} does not fit into --queue-size {queue_size}; "
+            f"a batch of {recipe.batch_size} does not fit into --queue-size {needs.queue_size}; "
             f"choose a longer queue or a smaller batch"
         )
 
 
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
-    """A SettingsError if a method names an augmentation, or a user styles, that never happen."""
+    """Raise a SettingsError if views or a style bank need an augmentation that never happens."""
     for view in views:
         if "crop" in view.without:
-            raise SettingsError("no view goes without its crop: it needs one to have its size")
+            raise SettingsError(
+                f"a view goes without {', '.join(view.without)}, but its crop gives a view its size"
+            )
         for name in {*view.copies, *view.without, *view.differs}:
-            if not happens(recipe, name):
+            if not is_ever_applied(recipe, name):
                 raise SettingsError(
                     f"the method's views share or withhold {name}, which this recipe never "
                     f"changes; give it a probability, such as --{name}-probability 0.5"
                 )
-    if has_styles and not happens(recipe, "texture"):
+    if has_styles and not is_ever_applied(recipe, "texture"):
         raise SettingsError(
-            "--style-bank has no effect on views that keep their texture; "
-            "pass --texture-probability as well, or no bank"
+            "--style-bank has no effect with --texture-probability "
+            f"{recipe.texture_probability:g}; pass a probability above 0, or no bank"
         )
 
 
-def happens(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
-    """Whether any view is ever changed so."""
+def is_ever_applied(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
+    """Return whether a recipe ever applies an augmentation to any view."""
     match augmentation:
         case "crop":
             return True

@@ -12,7 +12,7 @@ from pretrain.data import DataError, TrainingImages
 
 @dataclass(frozen=True)
 class StyleBank:
-    """Styles that hold a copy of every training image."""
+    """Names of styles that hold a copy of every training image."""
 
     folder: Path
     images_folder: Path
@@ -22,28 +22,32 @@ class StyleBank:
         return len(self.names)
 
     def copy_of(self, file: Path, style: int) -> Path:
-        """The styled copy of a training image."""
+        """Return the path of a training image's copy in a style, given by its place in `names`."""
         return self.folder / self.names[style] / file.relative_to(self.images_folder)
 
 
 def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
-    """The styles of a bank; a DataError unless each holds a copy of every image."""
+    """Return the styles of a bank; DataError unless each holds a copy of every image."""
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; --style-bank wants a folder with one per style")
+        raise DataError(
+            f"{folder} is no folder; --style-bank expects a folder that holds one folder per style"
+        )
     names = tuple(sorted(place.name for place in folder.iterdir() if place.is_dir()))
     if not names:
-        raise DataError(f"{folder} holds no folder of a style")
+        raise DataError(
+            f"{folder} holds no folder; --style-bank expects one folder per style in it"
+        )
     bank = StyleBank(folder, images.folder, names)
     missing: list[Path] = []
     for style, name in enumerate(names):
-        # a walk through the folder asks a network disk less than a question for each file
-        there = set((folder / name).rglob("*"))
+        # on a network disk one walk through the folder is faster than a look-up for each file
+        present = set((folder / name).rglob("*"))
         copies = (bank.copy_of(file, style) for file in images.files)
-        missing += [copy for copy in copies if copy not in there]
+        missing += [copy for copy in copies if copy not in present]
     if missing:
         raise DataError(
             f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
-            f"first {missing[0].relative_to(folder)}; each style holds every image under its name "
-            f"in {images.folder}"
+            f"first {missing[0].relative_to(folder)}; each style must hold every image under its "
+            f"name in {images.folder}"
         )
     return bank

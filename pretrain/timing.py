@@ -1,4 +1,4 @@
-"""Time and memory of two ways to do the same, in one process."""
+"""Time and memory of two ways to compute the same, in one process."""
 
 import statistics
 import time
@@ -8,34 +8,37 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 
-def in_turns(
+def time_in_turns(
     first: Callable[[], object], second: Callable[[], object], num_rounds: int, device: torch.device
 ) -> tuple[float, float]:
-    """Median seconds of each, after one round that is not counted."""
+    """Return the median seconds of two functions that run in turns, after a round of warm-up.
+
+    Elapsed time on a GPU, processor time on a CPU, where other processes do not count.
+    """
     clock = time.perf_counter if device.type == "cuda" else time.process_time
-    taken: tuple[list[float], list[float]] = ([], [])
+    times_s: tuple[list[float], list[float]] = ([], [])
     for number in range(num_rounds + 1):
-        for way, seconds in zip((first, second), taken, strict=True):
+        for function, seconds in zip((first, second), times_s, strict=True):
             synchronize(device)
             started_s = clock()
-            way()
+            function()
             synchronize(device)
             if number:
                 seconds.append(clock() - started_s)
-    return statistics.median(taken[0]), statistics.median(taken[1])
+    return statistics.median(times_s[0]), statistics.median(times_s[1])
 
 
-def peak_mb(way: Callable[[], object], device: torch.device) -> float:
-    """Most memory that a call held at a time beyond its inputs."""
+def peak_mb(function: Callable[[], object], device: torch.device) -> float:
+    """Return the largest memory that a call holds at a time beyond its inputs, in MB."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-        way()
+        function()
         return (torch.cuda.max_memory_allocated(device) - before) / 1e6
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        way()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        function()
     held = most = 0
-    events = recorded.profiler.kineto_results.events()
+    events = record.profiler.kineto_results.events()
     for event in sorted(events, key=lambda event: event.start_ns()):
         if event.name() == "[memory]":
             held += event.nbytes()
@@ -44,6 +47,6 @@ def peak_mb(way: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for a GPU."""
+    """Wait until a GPU has finished; a CPU always has."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

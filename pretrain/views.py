@@ -1,7 +1,7 @@
-"""Random views of an image: what each recipe varies, and the numbers one view is made of.
+"""Random views of an image: the recipe of a view, and the random numbers that decide it.
 
-Drawing is apart from applying (augment.py). All numbers of a view are functions of the seed, the
-epoch and the image, so that neither workers nor an interruption change a run.
+augment.py and augment_cpu.py apply what is drawn here. All numbers of a view are functions of the
+seed, the epoch and the image, so that neither workers nor an interruption change a run.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ PLACES: dict[Augmentation, slice] = {
     "texture": slice(37, 42),
     "solarize": slice(42, 43),
 }
-"""Where the numbers of an augmentation stand among those of a view."""
+"""Places of an augmentation's numbers among those of a view."""
 COINS: dict[Augmentation, tuple[int, ...]] = {
     "color": (22, 31),
     "blur": (32,),
@@ -31,7 +31,7 @@ COINS: dict[Augmentation, tuple[int, ...]] = {
     "texture": (37,),
     "solarize": (42,),
 }
-"""Numbers that decide whether something happens: it does below its probability."""
+"""Places of the numbers that decide whether an augmentation happens: below its probability."""
 NUM_UNIFORMS = 43
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)
@@ -42,51 +42,53 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ViewRecipe:
-    """Random crop, texture, color jitter, grayscale, blur, solarization, flip, rotation, in order.
+    """Probabilities and strengths of the augmentations, in the order in which they are applied.
 
     The defaults are MoCo v2's: Chen et al., arXiv:2003.04297; JCL names the same steps.
     """
 
     size_px: int = 224
-    """Side of the square view."""
+    """Side of the square large views."""
     crop_area: tuple[float, float] = (0.2, 1.0)
-    """Share of the image's area."""
+    """Range of the share of the image's area that a crop of a large view has."""
     small_size_px: int = 96
-    """Side of the small views, for methods that ask for such."""
+    """Side of the square small views, for methods with such views."""
     small_crop_area: tuple[float, float] = (0.05, 0.14)
+    """Range of the share of the image's area that a crop of a small view has."""
     crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)
-    """Width over height, drawn evenly in its logarithm."""
+    """Range of width over height, whose logarithm is uniform."""
     jitter_probability: float = 0.8
     brightness: float = 0.4
-    """Factors are drawn from 1 - x to 1 + x; so for contrast and saturation."""
+    """x of a factor between 1 - x and 1 + x; contrast and saturation alike."""
     contrast: float = 0.4
     saturation: float = 0.4
     hue: float = 0.1
-    """Shift in turns of the color circle, from -x to x."""
+    """x of a shift between -x and x, in turns of the color circle."""
     gray_probability: float = 0.2
     gray_first: bool = False
-    """Gray before the jitter, as in MoCo v1."""
+    """Grayscale before the jitter, as in MoCo v1."""
     blur_probability: float = 0.5
     second_blur_probability: float | None = None
-    """Of all large views but the first, where it differs, as in BYOL: arXiv:2006.07733."""
+    """Probability for large views but the first, as in BYOL, arXiv:2006.07733; None: the same."""
     small_blur_probability: float | None = None
-    """Of the small views, where it differs."""
+    """Probability for the small views; None: that of the first view."""
     blur_sigma_px: tuple[float, float] = (0.1, 2.0)
+    """Range of the Gaussian's standard deviation."""
     solarize_probability: float = 0.0
-    """Of the inversion of all levels above a half: BYOL, arXiv:2006.07733, appendix B."""
+    """Probability that levels from a half up are inverted: BYOL, arXiv:2006.07733, appendix B."""
     second_solarize_probability: float | None = None
-    """Of all large views but the first, where it differs; small views are never solarized."""
+    """Probability for all large views but the first; None: the same. Small views have 0."""
     flip_probability: float = 0.5
     rotation_probability: float = 0.0
-    """Of a turn by 90, 180 or 270 degrees: Xiao et al., arXiv:2008.05659, appendix A."""
+    """Probability of a turn by 90, 180 or 270 degrees: LooC, arXiv:2008.05659, appendix A."""
     texture_probability: float = 0.0
-    """Of another texture: a style from the run's style bank or else a random filter of the luma,
-    which stands in for the style transfer of arXiv:2008.05659."""
+    """Probability of another texture: a style from the run's style bank or else a random filter of
+    the luma, in place of the style transfer of arXiv:2008.05659."""
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
     def of_second(self) -> "ViewRecipe":
-        """The recipe of all large views but the first."""
+        """Return the recipe of all large views but the first."""
         blur, solarize = self.second_blur_probability, self.second_solarize_probability
         return replace(
             self,
@@ -95,7 +97,7 @@ class ViewRecipe:
         )
 
     def of_small(self) -> "ViewRecipe":
-        """The recipe of the small views."""
+        """Return the recipe of the small views."""
         blur = self.small_blur_probability
         return replace(
             self,
@@ -108,34 +110,37 @@ class ViewRecipe:
 
 @dataclass(frozen=True)
 class Colors:
-    """What happens to the pixels of n views after the crop."""
+    """Changes of the pixels of n views after the crop."""
 
     jitter_order: Integers
     """(n, 4): at each place 0 brightness, 1 contrast, 2 saturation, 3 hue; -1 without jitter."""
     jitter: Floats
     """(n, 4): factors of brightness, contrast, saturation, and the hue shift in turns."""
     gray: NDArray[np.bool_]
+    """(n,)."""
     blur_sigma_px: Floats
     """(n,): 0 without blur."""
     solarize: NDArray[np.bool_]
+    """(n,)."""
     flip: NDArray[np.bool_]
+    """(n,): left and right exchanged."""
     quarter_turns: Integers
-    """(n,): 0 to 3, against the clock."""
+    """(n,): 0 to 3, counterclockwise."""
     texture: Floats
     """(n, 3): kernel side in px or 0 for none, seed in [0, 1), strength."""
 
 
 def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
-    """Numbers (V, NUM_UNIFORMS) in [0, 1] of the views of one image in one epoch.
+    """Draw the numbers (V, NUM_UNIFORMS) in [0, 1] of the views of one image in one epoch.
 
-    What a view copies stands there as in the first view; what it goes without is 1, a coin that
-    never falls.
+    A view has the first view's numbers for the augmentations that it copies, and coins of 1, above
+    every probability, for those that it goes without.
     """
     # epoch and image are the high words of a counter: streams of two images never meet
     bits = np.random.Philox(key=seed, counter=[0, 0, epoch, index])
     generator = np.random.Generator(bits)
     first = generator.random((len(views), PLACES["solarize"].start))
-    # drawn last: whether views are solarized leaves all other numbers as they are
+    # drawn last, so that the other numbers are the same with and without it
     numbers = np.concatenate([first, generator.random((len(views), 1))], axis=1)
     for row, view in zip(numbers, views, strict=True):
         for augmentation in view.copies:
@@ -148,27 +153,30 @@ def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats
 def redraw(
     recipe: ViewRecipe, numbers: Floats, views: Sequence[View], seed: int, epoch: int, index: int
 ) -> None:
-    """Draw again, in the numbers of `uniforms`, what is to differ from the first view's.
+    """Redraw in place, among numbers (V, NUM_UNIFORMS), what must differ from the first view.
 
-    A hundred tries; an augmentation that always does the same stays as it is.
+    A hundred tries: an augmentation that always does the same keeps its numbers.
     """
     if not any(view.differs for view in views):
         return
-    # beside the streams of `uniforms` and of the order of the images
+    # a stream apart from those of `uniforms` (0, 0) and of the order of the images (0, 1)
     bits = np.random.Philox(key=seed, counter=[0, 2, epoch, index])
     generator = np.random.Generator(bits)
     for row, view in zip(numbers, views, strict=True):
         for augmentation in view.differs:
             place = PLACES[augmentation]
             for _ in range(100):
-                done = effect(recipe, augmentation, np.stack([numbers[0], row]))
-                if not np.array_equal(done[0], done[1]):
+                first, own = effect(recipe, augmentation, np.stack([numbers[0], row]))
+                if not np.array_equal(first, own):
                     break
                 row[place] = generator.random(place.stop - place.start)
 
 
 def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> Floats:
-    """What an augmentation does to n views, (n, anything): equal rows mean the same change."""
+    """Describe what an augmentation does to n views by rows (n, ...): equal rows, equal effect.
+
+    numbers (n, NUM_UNIFORMS).
+    """
     colors = draw_colors(recipe, numbers)
     match augmentation:
         case "crop":
@@ -191,9 +199,9 @@ def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> F
 
 
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:
-    """Crops (n, 4) as top, left, height, width in px, of images of height and width (n,).
+    """Return crops (n, 4), top, left, height, width in px, of images with height and width (n,).
 
-    numbers: (n, NUM_UNIFORMS). Ten tries, then the largest central crop of an allowed aspect, as
+    numbers (n, NUM_UNIFORMS). Ten tries, then the largest central crop of an allowed aspect, as in
     torchvision's RandomResizedCrop.
     """
     height, width = height[:, None], width[:, None]
@@ -206,22 +214,22 @@ def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Int
     heights = np.round(np.sqrt(area / aspect)).astype(np.int64)
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
     first = fits.argmax(axis=1)[:, None]
-    found = fits.any(axis=1, keepdims=True)
+    any_fits = fits.any(axis=1, keepdims=True)
     # clipping a whole image to the allowed aspect gives the central crop
     whole_width = np.minimum(width, np.round(height * high).astype(np.int64))
     whole_height = np.minimum(height, np.round(width / low).astype(np.int64))
-    crop_width = np.where(found, np.take_along_axis(widths, first, 1), whole_width)
-    crop_height = np.where(found, np.take_along_axis(heights, first, 1), whole_height)
+    crop_width = np.where(any_fits, np.take_along_axis(widths, first, 1), whole_width)
+    crop_height = np.where(any_fits, np.take_along_axis(heights, first, 1), whole_height)
     places = numbers[:, 2 * CROP_TRIES :]
     top = np.floor(places[:, :1] * (height - crop_height + 1)).astype(np.int64)
     left = np.floor(places[:, 1:] * (width - crop_width + 1)).astype(np.int64)
-    top = np.where(found, top, (height - crop_height) // 2)
-    left = np.where(found, left, (width - crop_width) // 2)
+    top = np.where(any_fits, top, (height - crop_height) // 2)
+    left = np.where(any_fits, left, (width - crop_width) // 2)
     return np.concatenate([top, left, crop_height, crop_width], axis=1)
 
 
 def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
-    """Colors of n views from their numbers (n, NUM_UNIFORMS)."""
+    """Return the colors of n views from their numbers (n, NUM_UNIFORMS)."""
     color, blur, solarize, flip, rotation, texture = (
         numbers[:, PLACES[name]]
         for name in ("color", "blur", "solarize", "flip", "rotation", "texture")
@@ -254,7 +262,10 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
 
 
 def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers:
-    """Style (n,) of each view out of a style bank, -1 for the photograph itself."""
+    """Return the style (n,) of n views in a style bank, -1 for the photograph itself.
+
+    numbers (n, NUM_UNIFORMS).
+    """
     texture = numbers[:, PLACES["texture"]]
     chosen = np.floor(texture[:, 4] * num_styles).astype(np.int64)
     return np.where(texture[:, 0] < recipe.texture_probability, chosen, -1)

@@ -1,7 +1,7 @@
 """python -m slurm --nodes 2 --gpus 8 -- COMMAND: one command as a job, on one node or several.
 
-A process is started for each GPU, and finds the others as under torchrun. A command that exits with
-75 when it is asked to stop is started again where it was; what is killed is started again as well.
+One process per GPU is started, and the processes find each other as under torchrun. A command that
+exits with status 75 after a request to stop is started again, and so is one that was killed.
 """
 
 import shlex
@@ -25,41 +25,44 @@ class Request:
     """Submit one command as a job; give it after two dashes."""
 
     resources: Annotated[Resources, tyro.conf.arg(name="")] = field(default_factory=Resources)
-    """What it asks of the cluster."""
+    """Size and length of the job."""
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
-    """Where it waits."""
+    """Queue that the job waits in."""
     name: str = "job"
-    """In the queue."""
+    """Name of the job in the queue."""
     folder: Path = Path("runs/slurm/jobs")
-    """Of logs, on a file system that all nodes share."""
+    """Folder of logs, on a file system that all nodes share."""
     dry_run: bool = False
-    """Only print what sbatch would be given."""
+    """Only print the script that sbatch would get."""
 
 
 def main(words: list[str]) -> int:
-    """Exit status: 0 submitted, 2 the request is wrong or the cluster refuses it."""
+    """Submit a command; return 0, or 2 if the request is wrong or the cluster refuses it."""
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
     try:
         request = tyro.cli(Request, args=words[:split], prog="python -m slurm", description=__doc__)
         if not command:
-            raise RequestError("no command: python -m slurm OPTIONS -- COMMAND")
-        return _submitted(request, command)
+            raise RequestError(
+                f"no command in {shlex.join(words)!r}: python -m slurm OPTIONS -- COMMAND"
+            )
+        return _submit_command(request, command)
     except (ClusterError, RequestError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _submitted(request: Request, command: tuple[str, ...]) -> int:
+def _submit_command(request: Request, command: tuple[str, ...]) -> int:
+    """Submit a command, or print its script in a dry run; return the exit status."""
     folder = (request.folder / time.strftime("%Y%m%d-%H%M%S")).absolute()
     array = Array(name=request.name, work=(Command(command),), resources=request.resources)
     if request.dry_run:
         print(f"{script(array, request.queue, folder)}\n# runs: {shlex.join(command)}")
         return 0
-    where = cluster(request.queue.partition)
-    for warning in where.warnings():
+    site = cluster(request.queue.partition)
+    for warning in site.warnings():
         print(f"note: {warning}", file=sys.stderr)
-    ((job,),) = submit([array], request.queue, folder, where)
+    ((job,),) = submit([array], request.queue, folder, site)
     print(f"job {job}  ->  {log_path(folder, job)}")
     return 0
 

@@ -1,7 +1,7 @@
-"""The processes of a job find each other: the variables that torchrun would have set.
+"""The variables by which the processes of a job find each other, as set by torchrun.
 
-Slurm sets none of them, and submitit's helper would also overwrite CUDA_VISIBLE_DEVICES with the
-local rank, which on a node without device limits is another job's GPU.
+Slurm sets none of them. submitit's helper would also set CUDA_VISIBLE_DEVICES to the local rank,
+which may be another job's GPU on a node that does not confine jobs to their devices.
 """
 
 import random
@@ -10,11 +10,11 @@ from typing import Protocol
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 PORTS = (20_000, 32_000)
-"""Below those that Linux gives to outgoing connections."""
+"""Range of ports, below those that Linux uses for outgoing connections."""
 
 
 class Job(Protocol):
-    """What submitit's JobEnvironment tells of a running job."""
+    """The attributes of submitit's JobEnvironment, a running job, that are read here."""
 
     @property
     def job_id(self) -> str: ...
@@ -31,7 +31,7 @@ class Job(Protocol):
 
 
 def environment(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Of this process of the job; what another launcher has left in the inherited one is dropped.
+    """Return the variables of this process of the job, without those of another launcher.
 
     LOCAL_RANK is the place of the process's GPU among those that it sees: 0 where the cluster
     shows each process only its own.
@@ -39,7 +39,9 @@ def environment(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
     own = {name: value for name, value in inherited.items() if name not in NAMES}
     if job.num_tasks == 1:
         return own
-    start = inherited.get("SLURM_RESTART_COUNT", "0")  # a port that was taken is not tried again
+    start = inherited.get(
+        "SLURM_RESTART_COUNT", "0"
+    )  # another start, another port: the last one may be in use
     visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return own | {
         "MASTER_ADDR": job.hostnames[0],

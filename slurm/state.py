@@ -1,4 +1,4 @@
-"""Where jobs are: from squeue, from the accounts where there are any, and from what jobs left."""
+"""States of jobs: from squeue, from accounting where there is any, and from files of the jobs."""
 
 import os
 import pickle
@@ -13,58 +13,58 @@ Stage = Literal["queued", "running", "ended", "unknown"]
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
 JOBS_AT_ONCE = 500
-"""In one command line."""
+"""Jobs in one command line."""
 LOG_BYTES = 16_384
-"""Of a log's end, in which last words are looked for."""
-NOT_THE_COMMANDS = ("srun:", "slurmstepd", "submitit ")
+"""Bytes at the end of a log in which its last line is looked for."""
+LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "submitit ")
 
 
 @dataclass(frozen=True)
 class JobState:
-    """Of one job or one element of an array."""
+    """State of a job or of one element of an array."""
 
     stage: Stage
     word: str = ""
-    """Slurm's, such as TIMEOUT."""
+    """Slurm's name of the state, such as TIMEOUT."""
     reason: str = ""
-    """Why it waits, where it runs, or how it ended."""
+    """Reason for waiting, place of running, or way of ending."""
 
 
 def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
-    """By job id; ClusterError if the controller does not answer.
+    """Return states by job id; ClusterError if the controller does not answer.
 
-    The accounts are asked about jobs that the controller has forgotten, and may be missing.
+    Jobs that the controller has forgotten come from the accounts, if there are any.
     """
     text = ask("squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N")
-    known = _of(jobs, text)
+    known = _states_of(jobs, text)
     forgotten = [job for job in jobs if job not in known]
     return known | _from_accounts(forgotten)
 
 
 def _from_accounts(jobs: Sequence[str]) -> dict[str, JobState]:
-    told = []
+    texts = []
     masters = list(dict.fromkeys(job.partition("_")[0] for job in jobs))
     for start in range(0, len(masters), JOBS_AT_ONCE):
         some = ",".join(masters[start : start + JOBS_AT_ONCE])
         try:
-            told.append(ask("sacct", "-XnP", "-j", some, "--format=JobID,State,Reason,NodeList"))
+            texts.append(ask("sacct", "-XnP", "-j", some, "--format=JobID,State,Reason,NodeList"))
         except ClusterError:
             break
-    return _of(jobs, "".join(told))
+    return _states_of(jobs, "".join(texts))
 
 
-def _of(jobs: Sequence[str], text: str) -> dict[str, JobState]:
-    """Those of the jobs that lines "id|state|reason|nodes" tell of.
+def _states_of(jobs: Sequence[str], text: str) -> dict[str, JobState]:
+    """Return the states of those jobs that appear in lines "id|state|reason|nodes".
 
-    An array that is cancelled before it has begun is told as one job.
+    An array that is cancelled before it has begun appears as one job.
     """
     rows = dict(_rows(text))
-    found = {job: rows.get(job) or rows.get(job.partition("_")[0]) for job in jobs}
-    return {job: state for job, state in found.items() if state is not None}
+    states = {job: rows.get(job) or rows.get(job.partition("_")[0]) for job in jobs}
+    return {job: state for job, state in states.items() if state is not None}
 
 
 def _rows(text: str) -> Iterable[tuple[str, JobState]]:
-    """Every element of an array by itself; its rest may be told as "7_[2-5,8%2]"."""
+    """Yield id and state of each line, of each element where a line is "7_[2-5,8%2]"."""
     for line in text.splitlines():
         name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
@@ -80,16 +80,16 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
             continue
         for part in rest.rstrip("]").partition("%")[0].split(","):
             first, _, last = part.partition("-")
-            if not (first + last).isdigit():  # "..." of a list that was shortened
+            if not (first + last).isdigit():  # "..." at the end of a shortened list
                 continue
             for element in range(int(first), int(last or first) + 1):
                 yield f"{master}_{element}", state
 
 
-def left_error(folder: Path, job: str) -> str | None:
-    """The last line of the error that a job has left, of its first process that failed.
+def saved_error(folder: Path, job: str) -> str | None:
+    """Return the last line of the error that a job saved, of its first process that failed.
 
-    Empty if it has succeeded, None if it has left nothing: it waits, runs, or was killed.
+    It is empty after success, and None if the job saved no result: it waits, runs, or was killed.
     """
     files = sorted(folder.glob(f"{job}_*_result.pkl"), key=lambda path: path.stat().st_mtime)
     outcomes = [pickle.loads(path.read_bytes()) for path in files]
@@ -100,15 +100,14 @@ def left_error(folder: Path, job: str) -> str | None:
 
 
 def log_path(folder: Path, job: str) -> Path:
-    """Where the job's first process writes its messages."""
+    """Return the path of the messages of the job's first process."""
     return folder / f"{job}_0_log.err"
 
 
-def last_words(log: Path) -> str:
-    """The last line that a job's command has written, empty if there is none.
+def last_log_line(log: Path) -> str:
+    """Return the last line that a job's command has written, empty if there is none.
 
-    What srun and submitit add, and the traceback of the process around the command, are no words
-    of the command.
+    Lines of srun and submitit, and the traceback of the process around the command, do not count.
     """
     try:
         with log.open("rb") as file:
@@ -119,11 +118,11 @@ def last_words(log: Path) -> str:
     if "slurm.requeue.CommandError: " in text:
         text = text.rpartition("Traceback (most recent call last):")[0]
     lines = [line.strip() for line in text.split("\n")]
-    own = [line for line in lines if line and not line.startswith(NOT_THE_COMMANDS)]
-    return own[-1] if own else ""
+    own_lines = [line for line in lines if line and not line.startswith(LAUNCHER_PREFIXES)]
+    return own_lines[-1] if own_lines else ""
 
 
 def cancel(jobs: Sequence[str]) -> None:
-    """End jobs that wait or run; ClusterError if the controller does not answer."""
+    """Cancel jobs that wait or run; ClusterError if the controller does not answer."""
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         ask("scancel", *jobs[start : start + JOBS_AT_ONCE])

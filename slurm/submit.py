@@ -1,4 +1,4 @@
-"""Arrays of jobs, after one another: all of a submission are accepted, or none stays."""
+"""Submission of arrays of jobs: either all are accepted, or none stays in the queue."""
 
 import os
 import shlex
@@ -16,12 +16,13 @@ from slurm.requeue import MOST_STARTS, Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel
 
-HERE = Path(__file__).resolve().parents[1]
-"""What jobs import, wherever they were submitted from."""
+PROJECT = Path(__file__).resolve().parents[1]
+"""Folder that jobs import from, wherever they were submitted."""
 ANY_NUMBER = 10_000
-OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_MEM_BIND", "SBATCH_CPU_BIND", "SUBMITIT_")
-"""How names of variables begin that a job leaves to what it submits."""
-OF_THE_CLUSTER = ("SLURM_CONF", "SLURM_CLUSTERS")
+"""Parallel jobs of an array without a bound."""
+JOB_PREFIXES = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_MEM_BIND", "SBATCH_CPU_BIND", "SUBMITIT_")
+"""Beginnings of the names of variables that belong to the job around a submission."""
+CLUSTER_NAMES = ("SLURM_CONF", "SLURM_CLUSTERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,26 +33,27 @@ class Array:
     work: tuple[Command | Callable[[], object], ...]
     resources: Resources
     parallel: int = 0
-    """How many run at a time at most. 0: as many as the cluster allows."""
+    """Largest number of jobs that run at a time. 0: as many as the cluster allows."""
     after: tuple[int, ...] = ()
-    """Places, in the submission, of arrays that must have ended, in whatever way."""
+    """Places in the submission of arrays that must have ended before, in whatever way."""
     partition: str = ""
-    """Instead of the queue's."""
+    """Partition in place of the queue's; empty: the queue's."""
 
 
 def submit(
     arrays: Sequence[Array], queue: Queue, folder: Path, cluster: Cluster
 ) -> list[list[str]]:
-    """Job ids of each array's work, in its order; ClusterError if anything was refused.
+    """Submit arrays; return the job ids of each array's work, in its order.
 
-    Slurm is asked about every array before the first one is submitted. An array that is too large
-    for the cluster is split; where it is bounded, each piece waits for the end of the one before.
-    folder: of logs and pickles, on a file system that all nodes share.
+    Slurm tests every array before the first one is submitted; ClusterError if any is refused. An
+    array that is too large for the cluster is split, and if its parallel jobs are bounded, each
+    piece waits for the end of the one before. `folder` is for logs and pickles, on a file system
+    that all nodes share.
     """
     submitted: list[list[str]] = []
-    with outside_of_jobs():
+    with hide_job_variables():
         for array in arrays:
-            _refused_early(array, queue, folder)
+            _check_early(array, queue, folder)
         try:
             for array in arrays:
                 after = tuple(job for place in array.after for job in submitted[place])
@@ -62,19 +64,19 @@ def submit(
                     submitted[-1] += ids
                     after = tuple(ids) if array.parallel else after
         except ClusterError as error:
-            raise ClusterError(f"{error}; {taken_back(folder, submitted)}") from error
+            raise ClusterError(f"{error}; {cancel_submitted(folder, submitted)}") from error
         except BaseException as error:  # whatever it is, nothing stays half submitted
-            error.add_note(taken_back(folder, submitted))
+            error.add_note(cancel_submitted(folder, submitted))
             raise
     return submitted
 
 
 @contextmanager
-def outside_of_jobs() -> Iterator[None]:
-    """What is submitted from inside a job takes nothing over from it."""
+def hide_job_variables() -> Iterator[None]:
+    """Hide the variables of the job around, so that jobs submitted from a job inherit nothing."""
     inherited = os.environ if "SLURM_JOB_ID" in os.environ else {}
-    names = [name for name in inherited if name.startswith(OF_A_JOB) or name in RANK_NAMES]
-    hidden = {name: os.environ.pop(name) for name in names if name not in OF_THE_CLUSTER}
+    names = [name for name in inherited if name.startswith(JOB_PREFIXES) or name in RANK_NAMES]
+    hidden = {name: os.environ.pop(name) for name in names if name not in CLUSTER_NAMES}
     try:
         yield
     finally:
@@ -98,7 +100,7 @@ def _submit(array: Array, after: tuple[str, ...], queue: Queue, folder: Path) ->
 
 
 def script(array: Array, queue: Queue, folder: Path) -> str:
-    """What sbatch would be given for an array, were it the only one."""
+    """Return the script that sbatch would get for an array that is submitted alone."""
     from submitit.slurm.slurm import _make_sbatch_string
 
     command = (
@@ -111,8 +113,8 @@ def script(array: Array, queue: Queue, folder: Path) -> str:
     return text
 
 
-def _refused_early(array: Array, queue: Queue, folder: Path) -> None:
-    """ClusterError with sbatch's words if the cluster would not take the array."""
+def _check_early(array: Array, queue: Queue, folder: Path) -> None:
+    """Raise a ClusterError with sbatch's message if the cluster would refuse the array."""
     small = replace(array, work=array.work[:1])
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
         file.write(script(small, queue, folder))
@@ -121,7 +123,7 @@ def _refused_early(array: Array, queue: Queue, folder: Path) -> None:
 
 
 def _parameters(array: Array, queue: Queue, folder: Path, after: tuple[str, ...]) -> dict[str, Any]:
-    """Of submitit's SlurmExecutor."""
+    """Return the parameters of submitit's SlurmExecutor for an array."""
     options: dict[str, Any] = {"requeue": True, **queue.options()}
     srun = []
     if array.resources.nodes * array.resources.processes_per_node > 1:
@@ -150,8 +152,8 @@ def _parameters(array: Array, queue: Queue, folder: Path, after: tuple[str, ...]
 
 
 def _setup(resources: Resources, queue: Queue) -> list[str]:
-    """A line that fails ends the job: Slurm alone would go on without it."""
-    end = f"$(($(date +%s) + {60 * resources.minutes}))"  # older releases do not tell it
+    """Return lines of bash before the command; one that fails ends the job."""
+    end = f"$(($(date +%s) + {60 * resources.minutes}))"  # older releases of Slurm do not set it
     lines = [
         f"{line} || {{ echo {shlex.quote(f'failed: {line}')} >&2; exit 1; }}"
         for line in queue.setup
@@ -159,20 +161,21 @@ def _setup(resources: Resources, queue: Queue) -> list[str]:
     return [
         f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-{end}}}",
         *lines,
-        f"export PYTHONPATH={shlex.quote(str(HERE))}${{PYTHONPATH:+:$PYTHONPATH}}",
+        f"export PYTHONPATH={shlex.quote(str(PROJECT))}${{PYTHONPATH:+:$PYTHONPATH}}",
     ]
 
 
 def _teardown(folder: Path) -> list[str]:
-    """The job ends as its command did, unless it was killed and starts again."""
+    """Return lines of bash after the command: the job ends with its status, or starts again."""
     again = f"{shlex.quote(sys.executable)} -m slurm.requeue {shlex.quote(str(folder))}"
     return ["status=$?", f"[ $status -eq 0 ] || {again} $status", "exit $status"]
 
 
-def taken_back(folder: Path, submitted: Sequence[Sequence[str]]) -> str:
-    """Cancel what was submitted, and say so; also what was accepted without our knowing.
+def cancel_submitted(folder: Path, submitted: Sequence[Sequence[str]]) -> str:
+    """Cancel what was submitted; return what was done as a text.
 
-    The latter is found by its folder, which each job has as its comment.
+    This includes jobs that Slurm accepted although submitit failed: each job has its folder as a
+    comment.
     """
     jobs = [job for ids in submitted for job in ids]
     with suppress(ClusterError):

@@ -11,8 +11,6 @@ from torchvision.models.resnet import BasicBlock
 
 from pretrain.feed import Batch
 from pretrain.methods import METHODS
-from pretrain.methods.instdisc import InstDisc
-from pretrain.methods.supervised import Supervised
 from pretrain.recipes import RECIPES
 
 LEARNING = [name for name in METHODS if name != "random"]
@@ -81,8 +79,8 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
     indices = torch.arange(num_images)
     return Batch(
         views,
-        indices % 2 if isinstance(method, Supervised) else None,
-        indices if isinstance(method, InstDisc) else None,
+        indices % 2 if method.uses_labels else None,
+        indices if method.uses_indices else None,
     )
 
 

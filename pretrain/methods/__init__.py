@@ -1,22 +1,22 @@
 """The methods: one paper per file.
 
-moco.py        MoCo v1, v2, v2+, with label smoothing, and with augmentations shared or for keys
+moco.py        MoCo v1, v2, v2+; label smoothing; augmentations shared by both views or for keys
 multi_key.py   the mean InfoNCE over many positive keys
 jcl.py         JCL, many positive keys by their mean and covariance
-co2.py         CO2, a query and its key must see the queue alike
-lorac.py       LORAC and MoCo-M, many queries of low rank
+co2.py         CO2, a query and its key should have the same similarities to the queue
+lorac.py       LORAC and MoCo-M, many queries per image whose embeddings span few dimensions
 uniclr.py      SimAffinity, SimWhitening, SimTrace
-looc.py        LooC, LooC++ and MoCo++, an embedding space per augmentation
+looc.py        LooC, LooC++ and MoCo++, an embedding space for each augmentation
 instdisc.py    instance discrimination by a bank of all images
 simclr.py      SimCLR, the views of all other images of a batch are negatives
-byol.py        BYOL, predictions of a momentum encoder's embeddings
-simsiam.py     SimSiam, predictions of the encoder's own embeddings
-barlow_twins.py  the cross-correlation of features should be the identity
+byol.py        BYOL, predicts a momentum encoder's embeddings
+simsiam.py     SimSiam, predicts the encoder's own embeddings
+barlow_twins.py  Barlow Twins, the cross-correlation of features should be the identity
 vicreg.py      VICReg: variance, invariance, covariance
-wmse.py        W-MSE, distances of views whitened in small batches
+wmse.py        W-MSE, distances between views that are whitened in sub-batches
 zero_cl.py     Zero-CL, features and images decorrelated by ZCA
-swav.py        SwAV, clusters predicted from other views
-dino.py        DINO, a centered momentum encoder predicted from other views
+swav.py        SwAV, predicts the cluster of another view
+dino.py        DINO, predicts a centered momentum encoder's output for another view
 supervised.py  cross entropy with labels, for reference
 random.py      the initialization, for reference
 """
@@ -25,8 +25,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from torch import nn
-
+from pretrain.method import Method
 from pretrain.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
 from pretrain.methods.byol import BYOL, BYOLConfig
 from pretrain.methods.co2 import CO2, CO2Config
@@ -47,7 +46,7 @@ from pretrain.methods.vicreg import VICReg, VICRegConfig
 from pretrain.methods.wmse import WMSE, WMSEConfig
 from pretrain.methods.zero_cl import ZeroCL, ZeroCLConfig
 
-METHODS: Mapping[str, tuple[Callable[..., nn.Module], Callable[..., Any]]] = {
+METHODS: Mapping[str, tuple[type[Method], Callable[..., Any]]] = {
     "moco": (MoCo, MoCoConfig),
     "multi_key": (MultiKey, MultiKeyConfig),
     "jcl": (JCL, JCLConfig),
@@ -73,4 +72,4 @@ METHODS: Mapping[str, tuple[Callable[..., nn.Module], Callable[..., Any]]] = {
     "supervised": (Supervised, SupervisedConfig),
     "random": (Random, RandomConfig),
 }
-"""Name -> module (backbone, feature_dim, config) and its config."""
+"""Name -> method, built from (backbone, feature_dim, config), and its config."""

@@ -10,43 +10,44 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
+from pretrain.method import Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
-from pretrain.parts.projector import plain_ended_mlp
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.projector import mlp_with_plain_output
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 
 class Terms(NamedTuple):
-    """The two sums of equation 1, without lambda."""
+    """The two sums of equation 1, scalars, without lambda."""
 
     invariance: Tensor
-    """Squared distance of the diagonal from one."""
+    """Sum of the squared distances of the diagonal from one."""
     redundancy: Tensor
-    """Squares beside the diagonal."""
+    """Sum of the squares off the diagonal."""
 
-    def weighted(self, off_diagonal_weight: float) -> Tensor:
-        """The loss."""
+    def weighted_sum(self, off_diagonal_weight: float) -> Tensor:
+        """Return the loss, a scalar."""
         return self.invariance + off_diagonal_weight * self.redundancy
 
 
 def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Tensor:
-    """Equation 1, a sum over features: projector outputs z1, z2 (N, D) of any scale.
+    """Return equation 1 of projector outputs z1, z2 (N, D) of any scale, a sum over features.
 
-    Zero where both views agree and no two features are correlated; D where no feature has anything
-    in common with itself or others. float32 also under autocast.
+    It is zero where both views agree and no two features are correlated, and D where all features
+    are uncorrelated, also with themselves in the other view. float32 also under autocast.
     """
-    return correlation_terms(z1, z2).weighted(off_diagonal_weight)
+    return correlation_terms(z1, z2).weighted_sum(off_diagonal_weight)
 
 
 def correlation_terms(z1: Tensor, z2: Tensor) -> Terms:
-    """Of the cross-correlation of z1 and z2 (N, D), equation 2.
+    """Return the two sums over the cross-correlation (D, D) of z1 and z2 (N, D), equation 2.
 
     As in the released code, 1e-5 is added to variances: a constant feature counts as uncorrelated.
     """
     with torch.autocast(z1.device.type, enabled=False):
-        scale = len(z1) ** -0.5  # so that the product of the rows is their mean
+        scale = len(z1) ** -0.5  # a product of rows is then a mean over images
         first, second = (
             scale * batch_norm(at_least_float32(rows), None, None, training=True)
             for rows in (z1, z2)
@@ -62,9 +63,9 @@ class BarlowTwinsConfig:
     off_diagonal_weight: float = 5e-3
     """Lambda; the released code has 0.0051."""
     loss_scale: float = 0.024
-    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, if the
-    decay has it too, as in the recipe; so it sets the rate of biases and batch norm alone: the
-    paper's 0.0048 beside 0.2 for weights."""
+    """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
+    by it too, as in the recipe; so it only sets the rate of biases and batch norm: the paper's
+    0.0048, where weights have 0.2."""
     hidden_dim: int = 8192
     """Width of the projector's two hidden layers."""
     embedding_dim: int = 8192
@@ -73,25 +74,25 @@ class BarlowTwinsConfig:
     """Batch norm over the images of all processes."""
 
 
-class BarlowTwins(nn.Module):
-    """One encoder for both views; correlations are over the images of all processes."""
+class BarlowTwins(Method):
+    """An encoder for both views; correlations are over the images of all processes."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: BarlowTwinsConfig) -> None:
         super().__init__()
         self.config = config
         self.views = (View(), View())
         self.backbone = backbone  # what export.py writes
-        projector = plain_ended_mlp(
+        projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
-            synchronized(self.encoder)
+            synchronize_batch_norms(self.encoder)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 of (n, 3, H, W); progress is not used."""
+        """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         terms = correlation_terms(z1, z2)
-        loss = self.config.loss_scale * terms.weighted(self.config.off_diagonal_weight)
+        loss = self.config.loss_scale * terms.weighted_sum(self.config.off_diagonal_weight)
         logged = {name: term.detach() for name, term in terms._asdict().items()}
         return {"loss": loss, **logged}

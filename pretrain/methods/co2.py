@@ -1,4 +1,4 @@
-"""CO2: a query and its key should see the negatives alike.
+"""CO2: a query and its key should have the same similarities to the negatives.
 
 Wei et al., ICLR 2021, arXiv:2010.02217.
 """
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.projector import Projector, moco_projector
@@ -18,11 +19,11 @@ from pretrain.parts.view import View
 
 
 def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Symmetric KL divergence of eq. 4, mean over the batch, in nats; float32, also under autocast.
+    """Return the symmetric KL divergence of eq. 4, mean over the batch, in nats.
 
-    query (n, d), key (n, d), queue (K, d); rows of unit length. Half the sum of both directions,
-    between softmaxes over the negatives only. The key is a target: the query alone gets a
-    gradient. 0 if the query is its key.
+    query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. It is
+    half the sum of both directions, between softmaxes over the negatives only, and 0 if the query
+    equals its key. The key is a target: only the query gets a gradient.
     """
     return queue_divergence(query, key, queue, temperature=temperature).mean()
 
@@ -32,25 +33,25 @@ class CO2Config:
     """Settings of CO2; the defaults are the paper's for ImageNet-1k on MoCo v2."""
 
     temperature: float = 0.2
-    """Of instance discrimination; 0.07 on MoCo v1."""
+    """Tau, divides the cosine similarities of instance discrimination; 0.07 on MoCo v1."""
     consistency_temperature: float = 0.05
-    """tau_con; 0.04 on MoCo v1."""
+    """Tau_con, divides the cosine similarities of eq. 4; 0.04 on MoCo v1."""
     consistency_weight: float = 0.3
-    """alpha of eq. 5, a sum though the paper says average; 10 on MoCo v1."""
+    """Alpha of eq. 5; 10 on MoCo v1."""
     projector: Projector = "mlp"
-    """On MoCo v1 "linear"."""
+    """Kind of the projector; "linear" on MoCo v1."""
     queue_size: int = 65_536
     """K, keys."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     bn_splits: int = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-class CO2(nn.Module):
-    """Encoder, its momentum copy, and a queue of keys: MoCo with one more loss."""
+class CO2(Method):
+    """MoCo with one more loss: an encoder, its momentum encoder, and a queue of keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: CO2Config) -> None:
         super().__init__()
@@ -62,10 +63,15 @@ class CO2(nn.Module):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
+    @staticmethod
+    def batch_needs(config: CO2Config) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 of (n, 3, H, W), query first; progress has no effect."""
+        """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
-        self.key_encoder.follow(self.encoder)
+        self.key_encoder.update(self.encoder)
         key = shuffled_forward(self.key_encoder, views[1], config.bn_splits)
         key = normalize(key.float(), dim=1)
         query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
@@ -74,9 +80,11 @@ class CO2(nn.Module):
         consistency = consistency_loss(
             query, key, negatives, temperature=config.consistency_temperature
         )
+        # eq. 5 is this sum; the paper calls it a weighted average
+        loss = contrast.loss + config.consistency_weight * consistency
         self.queue.push(key)  # after the losses: negatives are those of past steps
         return {
-            "loss": contrast.loss + config.consistency_weight * consistency,
+            "loss": loss,
             "instance_discrimination": contrast.info_nce.detach(),
             "consistency": consistency.detach(),
             "instance_accuracy": contrast.accuracy,

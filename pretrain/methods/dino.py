@@ -1,4 +1,4 @@
-"""DINO: predict what a momentum encoder, centered and sharpened, says of other views.
+"""DINO: predict the centered and sharpened output of a momentum encoder for other views.
 
 Caron et al., ICCV 2021, arXiv:2104.14294. The paper's student is the encoder here, its teacher
 the target encoder.
@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
+from pretrain.method import Method
 from pretrain.parts.gather import gather
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 
@@ -26,22 +27,22 @@ def dino_loss(
     temperature: float,
     target_temperature: float,
 ) -> Tensor:
-    """Eq. 3 over its number of terms, in nats; float32, also under autocast.
+    """Return eq. 3 divided by its number of terms, in nats; float32, also under autocast.
 
-    logits (V, n, K) of all views, target_logits (A, n, K) of the first A, which get no gradient,
-    center (K,).
+    logits (V, n, K) of all views; target_logits (A, n, K) of the first A views, which get no
+    gradient; center (K,).
     """
     targets = centered_softmax(target_logits, center, temperature=target_temperature)
     return cross_view_entropy(logits.float() / temperature, targets)
 
 
 def centered_softmax(target_logits: Tensor, center: Tensor, *, temperature: float) -> Tensor:
-    """What logits (..., K) less their center (K,) say, sharpened; without gradient."""
+    """Return the targets (..., K), the softmax of logits (..., K) less center (K,), detached."""
     return ((target_logits.detach().float() - center) / temperature).softmax(dim=-1)
 
 
-def moved_center(center: Tensor, target_logits: Tensor, *, momentum: float) -> Tensor:
-    """Eq. 4: the center (K,) after target_logits (..., K) of this step, of all processes."""
+def next_center(center: Tensor, target_logits: Tensor, *, momentum: float) -> Tensor:
+    """Return the center (K,) after this step's target_logits (..., K) of all processes: eq. 4."""
     mean = target_logits.float().flatten(0, -2).mean(dim=0)
     return torch.lerp(gather(mean[None]).mean(dim=0), center, momentum)
 
@@ -51,36 +52,33 @@ class DINOConfig:
     """Settings of DINO; the defaults are the authors' for 800 epochs of ResNet-50."""
 
     temperature: float = 0.1
-    """Divides logits of the encoder."""
+    """Tau_s, divides the logits of the encoder."""
     target_temperature: float = 0.07
-    """Divides logits of the target encoder once warmed up."""
+    """Tau_t, divides the logits of the target encoder after the warm-up."""
     first_target_temperature: float = 0.04
-    """At the start of the run."""
+    """Tau_t at the start of the run."""
     temperature_warmup: float = 50 / 800
     """Share of the run in which the target temperature grows linearly."""
     center_momentum: float = 0.9
-    """m of eq. 4, per step."""
+    """Rate m of eq. 4, per step."""
     momentum: float = 0.996
-    """Lambda of the target encoder at the start, per step; rises to 1 by half a cosine."""
+    """Lambda, rate of the target encoder at the start, per step; rises to 1 by half a cosine."""
     last_layer_from: float = 1 / 800
     """Share of the run before which the last layer stays as it is: one epoch."""
     output_dim: int = 60_000
-    """K."""
+    """K, outputs of the last layer."""
     num_small_views: int = 6
-    """Small crops beside the two large ones."""
+    """Small views besides the two large ones."""
     hidden_dim: int = 2048
     """Width of the head's hidden layers."""
     embedding_dim: int = 256
-    """d, before the last layer."""
+    """d, inputs of the last layer."""
     head_norm: bool = True
-    """Batch norm in the head, as of the authors' ResNets; their transformers have none."""
+    """Batch norm in the head, as for the authors' ResNets; their transformers have none."""
 
 
 class Head(nn.Module):
-    """Features (n, C) -> logits (n, K), float32: cosines of an embedding with K directions.
-
-    A last layer whose rows have unit length is one with weight norm and a gain that stays 1.
-    """
+    """The projector: features (n, C) -> logits (n, K), cosines with K directions, float32."""
 
     def __init__(self, feature_dim: int, config: DINOConfig) -> None:
         super().__init__()
@@ -97,18 +95,19 @@ class Head(nn.Module):
                 nn.init.trunc_normal_(layer.weight, std=0.02)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
+        # normalizing its rows equals weight norm with a gain that is fixed at 1
         self.last_layer = nn.Linear(config.embedding_dim, config.output_dim, bias=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(n, C) -> (n, K), in [-1, 1]."""
+        """Return logits (n, K), in [-1, 1], of features (n, C)."""
         embeddings = self.layers(features).float()
         with torch.autocast(embeddings.device.type, enabled=False):
             directions = normalize(self.last_layer.weight, dim=1)
             return linear(normalize(embeddings, dim=1), directions)
 
 
-class DINO(nn.Module):
-    """Encoder, the target encoder that follows it, and the center of its logits."""
+class DINO(Method):
+    """An encoder, its momentum encoder as target, and the center of the target's logits."""
 
     center: Tensor
 
@@ -116,28 +115,29 @@ class DINO(nn.Module):
         super().__init__()
         self.config = config
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
-        encoder = synchronized(nn.Sequential(backbone, Head(feature_dim, config)))
+        encoder = synchronize_batch_norms(nn.Sequential(backbone, Head(feature_dim, config)))
         self.encoder = cast(nn.Sequential, encoder)
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
-        # what export.py writes: the paper evaluates its teacher
+        # exported: the paper evaluates its teacher
         self.backbone = self.target_encoder.network.get_submodule("0")
         # the loop drops these gradients up to a share of the run
         self.frozen_until = {"encoder.1.last_layer.weight": config.last_layer_from}
         self.register_buffer("center", torch.zeros(config.output_dim))
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 + S of (n, 3, H, W), small ones last; progress: share of the run done.
+        """Return the loss of 2 + S views (n, 3, H, W), small ones last.
 
-        The target encoder moves before the step, in the released code after it. So it moves with
-        the momentum of two steps later on the schedule, and the one that a run exports has not
-        followed the encoder's last two steps, of which the released one takes in next to nothing.
+        progress is the share of the run done. The target encoder is updated before the step, in
+        the released code after it. So an update has the momentum of two steps later, and the
+        exported target has not followed the last two steps of the encoder, of which the released
+        one takes in next to nothing.
         """
         config = self.config
         momentum = rising_momentum(config.momentum, progress)
-        self.target_encoder.follow(self.encoder, momentum)
+        self.target_encoder.update(self.encoder, momentum)
         target_logits = self.target_encoder(torch.cat(views[:2])).unflatten(0, (2, -1))
         backbone, head = self.encoder
-        # sizes pass the backbone apart and the head together, as in the released code
+        # the backbone passes each size by itself, the head all together, as in the released code
         logits = head(features_by_size(backbone, views)).unflatten(0, (len(views), -1))
         temperature = self.target_temperature(progress)
         loss = dino_loss(
@@ -148,8 +148,8 @@ class DINO(nn.Module):
             target_temperature=temperature,
         )
         targets = centered_softmax(target_logits, self.center, temperature=temperature)
-        # after the loss: images are centered by those of past steps
-        self.center.copy_(moved_center(self.center, target_logits, momentum=config.center_momentum))
+        # after the loss: this step's targets are centered by those of past steps
+        self.center.copy_(next_center(self.center, target_logits, momentum=config.center_momentum))
         entropy = -torch.special.xlogy(targets, targets).sum(dim=2).mean()
         return {
             "loss": loss,
@@ -158,7 +158,7 @@ class DINO(nn.Module):
         }
 
     def target_temperature(self, progress: float) -> float:
-        """At a share of the run done: from the first to the last over the warm-up, then the last.
+        """Return tau_t at a share of the run: linear over the warm-up, constant after it.
 
         The released code changes it once per epoch; here it follows the schedule's unit.
         """

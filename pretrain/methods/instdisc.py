@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, softplus
 
+from pretrain.method import Method
 from pretrain.parts.gather import gather, num_processes, own_share
 from pretrain.parts.precision import at_least_float32
 from pretrain.parts.view import View
@@ -24,15 +25,16 @@ def nce_loss(
     log_partition: Tensor,
     num_images: int,
 ) -> Tensor:
-    """Eq. 6 and 7, mean over the batch, in nats; float32, also under autocast.
+    """Return eq. 6 and 7, mean over the batch, in nats; float32, also under autocast.
 
-    query (n, d); own (n, d), the images' rows of the bank; noise (n, m, d), rows drawn evenly from
-    all of the bank; rows of unit length. log_partition: logarithm of Z in eq. 4, a scalar. The
-    query alone gets a gradient. The released code adds 1e-7 to the denominators of eq. 6.
+    query (n, d); own (n, d), the images' rows of the bank; noise (n, m, d), rows drawn uniformly
+    from the whole bank; rows of unit length. log_partition is the logarithm of Z in eq. 4, a
+    scalar. Only the query gets a gradient. The released code adds 1e-7 to the denominators of
+    eq. 6.
     """
     with torch.autocast(query.device.type, enabled=False):
         positive, negative = bank_logits(query, own, noise, temperature=temperature)
-        # h of eq. 6 is the sigmoid of a logit less this
+        # h of eq. 6 is sigmoid(logit - threshold): both logarithms are softplus, without overflow
         threshold = log_partition + math.log(noise.shape[1] / num_images)
         recognized = softplus(threshold - positive)
         rejected = softplus(negative - threshold).sum(dim=1)
@@ -40,10 +42,10 @@ def nce_loss(
 
 
 def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: float) -> Tensor:
-    """Eq. 2, minus its logarithm, mean over the batch, in nats; float32, also under autocast.
+    """Return minus the logarithm of eq. 2, mean over the batch, in nats; float32.
 
-    query (n, d), bank (N, d) of all images, rows of unit length; indices (n,) of the own rows. The
-    query alone gets a gradient.
+    query (n, d), bank (N, d) of all images, rows of unit length; indices (n,) of the images' own
+    rows. Only the query gets a gradient.
     """
     with torch.autocast(query.device.type, enabled=False):
         logits = at_least_float32(query) @ bank.detach().T / temperature
@@ -53,17 +55,17 @@ def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: f
 def bank_logits(
     query: Tensor, own: Tensor, noise: Tensor, *, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Similarities (n,) to own rows and (n, m) to noise, over the temperature."""
+    """Return logits (n,) of query (n, d) with own (n, d), and (n, m) with noise (n, m, d)."""
     query = at_least_float32(query)
     positive = (query * own.detach()).sum(dim=1) / temperature
     negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
     return positive, negative
 
 
-def log_partition_estimate(logits: Tensor, *, num_images: int) -> Tensor:
-    """Logarithm of eq. 8, Z as the mean over these logits (n, m) of all processes: a scalar.
+def estimate_log_partition(logits: Tensor, *, num_images: int) -> Tensor:
+    """Return the logarithm of eq. 8, which estimates Z from logits (n, m) of all processes.
 
-    float32, without gradient. The released code's mean has the images' own rows as well.
+    A float32 scalar without gradient. The released code's mean includes the images' own rows.
     """
     total = gather(logits.float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
     return total + math.log(num_images / (logits.numel() * num_processes()))
@@ -74,33 +76,33 @@ class InstDiscConfig:
     """Settings of instance discrimination; the defaults are the paper's for ImageNet-1k."""
 
     num_images: int = 1_281_167
-    """Size of the bank: as many as --data holds."""
+    """Rows of the bank: as many as --data holds images."""
     num_negatives: int = 4096
-    """m, rows of the bank that are drawn for each image. 0: none are drawn, and the loss is the
-    softmax over all rows, as in the released code."""
+    """m, rows of the bank that are drawn for each image. 0: no draw; the loss is the softmax over
+    all rows, as in the released code."""
     temperature: float = 0.07
     """Tau, divides cosine similarities."""
     bank_momentum: float = 0.5
-    """Share of its past that a row of the bank keeps, as in the released code; the paper has 0."""
+    """Share of its past that a row of the bank keeps; the released code's, the paper has 0."""
     proximal_weight: float = 0.0
-    """Lambda of eq. 10, which pulls an embedding to its own row; the code has 0."""
+    """Lambda of eq. 10, which pulls an embedding to its own row; the released code has 0."""
     embedding_dim: int = 128
     """d."""
 
 
-class InstDisc(nn.Module):
-    """Encoder and a bank with a row for each image, and Z once it has been estimated.
+class InstDisc(Method):
+    """An encoder, a bank with a row for each image, and Z after its estimate.
 
-    The released code draws the first rows evenly from a cube, not from the sphere.
+    The bank starts uniform on the sphere; the released code draws it from a cube.
     """
 
-    uses_indices = True
     bank: Tensor
     log_partition: Tensor
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: InstDiscConfig) -> None:
         super().__init__()
         self.config = config
+        self.num_images = config.num_images
         self.views = (View(),)
         self.backbone = backbone  # what export.py writes
         self.encoder = nn.Sequential(backbone, nn.Linear(feature_dim, config.embedding_dim))
@@ -109,31 +111,33 @@ class InstDisc(nn.Module):
         self.register_buffer("log_partition", torch.tensor(torch.inf))
 
     def forward(self, views: list[Tensor], progress: float, indices: Tensor) -> dict[str, Tensor]:
-        """views: 1 of (n, 3, H, W); indices (n,) of the images; progress has no effect.
+        """Return the loss of one view (n, 3, H, W) of the images at indices (n,).
 
-        Z is estimated by the first batch and stays, as the paper has it.
+        progress has no effect. Z is estimated from the first batch and then constant, as in the
+        paper.
         """
         config = self.config
         query = normalize(self.encoder(views[0]).float(), dim=1)
         own = self.bank[indices]
         if config.num_negatives:
-            loss = self._contrasted(query, own, self.bank[self._drawn(indices)])
+            loss = self._noise_loss(query, own, self.bank[self._draw_noise(indices)])
         else:
             loss = softmax_loss(query, self.bank.clone(), indices, temperature=config.temperature)
         proximal = (query - own).square().sum(dim=1).mean()
-        self._remember(query, indices)
+        self._update_bank(query, indices)
         return {
             "loss": loss + config.proximal_weight * proximal,
             "proximal": proximal.detach(),
             "positive_similarity": (query.detach() * own).sum(dim=1).mean(),
         }
 
-    def _contrasted(self, query: Tensor, own: Tensor, noise: Tensor) -> Tensor:
-        """The loss against drawn rows; Z is estimated where it is not known yet."""
+    def _noise_loss(self, query: Tensor, own: Tensor, noise: Tensor) -> Tensor:
+        """Return the loss of query and own (n, d) against noise (n, m, d); estimate Z once."""
         config = self.config
         with torch.no_grad():
             _, negative = bank_logits(query, own, noise, temperature=config.temperature)
-            estimate = log_partition_estimate(negative, num_images=config.num_images)
+            estimate = estimate_log_partition(negative, num_images=config.num_images)
+            # a choice on the device, so that no step waits for it
             first = self.log_partition.isinf()
             self.log_partition.copy_(torch.where(first, estimate, self.log_partition))
         return nce_loss(
@@ -145,14 +149,15 @@ class InstDisc(nn.Module):
             num_images=config.num_images,
         )
 
-    def _drawn(self, indices: Tensor) -> Tensor:
-        """Rows of the bank (n, m), even the image's own; the same for any number of processes."""
+    def _draw_noise(self, indices: Tensor) -> Tensor:
+        """Return indices (n, m) of drawn rows, perhaps the image's own."""
+        # drawn for all N images, so that the draw does not depend on the number of processes
         shape = (num_processes() * len(indices), self.config.num_negatives)
         return own_share(torch.randint(len(self.bank), shape, device=indices.device))
 
     @torch.no_grad()
-    def _remember(self, query: Tensor, indices: Tensor) -> None:
-        """Move the rows of the images of all processes to their embeddings."""
+    def _update_bank(self, query: Tensor, indices: Tensor) -> None:
+        """Move the rows of the images of all processes towards their embeddings."""
         indices, query = gather(indices), gather(query)
         rows = torch.lerp(query, self.bank[indices], self.config.bank_momentum)
         self.bank.index_copy_(0, indices, normalize(rows, dim=1))

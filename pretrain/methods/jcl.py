@@ -9,30 +9,36 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import KeyForward, positive_keys, similarities
+from pretrain.parts.positive_keys import (
+    KeyForward,
+    positive_metrics,
+    query_and_keys,
+    similarities,
+)
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.ramp import Ramp, ramp
-from pretrain.parts.shuffle_bn import split_forward
 from pretrain.parts.view import View
 
 
 def jcl_loss(
     query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float, covariance_weight: float
 ) -> Tensor:
-    """Bound of eq. 8, mean over the batch, in nats; float32, also under autocast.
+    """Return the bound of eq. 8, mean over the batch, in nats; float32, also under autocast.
 
-    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. The query alone gets a
-    gradient through the queue. Keys that are all equal give InfoNCE.
+    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
+    through the queue. Keys that are all equal give InfoNCE.
     """
     positive = similarities(query, keys) / temperature
     attraction = positive.mean(dim=1)
     # q' Sigma q equals the variance of q' k over the keys: no d x d matrix is built
-    spread = positive.var(dim=1, correction=0)
+    variance = positive.var(dim=1, correction=0)
     negative = queue_logsumexp(query, queue, temperature=temperature)
-    positive_logit = attraction + covariance_weight / 2 * spread
+    # E[exp(a'k)] of a Gaussian k raises the exponent by half the variance, in the partition only
+    positive_logit = attraction + covariance_weight / 2 * variance
     return (torch.logaddexp(positive_logit, negative) - attraction).mean()
 
 
@@ -41,30 +47,30 @@ class JCLConfig:
     """Settings of JCL; the defaults are the paper's for ImageNet-1k."""
 
     temperature: float = 0.2
-    """Divides cosine similarities."""
+    """Tau, divides cosine similarities."""
     covariance_weight: float = 4.0
     """Lambda of eq. 8."""
     covariance_ramp: Ramp = "constant"
-    """Of lambda over the run: the paper prints a constant, the released code ramps linearly."""
+    """Course of lambda over the run: constant in the paper, a linear ramp in the released code."""
     num_keys: int = 5
     """M', positive keys per image; the query is not counted."""
     unit_mean: bool = False
-    """Queue the mean of the keys at unit length; the paper is silent, its code does not."""
+    """Normalize mean keys before they are queued; the paper is silent, its code does not."""
     queue_size: int = 65_536
     """K, keys."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     key_forward: KeyForward = "concatenated"
-    """Batch norm of the keys sees all M' views of a batch together, as section 3.3 has it, or one
-    view at a time."""
+    """Images that batch norm of the keys sees: all M' views of a batch together (appendix C), or
+    one view at a time."""
     bn_splits: int = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-class JCL(nn.Module):
-    """Encoder, its momentum copy, and a queue of key means."""
+class JCL(Method):
+    """An encoder, its momentum encoder, and a queue of mean keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: JCLConfig) -> None:
         super().__init__()
@@ -75,17 +81,21 @@ class JCL(nn.Module):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
+    @staticmethod
+    def batch_needs(config: JCLConfig) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 1 + M of (n, 3, H, W), query first; progress: share of the run done."""
+        """Return the loss of 1 + M views (n, 3, H, W), query first, at a share of the run done."""
         config = self.config
-        self.key_encoder.follow(self.encoder)
-        keys = positive_keys(
+        query, keys = query_and_keys(
+            self.encoder,
             self.key_encoder,
-            views[1:],
+            views,
             key_forward=config.key_forward,
             bn_splits=config.bn_splits,
         )
-        query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
         weight = config.covariance_weight * ramp(config.covariance_ramp, progress)
         loss = jcl_loss(
             query,
@@ -97,9 +107,4 @@ class JCL(nn.Module):
         mean_key = keys.mean(dim=1)
         # after the loss: negatives are those of past steps
         self.queue.push(normalize(mean_key, dim=1) if config.unit_mean else mean_key)
-        similarity = similarities(query.detach(), keys)
-        return {
-            "loss": loss,
-            "positive_similarity": similarity.mean(),
-            "positive_variance": similarity.var(dim=1, correction=0).mean(),
-        }
+        return {"loss": loss, **positive_metrics(query, keys)}

@@ -1,7 +1,7 @@
-"""LooC: an embedding space per augmentation that keeps what the augmentation changes.
+"""LooC: an embedding space for each augmentation, which keeps what the augmentation changes.
 
 Xiao et al., "What Should Not Be Contrastive in Contrastive Learning", ICLR 2021,
-arXiv:2008.05659. LooC++ and the baseline MoCo++ have a copy of the last stage in each head.
+arXiv:2008.05659. In LooC++ and the baseline MoCo++ each head has its own last stage.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue_logsumexp import queue_logsumexp
@@ -19,37 +20,38 @@ from pretrain.parts.view import Augmentation, View
 
 
 def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Equation 2, mean over heads and batch, in nats; float32, also under autocast.
+    """Return equation 2, mean over heads and batch, in nats; float32, also under autocast.
 
-    queries (h, n, d); keys (h, v, n, d), key view v as head h sees it, h = v; queues (h, K, d);
-    rows of unit length. Head i attracts key view i; the other views of the image repel it, except
-    in head 0, which reads keys[0, 0] alone: any finite values may stand in keys[0, 1:]. One head
-    gives InfoNCE. A view that has the query's augmentation by chance repels all the same.
+    queries (h, n, d); keys (h, v, n, d), head h's embedding of key view v, with as many views as
+    heads; queues (h, K, d); rows of unit length. The positive of head i is key view i; the other
+    key views of the image are negatives of head i, also one that has the query's augmentation by
+    chance. Head 0 has no such negatives and reads keys[0, 0] only: keys[0, 1:] may hold any finite
+    values. One head gives InfoNCE.
     """
     similarity = similarities(queries, keys) / temperature
     positive = similarity.diagonal().T
     same_image = torch.cat([positive[:1], similarity[1:].logsumexp(dim=1)])
-    negative = negatives(queries, queues, temperature=temperature)
+    negative = negative_logsumexp(queries, queues, temperature=temperature)
     return (torch.logaddexp(same_image, negative) - positive).mean()
 
 
 def moco_pp_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Equation 1 (InfoNCE) in each head, mean over heads and batch, in nats; float32.
+    """Return equation 1 (InfoNCE) of each head, mean over heads and batch, in nats; float32.
 
     queries (h, n, d), keys (h, n, d), queues (h, K, d); rows of unit length.
     """
     positive = similarities(queries, keys[:, None]).squeeze(1) / temperature
-    negative = negatives(queries, queues, temperature=temperature)
+    negative = negative_logsumexp(queries, queues, temperature=temperature)
     return (torch.logaddexp(positive, negative) - positive).mean()
 
 
 def similarities(queries: Tensor, keys: Tensor) -> Tensor:
-    """Queries (h, n, d) times keys (h, v, n, d), row by row: (h, v, n), always float32."""
+    """Return products (h, v, n) of queries (h, n, d) and keys (h, v, n, d), always float32."""
     return (queries.float()[:, None] * keys.float()).sum(dim=3)
 
 
-def negatives(queries: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
-    """Log-sum-exp of each head's queries (h, n, d) over its own queue (h, K, d): (h, n)."""
+def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
+    """Return the log-sum-exp (h, n) of each head's queries (h, n, d) over its queue (h, K, d)."""
     return torch.stack(
         [
             queue_logsumexp(query, queue, temperature=temperature)
@@ -60,33 +62,33 @@ def negatives(queries: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class LooCConfig:
-    """Settings of LooC and LooC++; the paper leaves to MoCo v2 what it does not say."""
+    """Settings of LooC and LooC++; where the paper is silent, MoCo v2's."""
 
     designated: tuple[Augmentation, ...] = ("color", "rotation")
-    """Augmentations that a head of their own must not be invariant to, in the order of heads 1 to
-    n; none is MoCo."""
+    """Augmentations with a head of their own, which must not be invariant to them, in the order of
+    heads 1 to n; none is MoCo."""
     coincidences: Literal["literal", "redrawn"] = "literal"
-    """Views of an image that get the same augmentation by chance repel each other, as equation 2
-    has it, or are drawn again until they differ."""
+    """Treatment of two views that get the same augmentation by chance: negatives of each other, as
+    in equation 2, or drawn again until they differ."""
     conv5_heads: bool = False
-    """LooC++: each head has a copy of layer4, and their features are exported side by side."""
+    """LooC++: a layer4 in each head; the features of all heads are exported side by side."""
     temperature: float = 0.2
     """Tau, divides cosine similarities."""
     queue_size: int = 16_384
     """K, keys of each head."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     bn_splits: int = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-class LooC(nn.Module):
-    """Encoder of n + 1 heads, its momentum copy, and a queue for each head.
+class LooC(Method):
+    """An encoder of n + 1 heads, its momentum encoder, and a queue for each head.
 
     Head 0 is MoCo's; head i keeps what designated augmentation i changes. The first view is the
-    query, the second, key view 0, shares nothing with it, and key view i has its augmentation i.
+    query; key view 0 shares no augmentation with it, and key view i has its augmentation i.
     """
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: LooCConfig) -> None:
@@ -104,14 +106,19 @@ class LooC(nn.Module):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 
+    @staticmethod
+    def batch_needs(config: LooCConfig) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 + n of (n, 3, H, W), query first; progress is not needed."""
+        """Return the loss of the query and key views (n, 3, H, W); progress has no effect."""
         config = self.config
-        self.key_encoder.follow(self.encoder)
+        self.key_encoder.update(self.encoder)
         keys = self._keys(views[1:])
         queries = unit_rows(split_forward(self.encoder, views[0], config.bn_splits))
         loss = looc_loss(queries, keys, self.queues.keys(), temperature=config.temperature)
-        self.queues.push(keys.diagonal().permute(2, 0, 1))  # view i as head i sees it
+        self.queues.push(keys.diagonal().permute(2, 0, 1))  # head i queues key view i
         similarity = similarities(queries.detach(), keys)
         logged = {"loss": loss, "positive_similarity": similarity.diagonal().mean()}
         if config.designated:
@@ -121,52 +128,53 @@ class LooC(nn.Module):
         return logged
 
     def _keys(self, views: list[Tensor]) -> Tensor:
-        """Keys (h, v, n, d) of the key views (n, 3, H, W); zeros where the loss reads none."""
+        """Return keys (h, v, n, d) of key views (n, 3, H, W), zeros where the loss reads none."""
         splits = self.config.bn_splits
         later_heads = LaterHeads(self.key_encoder.network)
         first, *others = views
         keys = [unit_rows(shuffled_forward(self.key_encoder, first, splits))]
         for images in others:
-            seen = unit_rows(shuffled_forward(later_heads, images, splits))
-            keys.append(pad(seen, (0, 0, 0, 0, 1, 0)))
+            # head 0 reads key view 0 only: zeros stand for its keys of the others
+            later_keys = unit_rows(shuffled_forward(later_heads, images, splits))
+            keys.append(pad(later_keys, (0, 0, 0, 0, 1, 0)))
         return torch.stack(keys, dim=1)
 
 
 def key_views(config: LooCConfig) -> tuple[View, ...]:
-    """Key view 0, which shares nothing with the query, and key view i with its augmentation i."""
-    shared = [(), *((name,) for name in config.designated)]
+    """Return key view 0, which shares nothing with the query, and the views i that share one."""
+    shared_augmentations = [(), *((name,) for name in config.designated)]
     redrawn = config.designated if config.coincidences == "redrawn" else ()
     return tuple(
         View(copies=copies, differs=tuple(name for name in redrawn if name not in copies))
-        for copies in shared
+        for copies in shared_augmentations
     )
 
 
 def unit_rows(embeddings: Tensor) -> Tensor:
-    """(n, h, d) -> (h, n, d) of unit length, float32."""
+    """Return embeddings (n, h, d) as rows (h, n, d) of unit length, float32."""
     return normalize(embeddings.float(), dim=2).transpose(0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoPPConfig:
-    """Settings of MoCo++; the paper leaves to MoCo v2 what it does not say."""
+    """Settings of MoCo++; where the paper is silent, MoCo v2's."""
 
     num_heads: int = 4
-    """h: as many as LooC++ of three designated augmentations has."""
+    """h, as many as LooC++ with three designated augmentations has."""
     temperature: float = 0.2
     """Tau, divides cosine similarities."""
     queue_size: int = 16_384
     """K, keys of each head."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     bn_splits: int = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-class MoCoPP(nn.Module):
-    """MoCo with the heads of LooC++: all see the same pair of views, each has its own queue."""
+class MoCoPP(Method):
+    """MoCo with the heads of LooC++: one pair of views for all heads, a queue for each."""
 
     views = (View(), View())
 
@@ -179,10 +187,15 @@ class MoCoPP(nn.Module):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 
+    @staticmethod
+    def batch_needs(config: MoCoPPConfig) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: two of (n, 3, H, W), query first; progress is not needed."""
+        """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
-        self.key_encoder.follow(self.encoder)
+        self.key_encoder.update(self.encoder)
         keys = unit_rows(shuffled_forward(self.key_encoder, views[1], config.bn_splits))
         queries = unit_rows(split_forward(self.encoder, views[0], config.bn_splits))
         loss = moco_pp_loss(queries, keys, self.queues.keys(), temperature=config.temperature)

@@ -1,4 +1,4 @@
-"""LORAC: contrast many queries of an image and ask that its embeddings span few dimensions.
+"""LORAC: contrast many queries of an image, with a prior that its embeddings are of low rank.
 
 Wang et al., 2021, arXiv:2108.02696. Without its prior it is MoCo-M, and MoCo for one query.
 """
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
@@ -19,7 +20,7 @@ from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.shuffle_bn import shuffled_forward
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
 def lorac_loss(
     queries: Tensor, key: Tensor, queue: Tensor, *, temperature: float, log_prior: Tensor
 ) -> Tensor:
-    """Eq. 12 and 13: mean over queries and images, in nats; float32, also under autocast.
+    """Return eq. 12 and 13, mean over queries and images, in nats; float32, also under autocast.
 
     queries (V, n, d), key (n, d), queue (K, d), rows of unit length; log_prior (n,) is log h of
     each image, with its gradient. A log_prior of zeros gives InfoNCE.
@@ -48,35 +49,36 @@ def lorac_loss(
 
 
 def similarities(queries: Tensor, key: Tensor) -> Tensor:
-    """Queries (V, n, d) times the key (n, d) of their image: (V, n), float32."""
+    """Return products (V, n) of queries (V, n, d) and the key (n, d) of their image, float32."""
     return (queries.float() * key.float()).sum(dim=2)
 
 
 def laplace_log_prior(norm: Tensor, *, num_rows: int, beta: float, temperature: float) -> Tensor:
-    """Eq. 11: log h (n,) of the nuclear norms (n,) of Q with M_Q rows; 0 for infinite beta."""
+    """Return log h (n,) of eq. 11 from the nuclear norms (n,) of Q with num_rows rows, M_Q."""
     return -norm / (num_rows * beta * temperature)
 
 
 def gaussian_log_prior(
     norm: Tensor, *, num_rows: int, center: float, variance: float, temperature: float
 ) -> Tensor:
-    """Log h (n,) of the Gaussian prior of table V, from the nuclear norms (n,) of Q."""
+    """Return log h (n,) of the Gaussian prior of table V from the nuclear norms (n,) of Q."""
     return -(norm - center).square() / (variance * num_rows * temperature)
 
 
 def margin_log_prior(
     norm: Tensor, *, num_rows: int, margin: float, beta: float, temperature: float
 ) -> Tensor:
-    """Log h (n,) of table V's softmax with a margin, which the nuclear norms (n,) do not alter."""
+    """Return the constant log h (n,) of table V's softmax with a margin, for norms (n,)."""
     return torch.full_like(norm, -margin / (num_rows * beta * temperature))
 
 
 def batch_log_prior(
     queries: Tensor, *, beta: float, temperature: float, scope: Literal["local", "global"]
 ) -> Tensor:
-    """Eq. 15, LORAC-bs: log h, equal for all images, (n,), of queries (V, n, d).
+    """Return log h (n,) of eq. 15, LORAC-bs, equal for all images, from queries (V, n, d).
 
-    The matrix P holds each query less the mean of its image's, of this process or of all.
+    The rows of its matrix P are the queries less the mean query of their image, for the images of
+    this process ("local") or of all processes ("global").
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
     # the paper does not say whether N counts the images of one process or of all
@@ -93,46 +95,46 @@ class LORACConfig:
     """Settings of LORAC; the defaults are the paper's for ImageNet-1k."""
 
     prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
-    """h: of the nuclear norm of each image's Q (eq. 11, table V), of the batch's (eq. 15), or
-    constant; "none" is MoCo-M."""
+    """h, a function of the nuclear norm of each image's Q (eq. 11, table V), of the batch's P
+    (eq. 15), or constant; "none" is MoCo-M."""
     prior_from: float = 0.5
-    """Share of the run after which the prior acts; before, beta is infinite."""
+    """Share of the run after which the prior acts; until then beta is infinite."""
     beta: float = 4.0
-    """Width of the Laplace, margin and batch-wise priors."""
+    """Beta, width of the Laplace, margin and batch-wise priors."""
     gaussian_center: float = math.sqrt(5)
-    """c_o, a nuclear norm; the paper's is the root of the number of rows of Q."""
+    """c_o, a nuclear norm; the paper's is the square root of the number of rows of Q."""
     gaussian_variance: float = 2.0
     """Sigma^2 of the Gaussian prior."""
     margin: float = 3.0
     """c of the margin, a nuclear norm."""
     batch_scope: Literal["local", "global"] = "local"
-    """Images of the batch-wise prior: of a process or of all."""
+    """Images of the batch-wise prior: those of a process or of all."""
     temperature: float = 0.2
-    """Divides cosine similarities and the exponent of the prior."""
+    """Tau, divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
-    """Temperature 1 as soon as the prior acts: the released code forgets it, the paper does not."""
+    """Temperature 1 as soon as the prior acts, a slip of the released code; the paper keeps tau."""
     num_large_views: int = 3
     """Views of the recipe's large size."""
     num_small_views: int = 5
-    """Views of the small size, which are queries only."""
+    """Views of the small size, all of them queries."""
     num_keys: int = 2
-    """Key views. With several, the first large views are both keys and queries; with one, the last
+    """Number of key views. Several: the first large views are both keys and queries. One: the last
     large view is the key and no query (figure 4(b), M = num_large_views)."""
     q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
-    """Rows of Q: large queries and all keys (released code), large queries of other views than the
-    key's and that key (eq. 12), or all queries and all keys."""
+    """Rows of Q: large queries and all keys (released code); a key and the large queries of other
+    views than the key's (eq. 12); or all queries and all keys."""
     queue_size: int = 65_536
-    """K, keys of each of num_keys queues; the paper speaks of one queue, its code has two."""
+    """K, keys of each of num_keys queues; the paper names one queue, its code has two."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     bn_splits: int = 1
     """Groups of key images in one process, each with its own batch-norm statistics."""
 
 
-class LORAC(nn.Module):
-    """Encoder, its momentum copy, and a queue for each key view."""
+class LORAC(Method):
+    """An encoder, its momentum encoder, and a queue for each key view."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: LORACConfig) -> None:
         super().__init__()
@@ -152,17 +154,23 @@ class LORAC(nn.Module):
         self.num_large_queries = len(self.query_views) - num_small
         self.backbone = backbone  # what export.py writes
         encoder = nn.Sequential(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
-        self.key_encoder = MomentumEncoder(encoder, config.momentum)  # its batch norm stays plain
-        self.encoder = synchronized(encoder)
+        self.key_encoder = MomentumEncoder(encoder, config.momentum)
+        # after the copy: only the query encoder's batch norm is synchronous
+        self.encoder = synchronize_batch_norms(encoder)
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in self.key_views]
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
 
+    @staticmethod
+    def batch_needs(config: LORACConfig) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: large ones, then small ones, of (n, 3, H, W); progress: share of the run done."""
+        """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""
         config = self.config
         acts = config.prior != "none" and progress > config.prior_from
         temperature = 1.0 if acts and config.legacy_untempered else config.temperature
-        self.key_encoder.follow(self.encoder)
+        self.key_encoder.update(self.encoder)
         keys = self._keys(views)
         queries = self._queries(views)
         matrices = self._matrices(queries, keys)
@@ -174,8 +182,8 @@ class LORAC(nn.Module):
         log_priors = log_priors.expand(len(keys), -1)
         losses, positives = [], []
         for index, (key, log_prior) in enumerate(zip(keys, log_priors, strict=True)):
-            others = torch.stack(self._others(queries, self.key_views[index]))
-            # the queue of the other key view: where there is one key view, its own
+            others = torch.stack(self._queries_of_other_views(queries, self.key_views[index]))
+            # negatives from the other key view's queue; a single key view has only its own
             queue = self.queues[(index + 1) % len(keys)].keys
             losses.append(
                 lorac_loss(others, key, queue, temperature=temperature, log_prior=log_prior)
@@ -190,25 +198,25 @@ class LORAC(nn.Module):
         }
 
     def _keys(self, views: list[Tensor]) -> Tensor:
-        """Keys (A, n, d) of the A key views, of unit length, from one pass."""
+        """Return keys (A, n, d) of the A key views, of unit length, from one pass."""
         images = torch.cat([views[v] for v in self.key_views])
         keys = shuffled_forward(self.key_encoder, images, self.config.bn_splits)
         return normalize(keys.float(), dim=1).view(len(self.key_views), -1, keys.shape[1])
 
     def _queries(self, views: list[Tensor]) -> Tensor:
-        """Queries (V, n, d) of unit length; one pass for each size of the views."""
+        """Return queries (V, n, d) of unit length, from one pass for each size of the views."""
         chosen = [views[v] for v in self.query_views]
         groups = chosen[: self.num_large_queries], chosen[self.num_large_queries :]
         embeddings = torch.cat([self.encoder(torch.cat(group)) for group in groups if group])
         unit = normalize(embeddings.float(), dim=1)
         return unit.view(len(chosen), -1, unit.shape[1])
 
-    def _others(self, queries: Tensor, key_view: int) -> list[Tensor]:
-        """The queries (n, d), out of the first of `query_views`, of other views than the key's."""
+    def _queries_of_other_views(self, queries: Tensor, key_view: int) -> list[Tensor]:
+        """Return the queries (n, d) of other views than the key's, out of all or the large ones."""
         return [q for q, v in zip(queries, self.query_views, strict=False) if v != key_view]
 
     def _matrices(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Q of each image: (1, n, M_Q, d), or (A, n, M_Q, d) if each key has its own."""
+        """Return Q of each image, (1, n, M_Q, d), or (A, n, M_Q, d) where each key has its own."""
         large = queries[: self.num_large_queries]
         match self.config.q_rows:
             case "large_and_keys":
@@ -218,14 +226,17 @@ class LORAC(nn.Module):
             case "per_key":
                 pairs = zip(keys, self.key_views, strict=True)
                 rows = torch.stack(
-                    [torch.stack([*self._others(large, view), key]) for key, view in pairs]
+                    [
+                        torch.stack([*self._queries_of_other_views(large, view), key])
+                        for key, view in pairs
+                    ]
                 )
         return rows.transpose(1, 2)
 
     def _log_prior(
         self, queries: Tensor, norms: Tensor, num_rows: int, temperature: float
     ) -> Tensor:
-        """Log h of each image, as the norms (1 or A, n), of queries (V, n, d)."""
+        """Return log h in the shape of the norms (1 or A, n), from these and queries (V, n, d)."""
         config = self.config
         match config.prior:
             case "laplace":

@@ -1,4 +1,4 @@
-"""MoCo: tell the key of a query from a queue of past keys.
+"""MoCo: recognize the key of a query among a queue of past keys.
 
 v1: He et al., CVPR 2020, arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297; with a symmetric
 loss: Chen & He, CVPR 2021, arXiv:2011.10566, table 4.
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.projector import Projector, moco_projector
@@ -22,10 +23,10 @@ from pretrain.parts.view import Augmentation, View
 def info_nce(
     query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Eq. 1 of MoCo, mean over the batch, in nats; float32, also under autocast.
+    """Return eq. 1 of MoCo, mean over the batch, in nats; float32, also under autocast.
 
-    query (n, d), key (n, d), queue (K, d); rows of unit length. Label smoothing e has the target
-    1 - e on the key and e / K on each key of the queue.
+    query (n, d), key (n, d), queue (K, d); rows of unit length. Label smoothing e sets the target
+    to 1 - e on the key and e / K on each key of the queue.
     """
     return instance_discrimination(
         query, key, queue, temperature=temperature, label_smoothing=label_smoothing
@@ -37,31 +38,31 @@ class MoCoConfig:
     """Settings of MoCo; the defaults are v2's for ImageNet-1k."""
 
     temperature: float = 0.2
-    """Divides cosine similarities; v1 has 0.07."""
+    """Tau, divides cosine similarities; v1 has 0.07."""
     projector: Projector = "mlp"
-    """v1 has "linear"."""
+    """Kind of the projector; v1 has "linear"."""
     symmetric: bool = False
-    """Both views are query and key once, as in v2+; the loss is the mean of both directions."""
+    """Each view is a query once and a key once, as in v2+; the loss is the mean of both."""
     label_smoothing: float = 0.0
-    """Of the target, spread evenly over the negatives; CO2 (arXiv:2010.02217) compares with it."""
+    """Share of the target spread over the negatives; a baseline of CO2, arXiv:2010.02217."""
     consistency_temperature: float = 0.05
-    """Of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
+    """Tau_con of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
     shared: tuple[Augmentation, ...] = ()
-    """Drawn once per image for both views, as LooC's baseline "same for q and k"."""
+    """Augmentations drawn once for both views: LooC's baseline "same for q and k"."""
     key_only: tuple[Augmentation, ...] = ()
-    """Never given to the query, as LooC's baseline "add-one"."""
+    """Augmentations that the query never gets: LooC's baseline "add-one"."""
     queue_size: int = 65_536
     """K, keys."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     bn_splits: int = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-class MoCo(nn.Module):
-    """Encoder, its momentum copy, and a queue of keys."""
+class MoCo(Method):
+    """An encoder, its momentum encoder, and a queue of keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoConfig) -> None:
         super().__init__()
@@ -83,12 +84,17 @@ class MoCo(nn.Module):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
-    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 of (n, 3, H, W), query first; progress has no effect.
+    @staticmethod
+    def batch_needs(config: MoCoConfig) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
 
-        With a symmetric loss both keys of an image are pushed, that of the second view first.
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """Return the loss of two views (n, 3, H, W), query first; progress has no effect.
+
+        With a symmetric loss both keys of an image are queued, the second view's first.
         """
-        self.key_encoder.follow(self.encoder)
+        self.key_encoder.update(self.encoder)
         first, second = views
         pairs = [(first, second), (second, first)] if self.config.symmetric else [(first, second)]
         keys = [self._key(images) for _, images in pairs]
@@ -101,12 +107,12 @@ class MoCo(nn.Module):
         }
 
     def _key(self, images: Tensor) -> Tensor:
-        """Keys (n, d) of images (n, 3, H, W), of unit length."""
+        """Return keys (n, d) of images (n, 3, H, W), of unit length."""
         key = shuffled_forward(self.key_encoder, images, self.config.bn_splits)
         return normalize(key.float(), dim=1)
 
     def _contrast(self, images: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """Loss and logged quantities of queries from images (n, 3, H, W) with their key (n, d)."""
+        """Return the loss and the metrics of query images (n, 3, H, W) with keys (n, d)."""
         config = self.config
         query = normalize(split_forward(self.encoder, images, config.bn_splits).float(), dim=1)
         contrast = instance_discrimination(

@@ -1,28 +1,32 @@
-"""The vanilla way to use many positive keys: InfoNCE with each of them, averaged.
+"""The vanilla loss of many positive keys: InfoNCE with each of them, averaged.
 
-Eq. 3 of Cai et al., NeurIPS 2020, arXiv:2009.14776, which drives the number of keys to infinity.
+Eq. 3 of Cai et al., NeurIPS 2020, arXiv:2009.14776, whose limit of infinitely many keys JCL bounds.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import KeyForward, positive_keys, similarities
+from pretrain.parts.positive_keys import (
+    KeyForward,
+    positive_metrics,
+    query_and_keys,
+    similarities,
+)
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
-from pretrain.parts.shuffle_bn import split_forward
 from pretrain.parts.view import View
 
 
 def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Eq. 3, mean over the batch, in nats; float32, also under autocast.
+    """Return eq. 3, mean over the batch, in nats; float32, also under autocast.
 
-    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. The query alone gets a
-    gradient through the queue. One key gives InfoNCE.
+    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
+    through the queue. One key gives InfoNCE.
     """
     positive = similarities(query, keys) / temperature
     negative = queue_logsumexp(query, queue, temperature=temperature)  # the same for all M keys
@@ -34,23 +38,23 @@ class MultiKeyConfig:
     """Settings of the vanilla average; the defaults are those of JCL for ImageNet-1k."""
 
     temperature: float = 0.2
-    """Divides cosine similarities."""
+    """Tau, divides cosine similarities."""
     num_keys: int = 5
     """M, positive keys per image; the query is not counted."""
     queue_size: int = 65_536
     """K, keys."""
     momentum: float = 0.999
-    """Of the momentum encoder, per step."""
+    """Rate of the momentum encoder, per step."""
     embedding_dim: int = 128
     """d."""
     key_forward: KeyForward = "concatenated"
-    """Batch norm of the keys sees all M views of a batch together or one view at a time."""
+    """Images that batch norm of the keys sees: all M views of a batch, or one view at a time."""
     bn_splits: int = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-class MultiKey(nn.Module):
-    """Encoder, its momentum copy, and a queue of first keys; with one key it is MoCo v2."""
+class MultiKey(Method):
+    """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MultiKeyConfig) -> None:
         super().__init__()
@@ -61,23 +65,22 @@ class MultiKey(nn.Module):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
+    @staticmethod
+    def batch_needs(config: MultiKeyConfig) -> BatchNeeds:
+        """Return the groups that a batch must split into and the queue that must hold its keys."""
+        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 1 + M of (n, 3, H, W), query first; progress has no effect."""
+        """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
-        self.key_encoder.follow(self.encoder)
-        keys = positive_keys(
+        query, keys = query_and_keys(
+            self.encoder,
             self.key_encoder,
-            views[1:],
+            views,
             key_forward=config.key_forward,
             bn_splits=config.bn_splits,
         )
-        query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
         loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
         # the paper does not say what is queued: one key per image, of unit length, as in MoCo
         self.queue.push(keys[:, 0])
-        similarity = similarities(query.detach(), keys)
-        return {
-            "loss": loss,
-            "positive_similarity": similarity.mean(),
-            "positive_variance": similarity.var(dim=1, correction=0).mean(),
-        }
+        return {"loss": loss, **positive_metrics(query, keys)}

@@ -1,20 +1,21 @@
-"""Random: the initialization itself, the floor of every comparison."""
+"""Random: the initialization itself, the lower bound of every comparison."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from pretrain.method import Method
 from pretrain.parts.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomConfig:
-    """Nothing to set: the seed of a run says it all."""
+    """No settings: the seed of a run decides everything."""
 
 
-class Random(nn.Module):
-    """A backbone that learns nothing; meant for runs of no steps, which export what they drew."""
+class Random(Method):
+    """A backbone that learns nothing, for runs of zero steps, which export their initialization."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: RandomConfig) -> None:
         super().__init__()
@@ -23,7 +24,7 @@ class Random(nn.Module):
         self.backbone = backbone  # what export.py writes
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """A loss of zero with gradients of zero; views, 1 of (n, 3, H, W), are not looked at."""
-        # of all parameters: DistributedDataParallel waits for the gradient of each
+        """Return a loss of zero with gradients of zero; the view (n, 3, H, W) has no effect."""
+        # all parameters take part: DistributedDataParallel waits for the gradient of each
         sums = torch.stack([parameter.sum() for parameter in self.backbone.parameters()])
         return {"loss": 0 * sums.sum()}

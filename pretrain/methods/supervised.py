@@ -1,10 +1,11 @@
-"""Supervised: cross entropy with the true labels, what the other methods are compared with."""
+"""Supervised: cross entropy with the true labels, the reference for methods without labels."""
 
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from pretrain.method import Method
 from pretrain.parts.view import View
 
 
@@ -13,25 +14,24 @@ class SupervisedConfig:
     """Settings of supervised training; the defaults are torchvision's for ImageNet-1k."""
 
     num_classes: int = 1000
-    """L."""
+    """L, classes."""
     label_smoothing: float = 0.0
-    """Share of the target that is spread evenly over all classes, the true one among them."""
+    """Share of the target that is spread evenly over all classes, the true one included."""
 
 
-class Supervised(nn.Module):
-    """Backbone and a linear classifier with torch's initialization, as in torchvision."""
-
-    uses_labels = True
+class Supervised(Method):
+    """A backbone and a linear classifier with torch's initialization, as in torchvision."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SupervisedConfig) -> None:
         super().__init__()
         self.config = config
+        self.num_classes = config.num_classes
         self.views = (View(),)
         self.backbone = backbone  # what export.py writes
         self.classifier = nn.Linear(feature_dim, config.num_classes)
 
     def forward(self, views: list[Tensor], progress: float, labels: Tensor) -> dict[str, Tensor]:
-        """views: 1 of (n, 3, H, W); labels (n,), 0 to L - 1; progress has no effect."""
+        """Return the loss of one view (n, 3, H, W) with labels (n,), 0 to L - 1."""
         scores = self.classifier(self.backbone(views[0])).float()
         loss = cross_entropy(scores, labels, label_smoothing=self.config.label_smoothing)
         correct = scores.detach().argmax(dim=1) == labels

@@ -12,23 +12,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes, own_share, sum_with_gradient
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
 from pretrain.parts.queue import KeyQueue
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
-    """Codes (..., n, K) of scores (..., n, K), cosines: eq. 5, without gradient.
+    """Return the codes (..., n, K) of eq. 5 for cosines (..., n, K), without gradient.
 
-    Each iteration gives all prototypes the same share of the N images of all processes, then each
-    image a code that sums to 1; many find the codes of section 3.1, of highest score plus epsilon
-    times entropy. A row of -inf takes no part. Float32, also under autocast.
+    Each iteration scales the prototypes to equal shares of the N images of all processes, then the
+    code of each image to a sum of 1. Many iterations converge to the codes of section 3.1, which
+    maximize the score plus epsilon times the entropy. A row of -inf takes no part. Float32, also
+    under autocast.
     """
     tiny = torch.finfo(torch.float32).tiny
-    # cosines end at 1: no exponential overflows, and all processes shift alike
+    # cosines are at most 1: no exponential overflows, and all processes subtract the same number
     codes = ((scores.float() - 1) / epsilon).exp_()
     for _ in range(num_iterations):
         codes.div_(sum_with_gradient(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
@@ -37,10 +39,10 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
 
 
 def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:
-    """Eq. 6 over its number of terms, in nats; float32, also under autocast.
+    """Return eq. 6 divided by its number of terms, in nats; float32, also under autocast.
 
-    scores (V, n, K): cosines of embeddings and prototypes; codes (A, n, K) of the first A views.
-    With two views it is half of eq. 1.
+    scores (V, n, K) are cosines of embeddings and prototypes, codes (A, n, K) those of the first A
+    views. With two views it is half of eq. 1.
     """
     return cross_view_entropy(scores.float() / temperature, codes)
 
@@ -50,33 +52,34 @@ class SwAVConfig:
     """Settings of SwAV; the defaults are the paper's for 800 epochs of ImageNet-1k."""
 
     temperature: float = 0.1
-    """Divides cosines of embeddings and prototypes."""
+    """Tau, divides the cosines of embeddings and prototypes."""
     epsilon: float = 0.05
-    """Weight of the codes' entropy."""
+    """Epsilon, weight of the codes' entropy."""
     sinkhorn_iterations: int = 3
+    """Iterations of eq. 5 per step."""
     num_prototypes: int = 3000
-    """K."""
+    """K, prototypes."""
     prototypes_from: float = 1 / 800
     """Share of the run before which the prototypes stay as they are: one epoch."""
     queue_size: int = 0
-    """Embeddings of past steps, of each assigned view and all processes, that get codes as well;
-    0: none. Small batches need them: there should be more embeddings than prototypes."""
+    """Embeddings of past steps, for each assigned view and over all processes, that get codes as
+    well; 0: none. Small batches need them, so that embeddings outnumber prototypes."""
     queue_from: float = 0.0
-    """Share of the run after which the queue fills; it is used once it is full."""
+    """Share of the run after which the queue starts to fill; it takes part when it is full."""
     num_assigned_views: int = 2
-    """Large views, the first ones, that get codes."""
+    """A, number of large views, the first ones, that get codes."""
     num_large_views: int = 2
     """Views of the recipe's large size."""
     num_small_views: int = 6
-    """Views of the small size, which only predict."""
+    """Views of the small size, which get no codes."""
     hidden_dim: int = 2048
     """Width of the projector's hidden layer."""
     embedding_dim: int = 128
     """d."""
 
 
-class SwAV(nn.Module):
-    """Encoder, prototypes, and a queue of embeddings for each assigned view."""
+class SwAV(Method):
+    """An encoder, prototypes, and a queue of embeddings for each view with codes."""
 
     prototypes: nn.Parameter
     num_queued: Tensor
@@ -98,12 +101,14 @@ class SwAV(nn.Module):
         self.views = (View(),) * num_large + (View(small=True),) * num_small
         self.backbone = backbone  # what export.py writes
         projector = nn.Sequential(
-            nn.Linear(feature_dim, config.hidden_dim, bias=False),  # the norm takes any bias away
+            nn.Linear(feature_dim, config.hidden_dim, bias=False),  # batch norm cancels any bias
             nn.BatchNorm1d(config.hidden_dim),
             nn.ReLU(inplace=True),
             nn.Linear(config.hidden_dim, config.embedding_dim),
         )
-        self.encoder = cast(nn.Sequential, synchronized(nn.Sequential(backbone, projector)))
+        self.encoder = cast(
+            nn.Sequential, synchronize_batch_norms(nn.Sequential(backbone, projector))
+        )
         directions = torch.randn(config.num_prototypes, config.embedding_dim)
         self.prototypes = nn.Parameter(normalize(directions, dim=1))
         # the loop drops these gradients up to a share of the run
@@ -113,13 +118,18 @@ class SwAV(nn.Module):
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
         self.register_buffer("num_queued", torch.zeros((), dtype=torch.int64))
 
+    @staticmethod
+    def batch_needs(config: SwAVConfig) -> BatchNeeds:
+        """Return the queue that must hold the embeddings of a batch."""
+        return BatchNeeds(queue_size=config.queue_size)
+
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: large ones, then small ones, of (n, 3, H, W); progress: share of the run done."""
+        """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""
         config = self.config
         backbone, projector = self.encoder
-        with torch.no_grad():  # the step before has moved them off the sphere
+        with torch.no_grad():  # the last optimizer step has moved them off the sphere
             self.prototypes.copy_(normalize(self.prototypes, dim=1))
-        # sizes pass the backbone apart and the projector together, as in the released code
+        # the backbone passes each size by itself, the projector all together, as in released code
         projected = projector(features_by_size(backbone, views))
         with torch.autocast(projected.device.type, enabled=False):
             embeddings = normalize(projected.float(), dim=1).unflatten(0, (len(views), -1))
@@ -134,12 +144,13 @@ class SwAV(nn.Module):
 
     @torch.no_grad()
     def _codes(self, embeddings: Tensor, progress: float) -> Tensor:
-        """Codes (A, n, K) of embeddings (A, n, d); what is queued here serves the next step."""
+        """Return codes (A, n, K) of embeddings (A, n, d), and queue these for the next steps."""
         config = self.config
         scores = embeddings @ self.prototypes.T
         num_images = scores.shape[1]
         if self.queues and progress > config.queue_from:
-            full = self.num_queued >= config.queue_size  # stays on the device
+            # a scalar on the device, and -inf in place of a branch, so that no step waits for it
+            full = self.num_queued >= config.queue_size
             past = torch.stack([own_share(queue.keys) for queue in self.queues])
             past_scores = (past @ self.prototypes.T).where(full, -math.inf)
             scores = torch.cat([scores, past_scores], dim=1)
@@ -151,7 +162,7 @@ class SwAV(nn.Module):
 
 
 def entropy_of_mean(codes: Tensor) -> Tensor:
-    """Of the mean of codes (A, n, K) of this process, in nats: log K if all prototypes serve."""
+    """Return the entropy of the mean of codes (A, n, K), in nats: log K if all are used alike."""
     share = codes.mean(dim=(0, 1))
     entropy: Tensor = -torch.special.xlogy(share, share).sum()
     return entropy

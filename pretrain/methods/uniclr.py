@@ -1,7 +1,7 @@
 """UniCLR: SimAffinity, SimWhitening and SimTrace, losses on the affinity matrix of two views.
 
-Li et al., arXiv:2211.14516. Affinities are cosines, cosines of whitened embeddings, or, of
-SimTrace, the whitened inner products on the diagonal alone.
+Li et al., arXiv:2211.14516. Affinities are cosines in SimAffinity, cosines of whitened embeddings
+in SimWhitening, and whitened inner products, of which only the diagonal counts, in SimTrace.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.projector import normalized_mlp, predictor
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.precision import at_least_float32
+from pretrain.parts.projector import mlp_with_final_norm, predictor
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.parts.whitened_trace import whitened_trace
 from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines
@@ -32,12 +34,12 @@ def sim_affinity_loss(
     sym_on: SymmetryOn = "logits",
     ce_both_directions: bool = False,
 ) -> Tensor:
-    """Equations 1 and 6: InfoNCE of row i against all rows of the other view, plus symmetry.
+    """Return equations 1 and 6: InfoNCE of a row against the other view, and the symmetric loss.
 
     z1, z2 (N, D), projector outputs of any length; in nats, float32 also under autocast.
     """
     with torch.autocast(z1.device.type, enabled=False):
-        affinity = cosines(stacked(z1, z2), ONE_PAIR)
+        affinity = cosine_affinities(stack_views(z1, z2), ONE_PAIR)
         return affinity_losses(
             affinity,
             temperature=temperature,
@@ -60,14 +62,14 @@ def sim_whitening_loss(
     sym_on: SymmetryOn = "logits",
     ce_both_directions: bool = False,
 ) -> Tensor:
-    """As SimAffinity on whitened rows, equation 2 with the normalization of section 3.2.
+    """Return the loss of SimAffinity on whitened rows: equation 2, normalized as in section 3.2.
 
-    z1, z2 (N, D), projector outputs of any scale. The covariance of all 2N rows gets `ridge`
-    times its mean variance on the diagonal, in each of the groups of features. Zero, with a
-    gradient of zero, if it has no Cholesky factor.
+    z1, z2 (N, D), projector outputs of any scale. In each group of features `ridge` times the mean
+    variance is added to the diagonal of the covariance of all 2N rows. Where it still has no
+    Cholesky factor the loss is zero, with a gradient of zero.
     """
     with torch.autocast(z1.device.type, enabled=False):
-        views = stacked(z1, z2, prenorm=prenorm)
+        views = stack_views(z1, z2, prenorm=prenorm)
         whitening = Whitening(ridge=ridge, groups=groups, detach_covariance=detach_covariance)
         affinity, factor = whitened_cosines(views, ONE_PAIR, whitening)
         losses = affinity_losses(
@@ -77,7 +79,7 @@ def sim_whitening_loss(
             sym_on=sym_on,
             ce_both_directions=ce_both_directions,
         )
-        return factor.kept(losses).mean()
+        return factor.mask_failures(losses).mean()
 
 
 def sim_trace_loss(
@@ -89,13 +91,13 @@ def sim_trace_loss(
     detach_covariance: bool = False,
     prenorm: bool = False,
 ) -> Tensor:
-    """Equation 3 over N D, with the covariance over 2N: from -1, the best, to 1.
+    """Return equation 3 divided by N D, with the covariance over 2N rows: -1, the best, to 1.
 
-    z1, z2 (N, D), projector outputs of any scale; ridge, groups and failure as in SimWhitening.
-    The paper's loss, with the sum of outer products as covariance, is D / 2 times as large.
+    z1, z2 (N, D), projector outputs of any scale; ridge, groups and failures as in SimWhitening.
+    The paper's covariance is the sum of outer products, so its loss is D / 2 times as large.
     """
     with torch.autocast(z1.device.type, enabled=False):
-        views = stacked(z1, z2, prenorm=prenorm)
+        views = stack_views(z1, z2, prenorm=prenorm)
         whitening = Whitening(ridge=ridge, groups=groups, detach_covariance=detach_covariance)
         trace, _ = whitened_trace(views, ONE_PAIR, whitening)
         return -trace.mean() / z1.numel()
@@ -104,15 +106,14 @@ def sim_trace_loss(
 ONE_PAIR: Pairs = ((0, 1),)
 
 
-def stacked(*views: Tensor, prenorm: bool = False) -> Tensor:
-    """V of (N, D) -> one batch (1, V, N, D), at least float32, of unit length if prenorm."""
-    joined = torch.stack(views)[None]
-    precise = joined.to(torch.promote_types(joined.dtype, torch.float32))
+def stack_views(*views: Tensor, prenorm: bool = False) -> Tensor:
+    """Return V views (N, D) as one batch (1, V, N, D), in at least float32; prenorm: unit rows."""
+    precise = at_least_float32(torch.stack(views)[None])
     return normalize(precise, dim=3) if prenorm else precise
 
 
-def cosines(views: Tensor, pairs: Pairs) -> Tensor:
-    """Of P pairs of views (B, V, N, D): (B, P, N, N)."""
+def cosine_affinities(views: Tensor, pairs: Pairs) -> Tensor:
+    """Return cosines (B, P, N, N) for P pairs of views (B, V, N, D)."""
     unit = normalize(views, dim=3)
     return torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
 
@@ -125,19 +126,16 @@ def affinity_losses(
     sym_on: SymmetryOn,
     ce_both_directions: bool,
 ) -> Tensor:
-    """Cross-entropy and symmetric loss of affinities (B, P, N, N), mean over pairs: (B,).
-
-    The symmetric loss is the norm itself, as in equation 5, and of the logits, as in algorithm 1;
-    equation 6 has it of the affinities.
-    """
+    """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N), mean over pairs."""
     logits = affinity / temperature
     partition = logits.logsumexp(dim=3)
     if ce_both_directions:
         partition = (partition + logits.logsumexp(dim=2)) / 2
     losses = (partition - logits.diagonal(dim1=2, dim2=3)).mean(dim=2)
     if symmetry_weight:
-        compared = logits if sym_on == "logits" else affinity
-        losses = losses + symmetry_weight * torch.linalg.matrix_norm(compared - compared.mT)
+        # the norm, not its square: equation 5. Algorithm 1 takes the logits, equation 6 affinities
+        matrix = logits if sym_on == "logits" else affinity
+        losses = losses + symmetry_weight * torch.linalg.matrix_norm(matrix - matrix.mT)
     return losses.mean(dim=1)
 
 
@@ -146,37 +144,38 @@ class UniCLRConfig:
     """Settings of UniCLR; the defaults are the paper's for ImageNet-1k, without training tricks."""
 
     variant: Variant = "affinity"
-    """SimAffinity, SimWhitening or SimTrace."""
+    """Loss: SimAffinity, SimWhitening or SimTrace."""
     temperature: float | None = None
-    """Tau, divides affinities; if none the paper's: 0.5 for affinity, 1 otherwise."""
+    """Tau, divides affinities; None: the paper's, 0.5 for affinity and 1 otherwise."""
     symmetry_weight: float | None = None
-    """Gamma, of the symmetric loss; if none the paper's: 0 for trace, 0.01 otherwise."""
+    """Gamma, weight of the symmetric loss; None: the paper's, 0 for trace and 0.01 otherwise."""
     sym_on: SymmetryOn = "logits"
-    """What the symmetric loss compares: affinities over temperature, or as they are."""
+    """Matrix of the symmetric loss: affinities divided by the temperature, or as they are."""
     ce_both_directions: bool = False
-    """Cross-entropy over columns as well as rows; the paper has rows."""
+    """Cross-entropy over columns as well as rows; the paper has rows only."""
     ridge: float = 1.0
-    """Added to the covariance, times its mean variance; 1e-3 suits more images than features."""
+    """Share of the mean variance that is added to the covariance's diagonal; 1e-3 suffices where
+    images outnumber features."""
     groups: int = 1
-    """Of features, each whitened on its own."""
+    """Groups of features, each whitened by itself."""
     detach_covariance: bool = False
     """No gradient through the covariance."""
     prenorm: bool = False
-    """Unit length before whitening, as in code released later."""
+    """Rows of unit length before whitening, as in code released later."""
     pooled_stats: bool = False
-    """Mean and covariance from all embeddings of a step, not from those of each pair of views."""
+    """One mean and covariance from all embeddings of a step, not one for each pair of views."""
     affinity_scope: Literal["global", "local"] = "global"
-    """Affinities and statistics between images of all processes, or of one."""
+    """Images that affinities and statistics are over: those of all processes, or of each."""
     momentum_encoder: bool = False
-    """Targets from a moving average of the encoder, without gradient."""
+    """Targets from a momentum encoder, without gradient."""
     momentum: float = 0.99
-    """Of the momentum encoder at the start, per step; rises to 1 by half a cosine."""
+    """Rate of the momentum encoder at the start, per step; rises to 1 by half a cosine."""
     predictor: bool = False
-    """An MLP on the branch that has the gradient; the other branch has none."""
+    """A predictor on the branch with the gradient; the other branch gets none."""
     predictor_dim: int = 512
-    """Width of its hidden layer."""
+    """Width of the predictor's hidden layer."""
     num_small_views: int = 0
-    """Small crops beside the two large ones; 6 with multi-crop."""
+    """Small views besides the two large ones; 6 with multi-crop."""
     hidden_dim: int = 2048
     """Width of the projector's hidden layers."""
     embedding_dim: int = 2048
@@ -188,7 +187,7 @@ class UniCLRConfig:
         if self.variant == "trace" and (self.tau != 1 or self.gamma != 0):
             raise ValueError(
                 f"variant trace has temperature {self.tau:g} and symmetry_weight {self.gamma:g}, "
-                f"but it uses no affinities beside the diagonal: leave both out, or give "
+                f"but it uses no affinities off the diagonal: leave both out, or give "
                 f"temperature 1 and symmetry_weight 0"
             )
         if self.embedding_dim % self.groups:
@@ -199,43 +198,43 @@ class UniCLRConfig:
 
     @property
     def tau(self) -> float:
-        """The temperature, the paper's if none is given."""
+        """Temperature, the paper's if none is given."""
         if self.temperature is not None:
             return self.temperature
         return 0.5 if self.variant == "affinity" else 1.0
 
     @property
     def gamma(self) -> float:
-        """The weight of the symmetric loss, the paper's if none is given."""
+        """Weight of the symmetric loss, the paper's if none is given."""
         if self.symmetry_weight is not None:
             return self.symmetry_weight
         return 0.0 if self.variant == "trace" else 0.01
 
 
-class UniCLR(nn.Module):
-    """Encoder and, as options, its momentum copy, a predictor and small crops."""
+class UniCLR(Method):
+    """An encoder and, as options, a momentum encoder, a predictor and small views."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: UniCLRConfig) -> None:
         super().__init__()
         self.config = config
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
         self.backbone = backbone  # what export.py writes
-        projector = normalized_mlp(feature_dim, config.hidden_dim, config.embedding_dim)
+        projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
         self.encoder = nn.Sequential(backbone, projector)
         self.predictor: nn.Module = nn.Identity()
         if config.predictor:
             self.predictor = predictor(config.embedding_dim, config.predictor_dim)
         if config.sync_bn:
-            synchronized(self.encoder)
-            synchronized(self.predictor)
+            synchronize_batch_norms(self.encoder)
+            synchronize_batch_norms(self.predictor)
         self.target_encoder = (
             MomentumEncoder(self.encoder, config.momentum) if config.momentum_encoder else None
         )
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 + S of (n, 3, H, W), small ones last; progress: share of the run done."""
+        """Return the loss of 2 + S views (n, 3, H, W), small ones last, at a share of the run."""
         large, small = views[:2], views[2:]
-        # Large views keep their own batch statistics, as in algorithm 1; small ones share theirs
+        # large views have batch statistics of their own, as in algorithm 1; small ones share theirs
         batches = [*large, torch.cat(small)] if small else large
         projected = [self.encoder(images) for images in batches]
         online = [self.predictor(embeddings) for embeddings in projected]
@@ -244,25 +243,41 @@ class UniCLR(nn.Module):
         embeddings = torch.stack([*sources, *targets], dim=1).float()
         if self.config.affinity_scope == "global":
             embeddings = gather_with_gradient(embeddings)
-        pairs = compared(len(sources), separate_targets=bool(targets))
+        pairs = compared_pairs(len(sources), separate_targets=bool(targets))
         with torch.autocast(embeddings.device.type, enabled=False):
-            return loss_and_log(embeddings.transpose(0, 1), pairs, self.config)
+            return loss_and_metrics(embeddings.transpose(0, 1), pairs, self.config)
+
+    def cautions(self, batch_size: int) -> list[str]:
+        """Return a caution where whitening leaves hardly any signal.
+
+        2N centered rows whiten at most 2N - 1 features; with as many features all rows of every
+        batch become orthonormal, whatever the network does, unless a ridge holds them back.
+        """
+        config = self.config
+        num_features, num_rows = config.embedding_dim // config.groups, 2 * batch_size
+        if config.variant == "affinity" or num_features < num_rows - 1 or config.ridge >= 0.1:
+            return []
+        return [
+            f"{num_rows} rows whiten {num_features} features with ridge {config.ridge:g}: hardly "
+            f"any signal is left; pass --ridge 1 or more --groups"
+        ]
 
     def _targets(
         self, images: list[Tensor], projected: list[Tensor], progress: float
     ) -> list[Tensor]:
-        """Of the large views, without gradient; none where they are the sources themselves."""
+        """Return targets (n, D) of the large views, without gradient; none where sources serve."""
         if self.target_encoder is not None:
             momentum = rising_momentum(self.config.momentum, progress)
-            self.target_encoder.follow(self.encoder, momentum)
+            self.target_encoder.update(self.encoder, momentum)
             return [self.target_encoder(view) for view in images]
         return [rows.detach() for rows in projected] if self.config.predictor else []
 
 
-def compared(num_sources: int, *, separate_targets: bool) -> Pairs:
-    """Which embeddings are compared: (source, target), two large views first in each.
+def compared_pairs(num_sources: int, *, separate_targets: bool) -> Pairs:
+    """Return the pairs (source, target) that are compared, as places among all embeddings.
 
-    One plain pair stands for both orders; otherwise each large view is the target of every other.
+    Each large view is the target of every other view. Without separate targets one pair of two
+    large views stands for both orders, as their affinities are each other's transpose.
     """
     if num_sources == 2 and not separate_targets:
         return ONE_PAIR
@@ -275,12 +290,12 @@ def compared(num_sources: int, *, separate_targets: bool) -> Pairs:
     ]
 
 
-def loss_and_log(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    """The loss, mean over pairs of embeddings (V, N, D), and what is logged."""
+def loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
+    """Return the loss, mean over pairs of embeddings (V, N, D), and what is logged."""
     if config.variant == "affinity":
-        affinity = cosines(embeddings[None], pairs)
-        return {"loss": losses_of(affinity, config).mean(), **similarities(affinity)}
-    views = stacked(*embeddings, prenorm=config.prenorm)
+        affinity = cosine_affinities(embeddings[None], pairs)
+        return {"loss": configured_losses(affinity, config).mean(), **similarity_metrics(affinity)}
+    views = stack_views(*embeddings, prenorm=config.prenorm)
     if not config.pooled_stats:
         views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
         pairs = ONE_PAIR
@@ -291,14 +306,14 @@ def loss_and_log(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict
     )
     if config.variant == "trace":
         trace, factor = whitened_trace(views, pairs, whitening)
-        return {"loss": -trace.mean() / embeddings[0].numel(), **conditioning(factor)}
+        return {"loss": -trace.mean() / embeddings[0].numel(), **conditioning_metrics(factor)}
     affinity, factor = whitened_cosines(views, pairs, whitening)
-    losses = factor.kept(losses_of(affinity, config))
-    return {"loss": losses.mean(), **similarities(affinity), **conditioning(factor)}
+    losses = factor.mask_failures(configured_losses(affinity, config))
+    return {"loss": losses.mean(), **similarity_metrics(affinity), **conditioning_metrics(factor)}
 
 
-def losses_of(affinity: Tensor, config: UniCLRConfig) -> Tensor:
-    """Losses (B,) of affinities (B, P, N, N)."""
+def configured_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
+    """Return the losses (B,) of affinities (B, P, N, N) with the settings of the config."""
     return affinity_losses(
         affinity,
         temperature=config.tau,
@@ -308,8 +323,8 @@ def losses_of(affinity: Tensor, config: UniCLRConfig) -> Tensor:
     )
 
 
-def similarities(affinity: Tensor) -> dict[str, Tensor]:
-    """Mean affinity of two views of one image, and of two images."""
+def similarity_metrics(affinity: Tensor) -> dict[str, Tensor]:
+    """Return the mean affinity (B, P, N, N) of views of one image, and of views of two images."""
     affinity = affinity.detach()
     num_images = affinity.shape[-1]
     positive = affinity.diagonal(dim1=-2, dim2=-1).mean()
@@ -317,9 +332,9 @@ def similarities(affinity: Tensor) -> dict[str, Tensor]:
     return {"positive_similarity": positive, "negative_similarity": negative}
 
 
-def conditioning(factor: Factor) -> dict[str, Tensor]:
-    """Condition number of the covariance with its ridge, and pairs of views left out without it."""
+def conditioning_metrics(factor: Factor) -> dict[str, Tensor]:
+    """Return the covariance's condition number and the number of batches without a factor."""
     return {
-        "condition_number": factor.condition(),
+        "condition_number": factor.condition_number(),
         "whitening_failures": factor.num_failures(),
     }

@@ -1,4 +1,4 @@
-"""VICReg: views agree, each feature varies, and no two features vary together.
+"""VICReg: views agree, each feature varies, and no two features are correlated.
 
 Bardes et al., ICLR 2022, arXiv:2105.04906.
 """
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from pretrain.method import Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
-from pretrain.parts.projector import plain_ended_mlp
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.projector import mlp_with_plain_output
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 SMALLEST_VARIANCE = 1e-4
@@ -22,17 +23,17 @@ SMALLEST_VARIANCE = 1e-4
 
 
 class Terms(NamedTuple):
-    """The three terms of equation 6, without their weights."""
+    """The three terms of equation 6, scalars, without their weights."""
 
     invariance: Tensor
     """s, mean squared difference of the views."""
     variance: Tensor
     """v(Z) + v(Z'), mean shortfall of the standard deviations from one."""
     covariance: Tensor
-    """c(Z) + c(Z'), squared covariances beside the diagonal, over D."""
+    """c(Z) + c(Z'), sum of the squared covariances off the diagonal, divided by D."""
 
-    def weighted(self, invariance: float, variance: float, covariance: float) -> Tensor:
-        """The loss."""
+    def weighted_sum(self, invariance: float, variance: float, covariance: float) -> Tensor:
+        """Return the loss, a scalar."""
         return (
             invariance * self.invariance + variance * self.variance + covariance * self.covariance
         )
@@ -46,19 +47,19 @@ def vicreg_loss(
     variance_weight: float,
     covariance_weight: float,
 ) -> Tensor:
-    """Equation 6 for one batch: projector outputs z1, z2 (N, D); float32 also under autocast.
+    """Return equation 6 for projector outputs z1, z2 (N, D) of a batch; float32 under autocast.
 
     Constant outputs cost nearly twice the weight of the variance.
     """
     weights = (invariance_weight, variance_weight, covariance_weight)
-    return terms_of(z1, z2).weighted(*weights)
+    return vicreg_terms(z1, z2).weighted_sum(*weights)
 
 
-def terms_of(z1: Tensor, z2: Tensor) -> Terms:
-    """Of z1 and z2 (N, D).
+def vicreg_terms(z1: Tensor, z2: Tensor) -> Terms:
+    """Return the terms of equation 6 for z1 and z2 (N, D).
 
-    The invariance is a mean over features, as in algorithm 1 and the released code; equation 5
-    has their sum. Variances and covariances are over N - 1.
+    The invariance is a mean over features, as in algorithm 1 and the released code; equation 5 is
+    a sum over them. Variances and covariances are over N - 1.
     """
     with torch.autocast(z1.device.type, enabled=False):
         first, second = at_least_float32(z1), at_least_float32(z2)
@@ -70,13 +71,13 @@ def terms_of(z1: Tensor, z2: Tensor) -> Terms:
 
 
 def shortfall(rows: Tensor) -> Tensor:
-    """v, equations 1 and 2 with gamma 1, of rows (N, D): 0 to 1."""
+    """Return v (equations 1 and 2 with gamma 1) of rows (N, D): 0 to 1."""
     deviation = (rows.var(dim=0) + SMALLEST_VARIANCE).sqrt()
     return (1 - deviation).relu().mean()
 
 
 def redundancy(rows: Tensor) -> Tensor:
-    """c, equations 3 and 4, of rows (N, D)."""
+    """Return c (equations 3 and 4) of rows (N, D)."""
     scaled = (rows - rows.mean(dim=0)) / (len(rows) - 1) ** 0.5
     return off_diagonal_squares(scaled, scaled) / rows.shape[1]
 
@@ -86,39 +87,39 @@ class VICRegConfig:
     """Settings of VICReg; the defaults are the paper's for ImageNet."""
 
     invariance_weight: float = 25.0
-    """Lambda."""
+    """Lambda, weight of the invariance."""
     variance_weight: float = 25.0
-    """Mu, of the sum over both views; the released code has their mean, as if it were 12.5."""
+    """Mu, weight of the sum over both views; the released code takes their mean, as if 12.5."""
     covariance_weight: float = 1.0
-    """Nu."""
+    """Nu, weight of the covariance."""
     hidden_dim: int = 8192
-    """Width of the expander's two hidden layers."""
+    """Width of the projector's (the paper's expander's) two hidden layers."""
     embedding_dim: int = 8192
     """D."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
 
 
-class VICReg(nn.Module):
-    """One encoder for both views; moments are over the images of all processes."""
+class VICReg(Method):
+    """An encoder for both views; moments are over the images of all processes."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: VICRegConfig) -> None:
         super().__init__()
         self.config = config
         self.views = (View(), View())
         self.backbone = backbone  # what export.py writes
-        expander = plain_ended_mlp(
+        projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
-        self.encoder = nn.Sequential(backbone, expander)
+        self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
-            synchronized(self.encoder)
+            synchronize_batch_norms(self.encoder)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 of (n, 3, H, W); progress is not used."""
+        """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = terms_of(z1, z2)
-        loss = terms.weighted(
+        terms = vicreg_terms(z1, z2)
+        loss = terms.weighted_sum(
             self.config.invariance_weight,
             self.config.variance_weight,
             self.config.covariance_weight,

@@ -1,4 +1,4 @@
-"""W-MSE: views agree once small batches of them are whitened.
+"""W-MSE: views agree after sub-batches of them are whitened.
 
 Ermolov et al., ICML 2021, arXiv:2007.06346.
 """
@@ -9,23 +9,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
-from pretrain.parts.projector import plain_ended_mlp
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.projector import mlp_with_plain_output
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
-from pretrain.parts.whitening import Factor, factorized_moment, second_moment
+from pretrain.parts.whitening import Factor, factorize_moment, second_moment
 
 
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
 ) -> Tensor:
-    """Equation 6 with the normalized distance of equation 5: 0, the best, to 4.
+    """Return equation 6 with the normalized distance of equation 5: 0, the best, to 4.
 
-    embeddings (V, N, D), projector outputs of any scale. Each row of the orders (I, N), a
-    permutation, cuts the images into sub-batches of `whitening_size`; the loss is the mean over
-    all. float32 also under autocast; a sub-batch whose covariance has no Cholesky factor counts
-    as zero, with a gradient of zero.
+    embeddings (V, N, D), projector outputs of any scale. Each row of orders (I, N) is a permutation
+    that cuts the images into sub-batches of `whitening_size`; the loss is the mean over all of
+    them. float32 also under autocast. A sub-batch whose covariance has no Cholesky factor counts as
+    zero, with a gradient of zero.
     """
     return loss_and_factor(embeddings, orders, whitening_size, ridge)[0]
 
@@ -33,7 +34,10 @@ def wmse_loss(
 def loss_and_factor(
     embeddings: Tensor, orders: Tensor, whitening_size: int, ridge: float
 ) -> tuple[Tensor, Factor]:
-    """The loss, and the Cholesky factors of sub-batches and views."""
+    """Return the loss, and the Cholesky factors of sub-batches and views.
+
+    embeddings (V, N, D), orders (I, N); ValueError unless whitening_size divides N.
+    """
     num_views, num_images, _ = embeddings.shape
     if num_images % whitening_size:
         raise ValueError(
@@ -44,20 +48,21 @@ def loss_and_factor(
         sub_batches = at_least_float32(embeddings)[:, orders.reshape(-1, whitening_size)].transpose(
             0, 1
         )
-        white, factor = whitened(sub_batches, ridge)
-        # the mean cosine over pairs, by the length of the sum of V unit vectors
+        white, factor = whiten(sub_batches, ridge)
+        # |sum of V unit vectors|^2 = V + sum of cosines over ordered pairs: no loop over pairs
         resultant = normalize(white, dim=3).sum(dim=1).square().sum(dim=2)
         cosine = (resultant - num_views) / (num_views * (num_views - 1))
-        return factor.kept(2 - 2 * cosine.mean(dim=1)).mean(), factor
+        return factor.mask_failures(2 - 2 * cosine.mean(dim=1)).mean(), factor
 
 
-def whitened(rows: Tensor, ridge: float) -> tuple[Tensor, Factor]:
-    """Rows (B, V, m, D), each view of a sub-batch with its own mean and covariance: section 3.1.
+def whiten(rows: Tensor, ridge: float) -> tuple[Tensor, Factor]:
+    """Return rows (B, V, m, D) whitened, and their factors, as in section 3.1.
 
-    Over m and not m - 1 as in the paper: lengths are normalized afterwards.
+    Each view of a sub-batch has its own mean and covariance.
     """
+    # a covariance over m where the paper has m - 1: lengths are normalized afterwards
     centered = rows - rows.mean(dim=2, keepdim=True)
-    factor = factorized_moment(second_moment(centered, dual=False), rows.shape[3], ridge)
+    factor = factorize_moment(second_moment(centered, dual=False), rows.shape[3], ridge)
     white = torch.linalg.solve_triangular(factor.lower, centered.mT, upper=False).mT
     return white, factor
 
@@ -67,17 +72,17 @@ class WMSEConfig:
     """Settings of W-MSE; the defaults are the released code's for two views of ImageNet-100."""
 
     num_views: int = 2
-    """V, positives of an image, d in the paper; 2 in W-MSE 2, 4 in W-MSE 4."""
+    """V, views of an image, the paper's d; 2 in W-MSE 2, 4 in W-MSE 4."""
     whitening_size: int = 256
     """Images in a sub-batch; the paper takes twice as many as there are features."""
     num_orders: int = 1
-    """I, how often a batch is cut anew."""
+    """I, number of random cuts of a batch into sub-batches."""
     ridge: float = 0.0
-    """Added to covariances, times their mean variance; the paper has none."""
+    """Share of the mean variance that is added to a covariance's diagonal; the paper has none."""
     hidden_dim: int = 1024
     """Width of the projector's hidden layers."""
     num_hidden: int = 1
-    """How many: 1 in the released code, 2 in SimCLRv2's, where the paper's ImageNet run is from."""
+    """Hidden layers: 1 in the released code, 2 in SimCLRv2's, which the paper used on ImageNet."""
     embedding_dim: int = 128
     """D."""
     sync_bn: bool = True
@@ -91,33 +96,39 @@ class WMSEConfig:
             )
 
 
-class WMSE(nn.Module):
-    """One encoder for all views; sub-batches are drawn from the images of all processes."""
+class WMSE(Method):
+    """An encoder for all views; sub-batches are drawn from the images of all processes."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: WMSEConfig) -> None:
         super().__init__()
         self.config = config
         self.views = config.num_views * (View(),)
         self.backbone = backbone  # what export.py writes
-        projector = plain_ended_mlp(
+        projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=config.num_hidden
         )
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
-            synchronized(self.encoder)
+            synchronize_batch_norms(self.encoder)
+
+    @staticmethod
+    def batch_needs(config: WMSEConfig) -> BatchNeeds:
+        """Return the sub-batches that the batch must split into."""
+        return BatchNeeds(whitening_size=config.whitening_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: V of (n, 3, H, W); progress is not used."""
+        """Return the loss of V views (n, 3, H, W); progress has no effect."""
         own = torch.stack([self.encoder(view) for view in views], dim=1)
         embeddings = gather_with_gradient(at_least_float32(own)).transpose(0, 1)
-        # the same in every process, since the loop seeds them alike
-        drawn = [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
-        orders = torch.stack(drawn).to(own.device)
+        # the same in every process, since the loop seeds all alike
+        orders = torch.stack(
+            [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
+        ).to(own.device)
         loss, factor = loss_and_factor(
             embeddings, orders, self.config.whitening_size, self.config.ridge
         )
         return {
             "loss": loss,
-            "condition_number": factor.condition(),
+            "condition_number": factor.condition_number(),
             "whitening_failures": factor.num_failures(),
         }

@@ -1,4 +1,4 @@
-"""Zero-CL: views agree feature by feature and image by image once both are decorrelated.
+"""Zero-CL: views agree by feature and by image after features and images are decorrelated.
 
 Zhang et al., ICLR 2022, openreview.net/forum?id=RAW9tCdVxLj.
 """
@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, layer_norm
 
+from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
-from pretrain.parts.projector import plain_ended_mlp
-from pretrain.parts.sync_bn import synchronized
+from pretrain.parts.projector import mlp_with_plain_output
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 
 class Terms(NamedTuple):
-    """The two losses that Zero-CL adds."""
+    """The two terms of the loss, scalars."""
 
     feature: Tensor
     """Zero-FCL, a sum over features."""
@@ -28,20 +29,21 @@ class Terms(NamedTuple):
 
 
 def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> Tensor:
-    """Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D) of any scale.
+    """Return Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D) of any scale.
 
-    N + D where views have nothing in common, least where they agree; of D and N the larger one
-    cannot be whitened in full, so its term stays above zero. float32 also under autocast.
+    It is N + D where views have nothing in common and least where they agree. The larger of D and
+    N cannot be whitened completely, so its term stays above zero. float32 also under autocast.
     """
-    terms = terms_of(z1, z2, ridge)
+    terms = zero_cl_terms(z1, z2, ridge)
     return terms.feature + terms.instance
 
 
-def terms_of(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
-    """Of z1 and z2 (N, D): features are standardized over images, or images over features.
+def zero_cl_terms(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
+    """Return both terms for z1 and z2 (N, D).
 
-    By biased variances plus 1e-5; the released code adds 1e-4 to deviations over one less.
+    Features are standardized over images for one, images over features for the other.
     """
+    # biased variances plus 1e-5; the released code adds 1e-4 to unbiased standard deviations
     with torch.autocast(z1.device.type, enabled=False):
         rows = [at_least_float32(z) for z in (z1, z2)]
         by_feature = [batch_norm(z, None, None, training=True) for z in rows]
@@ -50,41 +52,47 @@ def terms_of(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
 
 
 def disagreement(first: Tensor, second: Tensor, ridge: float) -> Tensor:
-    """Sum over k columns of (1 - c)^2, c the correlation of ZCA-whitened columns of both (m, k).
+    """Return the sum of (1 - c)^2, c the correlation of each of k ZCA-whitened columns (m, k).
 
-    Columns have mean 0 and variance 1. Whitening has made those of one view uncorrelated, so
-    nothing is asked of pairs of different columns.
+    The columns of both arguments have mean 0 and variance 1.
     """
-    white = [zca_whitened(columns, ridge) for columns in (first, second)]
+    # whitening has decorrelated the columns of a view: pairs of different columns need no term
+    white = [zca_whiten(columns, ridge) for columns in (first, second)]
     correlation = (white[0] * white[1]).mean(dim=0)
     return (1 - correlation).square().sum()
 
 
-def zca_whitened(columns: Tensor, ridge: float) -> Tensor:
-    """X W of X (m, k), W = (X'X/m + r I)^-1/2 held fixed in the gradient, as in the released code.
+def zca_whiten(columns: Tensor, ridge: float) -> Tensor:
+    """Return X W for X (m, k) with W = (X'X/m + r I)^-1/2, without gradient through W.
 
-    With more columns than rows W is r^-1/2 I - X'AX/m for an A of m x m, and is never formed.
+    The released code detaches W as well.
     """
     num_rows, num_columns = columns.shape
     fixed = columns.detach()
     if num_columns <= num_rows:
-        return columns @ spectral(fixed.T @ fixed / num_rows, lambda v: (v + ridge).rsqrt())
+        return columns @ spectral_function(
+            fixed.T @ fixed / num_rows, lambda v: (v + ridge).rsqrt()
+        )
 
+    # more columns than rows: W is r^-1/2 I - X'AX/m for an m x m matrix A, and is never formed
     def slope(values: Tensor) -> Tensor:
-        """(f(0) - f(v)) / v of f(v) = (v + r)^-1/2, without a difference."""
+        """Return (f(0) - f(v)) / v for f(v) = (v + r)^-1/2, written without a difference."""
         root = (values + ridge).sqrt()
         inverse: Tensor = (ridge**0.5 * root * (root + ridge**0.5)).reciprocal()
         return inverse
 
-    inner = spectral(fixed @ fixed.T / num_rows, slope)
+    inner = spectral_function(fixed @ fixed.T / num_rows, slope)
     white: Tensor = columns / ridge**0.5 - (columns @ fixed.T) @ (inner @ fixed) / num_rows
     return white
 
 
 @torch.no_grad()
-def spectral(moment: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """A function of the eigenvalues of a symmetric matrix (k, k) >= 0; NaN if it is not finite."""
-    # eigh raises on what is not finite; the training loop wants to see it in the loss
+def spectral_function(moment: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Apply a function to the eigenvalues of a symmetric matrix (k, k) >= 0; keep its vectors.
+
+    A matrix that is not finite gives NaN.
+    """
+    # eigh raises on what is not finite; the training loop reports it from the loss instead
     broken = ~moment.sum().isfinite()
     values, vectors = torch.linalg.eigh(moment.masked_fill(broken, 0))
     scale = function(values.clamp_min(0)).masked_fill(broken, torch.nan)
@@ -94,14 +102,14 @@ def spectral(moment: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroCLConfig:
-    """Settings of Zero-CL; the defaults are the released code's for ImageNet but for the widths."""
+    """Settings of Zero-CL; the defaults are the released code's for ImageNet except the widths."""
 
     ridge: float = 0.01
-    """Added to the variance, which is 1 on average, in every direction before whitening."""
+    """Addition to the variance, which is 1 on average, of every direction before whitening."""
     loss_scale: float = 0.016
-    """Factor of the loss. LARS gives weights steps of their own size whatever the factor, if the
-    decay has it too, as in the recipes; so it sets the rate of biases and batch norm alone: 0.0048
-    beside 0.3 for weights."""
+    """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
+    by it too, as in the recipes; so it only sets the rate of biases and batch norm: 0.0048, where
+    weights have 0.3."""
     hidden_dim: int = 2048
     """Width of the projector's two hidden layers; the released code's is 8192."""
     embedding_dim: int = 2048
@@ -117,11 +125,11 @@ class ZeroCLConfig:
             )
 
 
-class ZeroCL(nn.Module):
-    """One encoder for both views; whitening is over the images of all processes.
+class ZeroCL(Method):
+    """An encoder for both views; whitening is over the images of all processes.
 
-    In the released code each process whitens the features, or the images, of its own part of the
-    batch, and correlations are averaged over processes, though images of one place differ there.
+    In the released code each process whitens its own part of the batch and correlations are
+    averaged over processes, although the images at one place are different ones.
     """
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: ZeroCLConfig) -> None:
@@ -129,17 +137,17 @@ class ZeroCL(nn.Module):
         self.config = config
         self.views = (View(), View())
         self.backbone = backbone  # what export.py writes
-        projector = plain_ended_mlp(
+        projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
-            synchronized(self.encoder)
+            synchronize_batch_norms(self.encoder)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """views: 2 of (n, 3, H, W); progress is not used."""
+        """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = terms_of(z1, z2, self.config.ridge)
+        terms = zero_cl_terms(z1, z2, self.config.ridge)
         return {
             "loss": self.config.loss_scale * (terms.feature + terms.instance),
             "feature_disagreement": terms.feature.detach(),

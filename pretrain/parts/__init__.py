@@ -1,24 +1,24 @@
-"""What two or more methods share.
+"""Parts that two or more methods share.
 
-view.py                     what a method asks of its views
+view.py                     the views that a method wants
 resnet.py                   backbones in torchvision's layout
 heads.py                    several embedding spaces on one backbone
 projector.py                the MLP after the backbone
-momentum_encoder.py         an encoder that follows another
-queue.py                    the ring of past keys
+momentum_encoder.py         a moving average of an encoder
+queue.py                    a ring buffer of past keys
 queue_logsumexp.py          log-sum-exp over a long queue in little memory
-queue_divergence.py         how differently two rows see the queue
+queue_divergence.py         KL divergence of two embeddings' softmaxes over the queue
 instance_discrimination.py  InfoNCE and its accuracy
-positive_keys.py            many keys of one image
-negative_cosine.py          how far predictions point away from their targets
+positive_keys.py            a query and many keys of one image
+negative_cosine.py          distance of predictions from their targets
 nuclear_norm.py             sum of singular values of many small matrices
-multi_crop.py               views of several sizes that predict each other
+multi_crop.py               views of several sizes, cross entropy between views
 whitening.py                cosines of whitened rows
 whitened_trace.py           trace of the whitened cross-covariance
-cross_moment.py             how strongly different features go together
-precision.py                numbers that losses are computed in
-shuffle_bn.py               batches for the key encoder, mixed over processes
+cross_moment.py             correlation of different features
+precision.py                the data type that losses are computed in
+shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes
-gather.py                   rows of all processes, with and without gradient
-ramp.py                     how a weight grows over a run
+gather.py                   rows and sums over all processes, with and without gradient
+ramp.py                     growth of a weight over a run
 """

@@ -1,4 +1,4 @@
-"""Rows of all processes, in order of rank; a process alone gets its own rows back."""
+"""Rows and sums over all processes, rows in order of rank; a single process gets its own back."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def num_processes() -> int:
-    """Processes of this run, 1 without torch.distributed."""
+    """Return the number of processes of this run, 1 without torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def any_process(fact: bool, device: torch.device) -> bool:
-    """Whether it is so in any process; all must ask at the same step."""
+    """Return whether the fact holds in any process; all must call it at the same step."""
     if num_processes() == 1:
         return fact
     flag = torch.tensor(float(fact), device=device)
@@ -22,7 +22,7 @@ def any_process(fact: bool, device: torch.device) -> bool:
 
 
 def own_share(rows: Tensor) -> Tensor:
-    """(N, ...), the same in all processes -> (n, ...), this one's equal part of them."""
+    """Return this process's part (n, ...) of rows (N, ...) that all processes hold."""
     if num_processes() == 1:
         return rows
     return rows.chunk(num_processes())[dist.get_rank()]
@@ -30,7 +30,7 @@ def own_share(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def gather(rows: Tensor) -> Tensor:
-    """(n, ...) of each process -> (N, ...), without gradient; every process must hold n rows."""
+    """Return rows (N, ...) of all processes, n from each, without gradient."""
     if num_processes() == 1:
         return rows.detach()
     gathered = rows.new_empty((num_processes() * len(rows), *rows.shape[1:]))
@@ -39,10 +39,11 @@ def gather(rows: Tensor) -> Tensor:
 
 
 def gather_with_gradient(rows: Tensor) -> Tensor:
-    """(n, ...) of each process -> (N, ...); the gradient of a row is summed over all processes.
+    """Return rows (N, ...) of all processes, n from each, with gradient.
 
-    So a loss that every process computes over all N rows has, after DistributedDataParallel has
-    averaged parameter gradients, exactly the gradient that one process with all rows would have.
+    The gradient of a row is summed over processes. So where every process computes the same loss
+    over all N rows and DistributedDataParallel averages the gradients of parameters, these are
+    exactly the gradients of one process that holds all rows.
     """
     if num_processes() == 1:
         return rows
@@ -65,7 +66,7 @@ class _Gather(torch.autograd.Function):
 
 
 def sum_with_gradient(values: Tensor) -> Tensor:
-    """Sum over processes of equal shapes; so is the gradient."""
+    """Return the sum over processes of values of equal shape; the gradient is summed too."""
     if num_processes() == 1:
         return values
     total: Tensor = _Sum.apply(values)

@@ -17,11 +17,10 @@ from pretrain.parts.queue import KeyQueue
 
 
 class BranchedResNet(nn.Module):
-    """A ResNet that ends in h copies of layer4 side by side: the Conv5 heads of LooC++.
+    """A ResNet with h stages layer4 side by side: the Conv5 heads of LooC++.
 
-    Tensors have torchvision's names, with the head behind layer4: layer4.{head}.{block}.conv1...
-    Head 0 is the given network's own layer4, the others have its form and torchvision's initial
-    weights, drawn anew: equal heads that see equal images would stay equal.
+    Tensors have torchvision's names with the head after layer4: layer4.{head}.{block}.conv1...
+    Head 0 is the layer4 of the given network.
     """
 
     def __init__(self, network: nn.Module, num_heads: int) -> None:
@@ -38,26 +37,27 @@ class BranchedResNet(nn.Module):
         self.layer1 = network.layer1
         self.layer2 = network.layer2
         self.layer3 = network.layer3
-        others = [_drawn_anew(network.layer4) for _ in range(num_heads - 1)]
+        # weights of their own: equal heads that see equal images would stay equal
+        others = [_reinitialized_copy(network.layer4) for _ in range(num_heads - 1)]
         self.layer4 = nn.ModuleList([network.layer4, *others])
         self.avgpool = network.avgpool
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, 3, H, W) -> (n, h * C): the features of all heads, one after the other."""
+        """Return features (n, h * C) of images (n, 3, H, W), one head after the other."""
         return torch.cat(self.branches(self.trunk(images), range(len(self.layer4))), dim=1)
 
     def trunk(self, images: Tensor) -> Tensor:
-        """What all heads share, conv1 to layer3: (n, 3, H, W) -> (n, C', H', W')."""
+        """Return the maps (n, C', H', W') that all heads share: conv1 to layer3 of (n, 3, H, W)."""
         stem = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         maps: Tensor = self.layer3(self.layer2(self.layer1(stem)))
         return maps
 
     def branches(self, maps: Tensor, heads: Iterable[int]) -> list[Tensor]:
-        """Features (n, C) of each of these heads, from the trunk's (n, C', H', W')."""
+        """Return features (n, C) of each of these heads from the trunk's maps (n, C', H', W')."""
         return [self.avgpool(self.layer4[head](maps)).flatten(1) for head in heads]
 
     def head(self, index: int) -> ResNet:
-        """An ordinary ResNet of the trunk and one head, made of these very modules: -> (n, C)."""
+        """Return an ordinary ResNet, (n, 3, H, W) -> (n, C), that shares trunk and one head."""
         with torch.device("meta"):
             network = ResNet(BasicBlock, [1, 1, 1, 1])  # a frame: each part is replaced
         for name, module in self.named_children():
@@ -66,8 +66,8 @@ class BranchedResNet(nn.Module):
         return network.train(self.training)
 
 
-def _drawn_anew(stage: nn.Module) -> nn.Module:
-    """A copy with torchvision's initial weights."""
+def _reinitialized_copy(stage: nn.Module) -> nn.Module:
+    """Return a copy with torchvision's initial weights, drawn from the current seed."""
     stage = copy.deepcopy(stage)
     for module in stage.modules():
         if isinstance(module, nn.Conv2d):
@@ -78,7 +78,7 @@ def _drawn_anew(stage: nn.Module) -> nn.Module:
 
 
 class ProjectorHeads(nn.Module):
-    """h two-layer projectors, on one backbone's features or each on a BranchedResNet's head."""
+    """h two-layer projectors on one backbone's features, or each on a head of a BranchedResNet."""
 
     def __init__(
         self, backbone: nn.Module, feature_dim: int, embedding_dim: int, num_heads: int
@@ -90,7 +90,7 @@ class ProjectorHeads(nn.Module):
         )
 
     def forward(self, images: Tensor, first: int = 0) -> Tensor:
-        """(n, 3, H, W) -> (n, h - first, d): embeddings of the heads from `first` on."""
+        """Return embeddings (n, h - first, d) of images (n, 3, H, W) by heads from `first` on."""
         heads = range(first, len(self.projectors))
         if isinstance(self.backbone, BranchedResNet):
             features = self.backbone.branches(self.backbone.trunk(images), heads)
@@ -101,14 +101,14 @@ class ProjectorHeads(nn.Module):
 
 
 class LaterHeads(nn.Module):
-    """All heads of an encoder but the first, which are all that most key views need."""
+    """An encoder without its first head, which only the first key view needs."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
         self.encoder = encoder
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, 3, H, W) -> (n, h - 1, d)."""
+        """Return embeddings (n, h - 1, d) of images (n, 3, H, W)."""
         embeddings: Tensor = self.encoder(images, first=1)
         return embeddings
 
@@ -121,11 +121,11 @@ class HeadQueues(nn.Module):
         self.queues = nn.ModuleList(KeyQueue(size, embedding_dim) for _ in range(num_heads))
 
     def keys(self) -> Tensor:
-        """(h, K, d), a copy: later pushes do not alter it."""
+        """Return the keys (h, K, d), a copy that later pushes do not change."""
         return torch.stack([queue.get_buffer("keys") for queue in self.queues])
 
     def push(self, keys: Tensor) -> None:
-        """Row i of the keys (h, n, d) goes into queue i."""
+        """Push the keys (h, n, d), those of head i into queue i."""
         queues: list[Any] = list(self.queues)
         for queue, own_keys in zip(queues, keys, strict=True):
             queue.push(own_keys)

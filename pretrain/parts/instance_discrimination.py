@@ -1,4 +1,4 @@
-"""Telling a query's key from a queue: He et al., CVPR 2020, arXiv:1911.05722, eq. 1."""
+"""Recognition of a query's key among a queue: He et al., CVPR 2020, arXiv:1911.05722, eq. 1."""
 
 from typing import NamedTuple
 
@@ -9,25 +9,25 @@ from pretrain.parts.queue_logsumexp import queue_logsumexp_and_largest
 
 
 class Contrast(NamedTuple):
-    """Means over a batch."""
+    """Means over a batch, scalars."""
 
     loss: Tensor
     """InfoNCE with smoothed labels, in nats."""
     info_nce: Tensor
-    """The same with plain labels."""
+    """InfoNCE with plain labels, in nats."""
     accuracy: Tensor
-    """Top-1 of the choice among K + 1, in percent; without gradient."""
+    """Top-1 accuracy of the choice among K + 1 keys, in percent; without gradient."""
 
 
 def instance_discrimination(
     query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
 ) -> Contrast:
-    """How well queries find their keys among those of a queue.
+    """Return InfoNCE and accuracy of queries against their key and a queue.
 
-    query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. The
-    query alone gets a gradient through the queue. Label smoothing e
-    (Szegedy et al., arXiv:1512.00567, but spread over the negatives only) sets the target to
-    1 - e on the key and e / K on each key of the queue.
+    query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. Only
+    the query gets a gradient through the queue. Label smoothing e (Szegedy et al.,
+    arXiv:1512.00567, but spread over the negatives only) sets the target to 1 - e on the key and
+    e / K on each key of the queue.
     """
     query = query.float()
     positive = (query * key.float()).sum(dim=1) / temperature

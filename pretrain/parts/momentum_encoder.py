@@ -1,4 +1,4 @@
-"""An encoder that follows another: He et al., CVPR 2020, arXiv:1911.05722, eq. 2."""
+"""A moving average of an encoder: He et al., CVPR 2020, arXiv:1911.05722, eq. 2."""
 
 import copy
 import math
@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 
 class MomentumEncoder(nn.Module):
-    """Moving average of an encoder's parameters.
+    """An encoder whose parameters are the moving average of another's.
 
-    Buffers are not averaged: batch norm keeps the statistics of the keys it sees.
+    Buffers are not averaged: batch norm keeps the statistics of the images that this encoder sees.
     """
 
     def __init__(self, encoder: nn.Module, momentum: float) -> None:
@@ -19,11 +19,12 @@ class MomentumEncoder(nn.Module):
         self.momentum = momentum
 
     @torch.no_grad()
-    def follow(self, encoder: nn.Module, momentum: float | None = None) -> None:
-        """momentum * own + (1 - momentum) * encoder's, in one fused call.
+    def update(self, encoder: nn.Module, momentum: float | None = None) -> None:
+        """Set parameters to momentum * own + (1 - momentum) * encoder's.
 
-        Without a momentum the one of the constructor holds.
+        The momentum is the constructor's unless one is given.
         """
+        # one fused call: a loop over the parameters of a ResNet-50 takes several times as long
         rate = 1 - (self.momentum if momentum is None else momentum)
         own: list[Tensor] = list(self.network.parameters())
         target: list[Tensor] = list(encoder.parameters())
@@ -31,11 +32,11 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """(n, 3, H, W) -> (n, d), without gradient."""
+        """Return embeddings (n, d) of images (n, 3, H, W), without gradient."""
         embeddings: Tensor = self.network(images)
         return embeddings
 
 
 def rising_momentum(start: float, progress: float) -> float:
-    """From start to 1 by half a cosine over the run, as in BYOL and MoCo v3."""
+    """Return the momentum at a share of the run, rising by half a cosine to 1 as in BYOL."""
     return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2

@@ -1,4 +1,4 @@
-"""Predictions that are to point where their targets do: Chen & He, CVPR 2021, arXiv:2011.10566."""
+"""Distance of predictions from their targets: Chen & He, CVPR 2021, arXiv:2011.10566."""
 
 import math
 
@@ -10,21 +10,22 @@ from pretrain.parts.precision import at_least_float32
 
 
 def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
-    """Eq. 1, mean over the batch: from -1, the same direction, to 1.
+    """Return eq. 1, mean over the batch: from -1, the same direction, to 1.
 
     prediction (n, d), target (n, d), of any length; float32, also under autocast. The target gets
     no gradient.
     """
     with torch.autocast(prediction.device.type, enabled=False):
-        found = normalize(at_least_float32(prediction), dim=1)
-        wanted = normalize(at_least_float32(target.detach()), dim=1)
-        return -(found * wanted).sum(dim=1).mean()
+        unit_prediction = normalize(at_least_float32(prediction), dim=1)
+        unit_target = normalize(at_least_float32(target.detach()), dim=1)
+        return -(unit_prediction * unit_target).sum(dim=1).mean()
 
 
 def embedding_spread(embeddings: Tensor) -> Tensor:
-    """Mean deviation of the coordinates of unit rows (n, d), times the root of d; no gradient.
+    """Return the mean standard deviation of the coordinates of rows (n, d) scaled to length 1.
 
-    About 1 where directions are spread evenly and 0 where all embeddings have collapsed: figure 2.
+    It is multiplied by sqrt(d): about 1 where directions are uniform, 0 after a collapse (figure
+    2). Without gradient.
     """
     unit = normalize(embeddings.detach().float(), dim=1)
     spread: Tensor = unit.std(dim=0).mean() * math.sqrt(unit.shape[1])

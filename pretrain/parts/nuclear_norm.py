@@ -10,21 +10,21 @@ from pretrain.parts.gather import num_processes
 
 
 def nuclear_norm(matrices: Tensor) -> Tensor:
-    """Sum of singular values, (n, M, d) -> (n,): float64 for float64 matrices, else float32.
+    """Return the sum of singular values (n,) of matrices (n, M, d).
 
-    The gradient of Q = U S V' is U V', and where singular values are zero the subgradient of
-    least norm, so it is finite everywhere. Rows of unit length: sqrt(M) if all are equal, M if
-    they are orthonormal.
+    float64 for float64 matrices, else float32. The gradient at Q = U S V' is U V', and where
+    singular values are zero the subgradient of least norm, so it is always finite. M rows of unit
+    length give sqrt(M) if all are equal and M if they are orthonormal.
     """
     norms: Tensor = _NuclearNorm.apply(_at_least_float32(matrices), False)
     return norms
 
 
 def joint_nuclear_norm(rows: Tensor) -> Tensor:
-    """Nuclear norm of the matrix that the rows (m, d) of all processes make: a scalar.
+    """Return the nuclear norm of the matrix of all processes' rows (m, d): a scalar.
 
-    Its gradient is summed over processes, as in `gather_with_gradient`; only a d x d matrix and
-    a number travel.
+    Its gradient is summed over processes, as in `gather_with_gradient`. Processes exchange only a
+    d x d matrix and a number.
     """
     norms: Tensor = _NuclearNorm.apply(_at_least_float32(rows)[None], True)
     return norms[0]
@@ -41,9 +41,9 @@ class _NuclearNorm(torch.autograd.Function):
         if joint:
             num_rows *= num_processes()
         on_columns = joint or num_rows > num_columns
-        # squaring halves the digits: in float32 a zero eigenvalue of the Gram matrix would become
-        # a singular value of up to 1e-3, and its inverse would ruin the gradient; autocast leaves
-        # float64 alone
+        # float64, because squaring halves the digits: in float32 a zero eigenvalue of the Gram
+        # matrix could give a singular value of 1e-3, whose inverse would ruin the gradient.
+        # Autocast does not touch float64
         wide = matrices.double()
         gram = wide.mT @ wide if on_columns else wide @ wide.mT
         if joint and num_processes() > 1:
@@ -61,18 +61,18 @@ class _NuclearNorm(torch.autograd.Function):
         if ctx.joint and num_processes() > 1:
             gradient = gradient.clone()
             dist.all_reduce(gradient)
-        # float32 is enough here: its error is that of U V' under the rounding of the rows
+        # float32 suffices: the error is no larger than what rounding of the rows does to U V'
         weights = (gradient[:, None, None] * inverse_root).to(matrices.dtype)
         with torch.autocast(matrices.device.type, enabled=False):
             return (matrices @ weights if ctx.on_columns else weights @ matrices), None
 
 
 def _root(gram: Tensor, cutoff: float) -> tuple[Tensor, Tensor]:
-    """Trace (n,) and pseudo-inverse (n, r, r) of the square roots of Gram matrices (n, r, r).
+    """Return trace (n,) and pseudo-inverse (n, r, r) of the square roots of Grams (n, r, r).
 
-    Eigenvalues up to `cutoff` times the largest are rounding and count as zero.
+    Eigenvalues up to `cutoff` times the largest are rounding errors and count as zero.
     """
-    # eigh raises on what is not finite; the training loop wants to see it in the loss
+    # eigh raises on what is not finite; the training loop reports it from the loss instead
     broken = ~gram.sum(dim=(1, 2)).isfinite()
     values, vectors = torch.linalg.eigh(gram.masked_fill(broken[:, None, None], 0))
     kept = values > cutoff * values[:, -1:]

@@ -1,4 +1,7 @@
-"""Many positive keys of one image: Cai et al., NeurIPS 2020, arXiv:2009.14776, section 3.3."""
+"""A query and many positive keys of each image: Cai et al., NeurIPS 2020, arXiv:2009.14776.
+
+That the keys of all views pass together is in appendix C of the paper.
+"""
 
 from typing import Literal
 
@@ -6,16 +9,44 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.parts.shuffle_bn import shuffled_forward
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 
 KeyForward = Literal["concatenated", "per_view"]
-"""Which images share batch statistics: all M views of a batch, or those of one view."""
+"""Images that share batch statistics: all M views of a batch, or those of one view."""
+
+
+def query_and_keys(
+    encoder: nn.Module,
+    key_encoder: MomentumEncoder,
+    views: list[Tensor],
+    *,
+    key_forward: KeyForward,
+    bn_splits: int,
+) -> tuple[Tensor, Tensor]:
+    """Update the key encoder; return the query (n, d) of the first view and keys (n, M, d).
+
+    views: 1 + M of (n, 3, H, W). Both results are float32 and of unit length.
+    """
+    key_encoder.update(encoder)
+    keys = positive_keys(key_encoder, views[1:], key_forward=key_forward, bn_splits=bn_splits)
+    query = split_forward(encoder, views[0], bn_splits)
+    return normalize(query.float(), dim=1), keys
+
+
+def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
+    """Return mean and variance of the similarities of query (n, d) and keys (n, M, d)."""
+    similarity = similarities(query.detach(), keys)
+    return {
+        "positive_similarity": similarity.mean(),
+        "positive_variance": similarity.var(dim=1, correction=0).mean(),
+    }
 
 
 def positive_keys(
     key_encoder: nn.Module, views: list[Tensor], *, key_forward: KeyForward, bn_splits: int
 ) -> Tensor:
-    """Keys (n, M, d) of M views of (n, 3, H, W), of unit length, float32, without gradient."""
+    """Return keys (n, M, d) of M views (n, 3, H, W), unit length, float32, without gradient."""
     batches = [torch.cat(views)] if key_forward == "concatenated" else views
     keys = [shuffled_forward(key_encoder, images, bn_splits) for images in batches]
     unit_keys = normalize(torch.cat(keys).float(), dim=1)
@@ -23,5 +54,5 @@ def positive_keys(
 
 
 def similarities(query: Tensor, keys: Tensor) -> Tensor:
-    """Query (n, d) times each of its keys (n, M, d): (n, M), float32, also under autocast."""
+    """Return products (n, M) of query (n, d) and its keys (n, M, d), float32 under autocast too."""
     return (query.float()[:, None] * keys.float()).sum(dim=2)

@@ -1,15 +1,15 @@
-"""Heads between the backbone and the loss."""
+"""Projectors and predictors, the networks between the backbone and the loss."""
 
 from typing import Literal
 
 from torch import nn
 
 Projector = Literal["mlp", "linear"]
-"""Of MoCo v2 or of MoCo v1."""
+"""Projector of MoCo v2 ("mlp") or of MoCo v1 ("linear")."""
 
 
 def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:
-    """(n, C) -> (n, d), hidden width C: MoCo v1's single layer or MoCo v2's two."""
+    """Return MoCo v1's single layer or MoCo v2's two with hidden width C: (n, C) -> (n, d)."""
     match kind:
         case "mlp":
             return mlp(feature_dim, feature_dim, embedding_dim)
@@ -18,7 +18,7 @@ def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.
 
 
 def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
-    """Two layers without batch norm, (n, in) -> (n, out): the projector of MoCo v2."""
+    """Return two layers without batch norm, (n, in) -> (n, out): the projector of MoCo v2."""
     return nn.Sequential(
         nn.Linear(in_features, hidden_features),
         nn.ReLU(inplace=True),
@@ -26,10 +26,10 @@ def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequent
     )
 
 
-def normalized_mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
-    """Three layers with batch norm, (n, in) -> (n, out), the last norm without scale and shift.
+def mlp_with_final_norm(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
+    """Return three layers with batch norm, (n, in) -> (n, out), the last norm not affine.
 
-    The projector of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
+    It is the projector of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
     """
     return nn.Sequential(
         nn.Linear(in_features, hidden_features, bias=False),
@@ -44,7 +44,7 @@ def normalized_mlp(in_features: int, hidden_features: int, out_features: int) ->
 
 
 def predictor(embedding_dim: int, hidden_features: int) -> nn.Sequential:
-    """A bottleneck on one branch, (n, d) -> (n, d): SimSiam, arXiv:2011.10566."""
+    """Return SimSiam's predictor, a bottleneck (n, d) -> (n, d): arXiv:2011.10566."""
     return nn.Sequential(
         nn.Linear(embedding_dim, hidden_features, bias=False),
         nn.BatchNorm1d(hidden_features),
@@ -53,15 +53,16 @@ def predictor(embedding_dim: int, hidden_features: int) -> nn.Sequential:
     )
 
 
-def plain_ended_mlp(
+def mlp_with_plain_output(
     in_features: int, hidden_features: int, out_features: int, *, num_hidden: int
 ) -> nn.Sequential:
-    """Hidden layers with batch norm, the last one plain, (n, in) -> (n, out), none with a bias.
+    """Return hidden layers with batch norm and a plain output layer, (n, in) -> (n, out).
 
-    Two hidden layers: the projector of Barlow Twins, Zbontar et al., ICML 2021, arXiv:2103.03230,
-    and the expander of VICReg. For losses that center each feature, which would undo a last bias;
-    with one hidden layer those of BYOL, arXiv:2006.07733, whose code has no last bias either.
+    Two hidden layers make the projector of Barlow Twins (Zbontar et al., ICML 2021,
+    arXiv:2103.03230) and the expander of VICReg; one makes BYOL's networks, arXiv:2006.07733.
     """
+    # no biases: batch norm cancels hidden ones, losses that center features cancel the last one,
+    # and BYOL's released code has none either
     layers: list[nn.Module] = []
     for width in (in_features, *(num_hidden - 1) * (hidden_features,)):
         layers += [

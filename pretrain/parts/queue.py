@@ -1,4 +1,4 @@
-"""A ring of past keys: He et al., CVPR 2020, arXiv:1911.05722, section 3.2."""
+"""A ring buffer of past keys: He et al., CVPR 2020, arXiv:1911.05722, section 3.2."""
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +8,9 @@ from pretrain.parts.gather import gather
 
 
 class KeyQueue(nn.Module):
-    """`keys` (K, d) and the row that is overwritten next; starts as unit-length noise.
+    """`keys` (K, d), unit-length noise at first, and `position`, the row that is replaced next.
 
-    Both are buffers, so a checkpoint keeps them; the position never leaves the device, so a push
-    does not wait for it.
+    Both are buffers, so that checkpoints contain them.
     """
 
     keys: Tensor
@@ -34,6 +33,7 @@ class KeyQueue(nn.Module):
                 f"{len(keys)} keys do not fit into a queue of {size}: "
                 f"take a batch of at most {size} images or a longer queue"
             )
+        # the position is a tensor: a number would make each push wait for the device
         rows = (self.position + torch.arange(len(keys), device=keys.device)) % size
         self.keys.index_copy_(0, rows, keys)
         self.position.add_(len(keys)).remainder_(size)

@@ -1,4 +1,4 @@
-"""How differently two embeddings of an image see a long queue, without keeping similarities."""
+"""KL divergence between two embeddings' softmaxes over a long queue, without their logits."""
 
 from typing import Any
 
@@ -9,14 +9,13 @@ from pretrain.parts.queue_logsumexp import BLOCK_KEYS
 
 
 def queue_divergence(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """(KL(P || Q) + KL(Q || P)) / 2 in nats: (n, d), (n, d), (K, d) -> (n,), float32.
+    """Return (KL(P || Q) + KL(Q || P)) / 2 (n,) in nats, float32, for a queue (K, d).
 
-    Q is the softmax over the queue of query . queue_j / temperature, P that of the key. The
-    gradient is exact and reaches the query alone. Memory is n * BLOCK_KEYS, not n * K.
-
-    As log P - log Q is linear in the negatives up to a constant, the divergence is
-    (key - query) . (E_P[negative] - E_Q[negative]) / (2 temperature).
+    Q is the softmax over j of query . queue_j / temperature, query (n, d), and P that of the key
+    (n, d). Only the query gets a gradient, which is exact. Memory is n * BLOCK_KEYS, not n * K.
     """
+    # log P - log Q is linear in the negatives up to a constant, so the divergence is
+    # (key - query) . (E_P[negative] - E_Q[negative]) / (2 temperature): two means suffice
     with torch.autocast(query.device.type, enabled=False):
         result: Tensor = _QueueDivergence.apply(
             query.float(), key.detach().float(), queue.float(), temperature

@@ -1,4 +1,4 @@
-"""Log-sum-exp of similarities to a long queue without keeping the similarities."""
+"""Log-sum-exp of similarities to a long queue, without a matrix of all similarities."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ BLOCK_KEYS = 4096
 
 
 def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """log sum_j exp(query . queue_j / temperature), in nats: (n, d), (K, d) -> (n,), float32.
+    """Return log sum_j exp(query . queue_j / temperature) (n,), in nats, float32.
 
-    The queue is read in blocks of keys with a running maximum, and the gradient to the query
-    (exact; the queue gets none) is formed on the way: memory is n * BLOCK_KEYS, not n * K.
+    query (n, d), queue (K, d). The queue is read in blocks with a running maximum, and the gradient
+    to the query is computed in the same pass: memory is n * BLOCK_KEYS, not n * K. The gradient is
+    exact; the queue gets none.
     """
     return queue_logsumexp_and_largest(query, queue, temperature=temperature)[0]
 
@@ -20,9 +21,9 @@ def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tens
 def queue_logsumexp_and_largest(
     query: Tensor, queue: Tensor, *, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """`queue_logsumexp` and max_j query . queue_j / temperature, each (n,), float32.
+    """Return `queue_logsumexp` and max_j query . queue_j / temperature, (n,) each, float32.
 
-    The maximum falls off on the way and has no gradient.
+    The maximum is known from the same pass and has no gradient.
     """
     with torch.autocast(query.device.type, enabled=False):
         logsumexp, largest = _QueueLogSumExp.apply(query.float(), queue.float(), temperature)

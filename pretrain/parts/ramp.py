@@ -1,4 +1,4 @@
-"""How a weight grows over a run."""
+"""Growth of a weight over a run."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ Ramp = Literal["constant", "linear"]
 
 
 def ramp(kind: Ramp, progress: float) -> float:
-    """Factor of a weight, 0 to 1, at `progress`, the share of the run done (0 to 1)."""
+    """Return the factor of a weight, 0 to 1, at `progress`, the share of the run (0 to 1)."""
     match kind:
         case "constant":
             return 1.0

@@ -17,13 +17,13 @@ ARCHITECTURES = {
 
 
 def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
-    """(n, 3, H, W) -> (n, C) without a classifier, torchvision's initialization; and C.
+    """Return a network (n, 3, H, W) -> (n, C) with torchvision's initialization, and C.
 
-    The cifar stem is a 3x3 convolution of stride 1 without pooling: Chen et al., ICML 2020,
-    arXiv:2002.05709, appendix B.9.
+    It has no classifier. The cifar stem is a 3x3 convolution of stride 1 without pooling: Chen et
+    al., ICML 2020, arXiv:2002.05709, appendix B.9.
     """
     if arch not in ARCHITECTURES:
-        raise ValueError(f"unknown architecture {arch!r}; there are {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"unknown architecture {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
     network: ResNet = ARCHITECTURES[arch]()
     feature_dim = network.fc.in_features
     network.fc = nn.Identity()

@@ -1,7 +1,7 @@
 """Batches for the key encoder that share no batch-norm statistics with the query's.
 
-He et al., CVPR 2020, arXiv:1911.05722, section 3.3: otherwise an encoder can tell a query's key
-by the statistics of the batch they came in.
+He et al., CVPR 2020, arXiv:1911.05722, section 3.3: otherwise an encoder can recognize the key of
+a query by the statistics of their common batch.
 """
 
 import torch
@@ -12,9 +12,10 @@ from pretrain.parts.gather import gather, num_processes
 
 
 def split_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor:
-    """(n, 3, H, W) -> (n, d), in `num_splits` equal groups, each with its own batch statistics.
+    """Return embeddings (n, d) of images (n, 3, H, W), computed in `num_splits` equal groups.
 
-    It lets one process stand for as many processes as there are groups.
+    Each group has its own batch statistics, as if it was on a process of its own. ValueError
+    unless the images split.
     """
     if num_splits == 1:
         embeddings: Tensor = network(images)
@@ -29,19 +30,19 @@ def split_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor
 
 @torch.no_grad()
 def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor:
-    """Embeddings (n, d) of images (n, 3, H, W), computed in batches mixed over all processes.
+    """Return embeddings (n, d) of images (n, 3, H, W), computed in batches mixed over processes.
 
-    One permutation of all N images, drawn on the first process, decides who computes which; the
-    embeddings come back to their images' process and place.
+    A permutation of all N images, drawn by the first process, decides which process computes
+    which; the embeddings return to the process and place of their image.
     """
     num_images = num_processes() * len(images)
     order = torch.randperm(num_images).to(images.device)
     if num_processes() == 1:
-        mine = order
+        own_images = order
     else:
         dist.broadcast(order, 0)
-        mine = order.chunk(num_processes())[dist.get_rank()]
-    shuffled = gather(split_forward(network, gather(images)[mine], num_splits))
+        own_images = order.chunk(num_processes())[dist.get_rank()]
+    shuffled = gather(split_forward(network, gather(images)[own_images], num_splits))
     embeddings = torch.empty_like(shuffled)
     embeddings[order] = shuffled
     return embeddings.chunk(num_processes())[dist.get_rank() if num_processes() > 1 else 0]

@@ -9,34 +9,34 @@ from pretrain.parts.gather import num_processes, sum_with_gradient
 
 
 class SummedBatchNorm(_BatchNorm):
-    """From moments summed over processes; torch's own knows only GPUs."""
+    """Batch norm over all processes on any device; torch's SyncBatchNorm needs GPUs."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        """(n, C, ...) -> the same shape; statistics are those of all N images."""
+        """Return rows (n, C, ...) normalized by the statistics of all N images."""
         if not self.training or num_processes() == 1:
             normalized: Tensor = super().forward(rows)
             return normalized
         with torch.autocast(rows.device.type, enabled=False):
             precise = rows.to(torch.promote_types(rows.dtype, torch.float32))
-            return self._of_all(precise).to(rows.dtype)
+            return self._normalize(precise).to(rows.dtype)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        """Any number of axes will do."""
+        """Accept any number of axes."""
 
-    def _of_all(self, rows: Tensor) -> Tensor:
+    def _normalize(self, rows: Tensor) -> Tensor:
         others = [axis for axis in range(rows.ndim) if axis != 1]
         count = rows.numel() // rows.shape[1] * num_processes()
         mean = sum_with_gradient(rows.sum(others)) / count
         shape = [1, -1] + [1] * (rows.ndim - 2)
         centered = rows - mean.view(shape)
         variance = sum_with_gradient(centered.square().sum(others)) / count
-        self._remember(mean.detach(), variance.detach() * count / (count - 1))
+        self._update_running_statistics(mean.detach(), variance.detach() * count / (count - 1))
         normalized: Tensor = centered * (variance + self.eps).rsqrt().view(shape)
         if self.affine:
             normalized = normalized * self.weight.view(shape) + self.bias.view(shape)
         return normalized
 
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+    def _update_running_statistics(self, mean: Tensor, variance: Tensor) -> None:
         if (
             self.running_mean is None
             or self.running_var is None
@@ -44,34 +44,34 @@ class SummedBatchNorm(_BatchNorm):
         ):
             return
         self.num_batches_tracked.add_(1)
-        # Without a momentum torch keeps the mean over all batches
+        # without a momentum torch keeps the mean over all batches
         num_batches = float(self.num_batches_tracked)
         rate = 1 / num_batches if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean, rate)
         self.running_var.lerp_(variance, rate)
 
 
-def synchronized(network: nn.Module) -> nn.Module:
-    """The network itself with each batch norm made synchronous; one process needs no change.
+def synchronize_batch_norms(network: nn.Module) -> nn.Module:
+    """Make each batch norm of a network synchronous, in place; return the network.
 
-    Names and values of parameters and buffers stay.
+    Names and values of parameters and buffers stay. A single process needs no change.
     """
     if num_processes() == 1:
         return network
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, _BatchNorm):
-                setattr(module, name, _synchronous(child))
+                setattr(module, name, _synchronous_twin(child))
     return network
 
 
-def _synchronous(norm: _BatchNorm) -> _BatchNorm:
-    # By the backend and not by the device: networks are made before they are moved to a GPU
+def _synchronous_twin(norm: _BatchNorm) -> _BatchNorm:
+    # by the backend and not by the device: networks are made before they are moved to a GPU
     kind = nn.SyncBatchNorm if dist.get_backend() == "nccl" else SummedBatchNorm
-    made = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-    # The tensors themselves: one that is frozen, or known to an optimizer, stays so
+    twin = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+    # the tensors themselves: one that is frozen, or known to an optimizer, stays so
     for name, parameter in norm.named_parameters():
-        setattr(made, name, parameter)
+        setattr(twin, name, parameter)
     for name, buffer in norm.named_buffers():
-        setattr(made, name, buffer)
-    return made.train(norm.training)
+        setattr(twin, name, buffer)
+    return twin.train(norm.training)

@@ -1,20 +1,20 @@
-"""What a method asks of the views of an image; how they look is the recipe's business."""
+"""The views of an image that a method wants; their appearance is the recipe's."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Augmentation = Literal["crop", "color", "blur", "solarize", "flip", "rotation", "texture"]
-"""color is jitter and grayscale together, as in Xiao et al., ICLR 2021, arXiv:2008.05659."""
+"""Augmentation by name; color is jitter and grayscale together, as in LooC, arXiv:2008.05659."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One view of an image; every augmentation is drawn anew unless said otherwise."""
+    """One view of an image; its augmentations are drawn independently unless a field says more."""
 
     small: bool = False
-    """Of the recipe's small size, as in multi-crop: Caron et al., arXiv:2006.09882."""
+    """The recipe's small size, as in multi-crop: Caron et al., arXiv:2006.09882."""
     copies: tuple[Augmentation, ...] = ()
-    """Augmentations that are the first view's, with the coin that decides whether they happen."""
+    """Augmentations shared with the first view: whether they happen, and how."""
     differs: tuple[Augmentation, ...] = ()
     """Augmentations that are drawn again until they differ from the first view's."""
     without: tuple[Augmentation, ...] = ()

@@ -13,19 +13,19 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 Pairs = Sequence[tuple[int, int]]
-"""Views that are compared, by their places."""
+"""Pairs of views that are compared, by their places."""
 
 NUM_RETRIES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Whitening:
-    """How rows are whitened."""
+    """Settings of the whitening of rows."""
 
     ridge: float
-    """Added to the covariance, times the mean variance: scale does not matter."""
+    """Share of the mean variance that is added to the diagonal, so that scale does not matter."""
     groups: int = 1
-    """Of features, each whitened on its own."""
+    """Groups of features, each whitened by itself."""
     detach_covariance: bool = False
     """No gradient through the covariance."""
 
@@ -36,48 +36,48 @@ class Factor(NamedTuple):
     lower: Tensor
     """(B, G, m, m), the identity where all attempts failed."""
     ridge: Tensor
-    """(B, G), what was added to the diagonal."""
+    """(B, G), additions to the diagonal."""
     succeeded: Tensor
     """(B,), whether all groups of a batch have a factor."""
 
-    def kept(self, values: Tensor) -> Tensor:
-        """Values (B,) with zero for a batch without a factor, but NaN where its rows have it."""
+    def mask_failures(self, values: Tensor) -> Tensor:
+        """Return values (B,), zero for a batch without a factor, but NaN where its rows are."""
         return values.where(self.succeeded, 0 * self.ridge.detach().sum(dim=1))
 
-    def condition(self) -> Tensor:
-        """Estimate of the worst condition number, a scalar without gradient."""
+    def condition_number(self) -> Tensor:
+        """Return an estimate of the largest condition number, a scalar without gradient."""
         diagonal = self.lower.detach().diagonal(dim1=-2, dim2=-1)
         return (diagonal.amax(dim=-1) / diagonal.amin(dim=-1)).square().max()
 
     def num_failures(self) -> Tensor:
-        """Batches without a factor, a float32 scalar."""
+        """Return the number of batches without a factor, a float32 scalar."""
         return (~self.succeeded).float().sum()
 
 
-def factorized(matrix: Tensor, ridge: Tensor) -> Factor:
-    """Cholesky factors of matrix (B, G, m, m) plus ridge (B, G) times the identity.
+def factorize(matrix: Tensor, ridge: Tensor) -> Factor:
+    """Return Cholesky factors of matrix (B, G, m, m) plus ridge (B, G) times the identity.
 
-    A factorization that fails is tried again with ten times the ridge, up to three times.
+    A factorization that fails is repeated with ten times the ridge, up to three times.
     """
     identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     for attempt in range(1 + NUM_RETRIES):
         ridged = matrix + ridge[..., None, None] * identity
         lower, info = torch.linalg.cholesky_ex(ridged)
         failed = (info != 0) | ~lower.diagonal(dim1=-2, dim2=-1).isfinite().all(dim=-1)
-        # Waits for the device, once in a step: spare factors for retries, which are rare, would
-        # cost more
+        # this waits for the device, once in a step: factors computed in advance for retries, which
+        # are rare, would cost more
         if not failed.any():
             break
         if attempt < NUM_RETRIES:
             ridge = torch.where(failed, 10 * ridge, ridge)
     else:
-        # A broken factor would put NaN even into a gradient that is multiplied by zero
+        # the identity, since NaN in a factor would survive in a gradient that is multiplied by zero
         lower = torch.linalg.cholesky(torch.where(failed[..., None, None], identity, ridged))
     return Factor(lower, ridge, ~failed.any(dim=1))
 
 
-def centered_groups(views: Tensor, groups: int) -> Tensor:
-    """(B, V, N, D) -> (B, G, M, D/G): M = V N rows minus their mean, their features in G groups."""
+def center_and_group(views: Tensor, groups: int) -> Tensor:
+    """Return M = V N centered rows (B, G, M, D/G) of views (B, V, N, D), features in G groups."""
     if views.shape[-1] % groups:
         raise ValueError(
             f"{views.shape[-1]} features do not split into {groups} equal groups to whiten: "
@@ -90,39 +90,42 @@ def centered_groups(views: Tensor, groups: int) -> Tensor:
 
 
 def second_moment(rows: Tensor, *, dual: bool) -> Tensor:
-    """Of rows (B, G, M, d): covariance (B, G, d, d), or the M x M dual with its eigenvalues."""
+    """Return the covariance (B, G, d, d) of rows (B, G, M, d), or its dual (B, G, M, M).
+
+    Both have the same eigenvalues besides zeros.
+    """
     vectors = rows if dual else rows.mT
     half = vectors.shape[-2] // 2
-    # Symmetric, so a quarter of the products is not computed again
+    # the product is symmetric, so a quarter of it need not be computed
     first = vectors[..., :half, :] @ vectors[..., :half, :].mT
     second = vectors[..., half:, :] @ vectors.mT
     product = torch.cat([torch.cat([first, second[..., :half].mT], dim=-1), second], dim=-2)
     return product / rows.shape[-2]
 
 
-def factorized_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
-    """Factors of a moment (B, G, m, m) of d features, plus ridge times their mean variance."""
+def factorize_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
+    """Return factors of a moment (B, G, m, m) of features plus ridge times their mean variance."""
     variance = moment.diagonal(dim1=-2, dim2=-1).sum(dim=-1) / dim
-    return factorized(moment, ridge * variance)
+    return factorize(moment, ridge * variance)
 
 
 def whitened_cosines(views: Tensor, pairs: Pairs, whitening: Whitening) -> tuple[Tensor, Factor]:
-    """Cosines (B, P, N, N) of whitened rows, for P pairs of views (B, V, N, D).
+    """Return cosines (B, P, N, N) of whitened rows for P pairs of views (B, V, N, D), and factors.
 
-    Mean and covariance are those of all V N rows of a batch. Groups of features are joined again
-    before rows get unit length.
+    Mean and covariance are those of all V N rows of a batch. Groups of features are joined before
+    rows are normalized.
     """
-    rows = centered_groups(views, whitening.groups)
+    rows = center_and_group(views, whitening.groups)
     num_rows, dim = rows.shape[-2:]
     shape = views.shape[1:3]
     if dim <= num_rows or whitening.detach_covariance:
         moment = second_moment(rows.detach() if whitening.detach_covariance else rows, dual=False)
-        factor = factorized_moment(moment, dim, whitening.ridge)
+        factor = factorize_moment(moment, dim, whitening.ridge)
         white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT
         unit = normalize(white.transpose(1, 2).flatten(2), dim=2).unflatten(1, shape)
         return torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1), factor
     moment = second_moment(rows, dual=True)
-    factor = factorized_moment(moment, dim, whitening.ridge)
+    factor = factorize_moment(moment, dim, whitening.ridge)
     # H (H'H/M + r I)^-1 H' = (HH'/M + r I)^-1 HH', an M x M system in place of a d x d one
     inner = num_rows * torch.cholesky_solve(moment, factor.lower).sum(dim=1)
     length = inner.diagonal(dim1=-2, dim2=-1).clamp_min(1e-24).sqrt()

@@ -1,6 +1,6 @@
 """The published runs and a few small ones: method, data, views, schedule, batch.
 
-recipe.py  what a recipe is, and the views that papers share
+recipe.py  the recipe of a run, and the views that papers share
 moco.py    MoCo and its variants
 jcl.py     JCL
 co2.py     CO2
@@ -16,7 +16,7 @@ barlow_twins.py  Barlow Twins
 vicreg.py  VICReg
 wmse.py    W-MSE
 zero_cl.py Zero-CL
-looc.py    LooC, what it is compared with, and supervised training
+looc.py    LooC, its baselines, and supervised training
 small.py   every method on CIFAR-10, and for tests
 """
 
@@ -65,4 +65,4 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     **looc.RECIPES,
     **small.RECIPES,
 }
-"""Name -> run."""
+"""Name -> recipe of a run."""

@@ -1,8 +1,8 @@
 """The run of Barlow Twins: Zbontar et al., ICML 2021, arXiv:2103.03230.
 
-Departing from it, crops are bilinear, and residual branches start as torchvision's default has
-them, not at zero. The rate of biases and batch norm is in the method's `loss_scale`, by which the
-paper's decay is multiplied as well; the code's first release scaled its loss, but not its decay.
+Departures: crops are bilinear, and residual branches start as in torchvision, not at zero. The
+method's `loss_scale` sets the rate of biases and batch norm, and the paper's decay is multiplied by
+it too. The code's first release scaled its loss but not its decay.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Runs of BYOL: Grill et al., NeurIPS 2020, arXiv:2006.07733.
 
-Its code draws the target network apart from the online one; here it starts as its copy.
+Departure: the target network starts as a copy of the online one; the code draws its own weights.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,9 @@ EPOCHS300 = replace(
 )
 
 
-def at_length(epochs: int, table_row: str) -> Recipe[Any]:
-    """A length that other papers print, from SimSiam's reproduction, whose rates are not told.
-
-    The presets of BYOL's code are for 40, 100, 300 and 1000 epochs.
-    """
+def with_epochs(epochs: int, table_row: str) -> Recipe[Any]:
+    """Return a run of a length that other papers print, from SimSiam's reproduction of BYOL."""
+    # SimSiam does not state its rates, and BYOL's code has presets for 40, 100, 300, 1000 epochs
     return replace(
         EPOCHS300,
         epochs=epochs,
@@ -54,6 +52,6 @@ def at_length(epochs: int, table_row: str) -> Recipe[Any]:
 RECIPES: Mapping[str, Recipe[Any]] = {
     "byol/in1k-r50": IN1K,
     "byol/in1k-r50-epochs300": EPOCHS300,
-    "byol/in1k-r50-epochs200": at_length(200, "uniclr/table2: BYOL"),
-    "byol/in1k-r50-epochs400": at_length(400, "lorac/table1: BYOL"),
+    "byol/in1k-r50-epochs200": with_epochs(200, "uniclr/table2: BYOL"),
+    "byol/in1k-r50-epochs400": with_epochs(400, "lorac/table1: BYOL"),
 }

@@ -39,14 +39,14 @@ IN100_R18 = replace(
 )
 
 
-def weighted(weight: float) -> Recipe[Any]:
-    """A point of figure 2(a); weight 0 is moco/in100-r18-v1."""
+def with_weight(weight: float) -> Recipe[Any]:
+    """Return a point of figure 2(a); weight 0 is moco/in100-r18-v1."""
     config = replace(ON_V1, consistency_weight=weight)
     return replace(IN100_R18, config=config, table_row=f"co2/fig2a: alpha {weight:g}")
 
 
-def at_temperature(temperature: float) -> Recipe[Any]:
-    """A point of figure 2(b)."""
+def with_temperature(temperature: float) -> Recipe[Any]:
+    """Return a point of figure 2(b)."""
     config = replace(ON_V1, consistency_temperature=temperature)
     return replace(IN100_R18, config=config, table_row=f"co2/fig2b: tau_con {temperature:g}")
 
@@ -55,6 +55,8 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "co2/in1k-r50-v1": IN1K_V1,
     "co2/in1k-r50-v2": IN1K_V2,
     "co2/in100-r18": IN100_R18,
-    **{f"co2/in100-r18-weight{w:g}": weighted(w) for w in (1.0, 3.0, 5.0, 20.0, 30.0)},
-    **{f"co2/in100-r18-temperature{t:g}": at_temperature(t) for t in (0.01, 0.02, 0.07, 0.1, 0.2)},
+    **{f"co2/in100-r18-weight{w:g}": with_weight(w) for w in (1.0, 3.0, 5.0, 20.0, 30.0)},
+    **{
+        f"co2/in100-r18-temperature{t:g}": with_temperature(t) for t in (0.01, 0.02, 0.07, 0.1, 0.2)
+    },
 }

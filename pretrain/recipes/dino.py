@@ -18,7 +18,7 @@ VIEWS = replace(
     second_solarize_probability=0.2,
     small_blur_probability=0.5,
 )
-"""The code's, but for crops by bilinear and not by bicubic interpolation."""
+"""Views of the released code, but with bilinear crops, not bicubic ones."""
 UNCLEAR = (
     "DINO in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: optimizer, batch "
     "and views, both alike and not DINO's, are those of UniCLR's own rows, the momentum is what "
@@ -28,7 +28,7 @@ DOUBTFUL = "; the value also stands in solo-learn's table, for a ResNet-18"
 
 
 def in_uniclr(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
-    """A row of UniCLR's Table 3: two large views, a last layer that suits few images."""
+    """Return a row of UniCLR's Table 3: two large views, and fewer outputs for fewer images."""
     config = DINOConfig(
         output_dim=4096,
         num_small_views=0,

@@ -20,10 +20,10 @@ IN100: Recipe[Any] = Recipe(
 )
 
 
-def point(panel: str, told: str, **settings: Any) -> Recipe[Any]:
-    """A point of figure 2."""
+def figure2(panel: str, point: str, **settings: Any) -> Recipe[Any]:
+    """Return a point of a panel of figure 2."""
     config = replace(IN100.config, **settings)
-    return replace(IN100, config=config, table_row=f"jcl/{panel}: {told}")
+    return replace(IN100, config=config, table_row=f"jcl/{panel}: {point}")
 
 
 RECIPES: Mapping[str, Recipe[Any]] = {
@@ -51,18 +51,18 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     ),
     "jcl/in100-r18": IN100,
     **{
-        f"jcl/in100-r18-keys{number}": point("fig2a", f"M' {number}", num_keys=number)
+        f"jcl/in100-r18-keys{number}": figure2("fig2a", f"M' {number}", num_keys=number)
         for number in (1, 2, 3, 7, 11)
     },
-    "jcl/in100-r18-keys9": point("fig2a", "M' 9; jcl/fig3: JCL", num_keys=9),
+    "jcl/in100-r18-keys9": figure2("fig2a", "M' 9; jcl/fig3: JCL", num_keys=9),
     **{
-        f"jcl/in100-r18-covariance{weight:g}": point(
+        f"jcl/in100-r18-covariance{weight:g}": figure2(
             "fig2b", f"lambda {weight:g}", covariance_weight=weight
         )
         for weight in (0.0, 0.2, 0.5, 1.0, 2.0, 6.0, 8.0, 10.0)
     },
     **{
-        f"jcl/in100-r18-temperature{temperature:g}": point(
+        f"jcl/in100-r18-temperature{temperature:g}": figure2(
             "fig2c", f"temperature {temperature:g}", temperature=temperature
         )
         for temperature in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)

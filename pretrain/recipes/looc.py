@@ -1,4 +1,4 @@
-"""The runs of LooC and of what it is compared with: Xiao et al., ICLR 2021, arXiv:2008.05659."""
+"""Runs of LooC and of its baselines: Xiao et al., ICLR 2021, arXiv:2008.05659."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
 from pretrain.views import ViewRecipe
 
 HALF = 0.5
-"""Probability of a rotation and of another texture, appendix A."""
+"""Probability of a rotation and of another texture (appendix A)."""
 ALL: tuple[Augmentation, ...] = ("color", "rotation", "texture")
 
 MOCO: Recipe[Any] = Recipe(
@@ -45,26 +45,26 @@ SUPERVISED: Recipe[Any] = Recipe(
 
 
 def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
-    """MoCo with further augmentations."""
+    """Return MoCo with further augmentations."""
     config = replace(MOCO.config, **settings)
     return replace(MOCO, config=config, views=views(*added), table_row=table_row)
 
 
 def looc(table_row: str, *designated: Augmentation) -> Recipe[Any]:
-    """LooC with a head for each designated augmentation."""
+    """Return LooC with a head for each designated augmentation."""
     config = LooCConfig(designated=designated)
     recipe = replace(MOCO, config=config, views=views(*designated), table_row=table_row)
     return replace(recipe, method="looc")
 
 
 def loocpp(table_row: str, *designated: Augmentation) -> Recipe[Any]:
-    """LooC++: heads that start at Conv5."""
+    """Return LooC++, whose heads start at Conv5."""
     recipe = looc(table_row, *designated)
     return replace(recipe, method="loocpp", config=replace(recipe.config, conv5_heads=True))
 
 
 def views(*augmentations: Augmentation) -> ViewRecipe:
-    """MoCo v2's, with rotation and texture where these are named."""
+    """Return MoCo v2's views, with rotation and texture where these are named."""
     return replace(
         MOCO_V2_VIEWS,
         rotation_probability=HALF * ("rotation" in augmentations),
@@ -73,7 +73,7 @@ def views(*augmentations: Augmentation) -> ViewRecipe:
 
 
 def on_imagenet(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
-    """The same on ImageNet-1k, whose schedule the paper does not tell: MoCo v2's."""
+    """Return the same on ImageNet-1k with MoCo v2's schedule; the paper states none."""
     return replace(
         recipe,
         images="ImageNet-1k train",

@@ -39,23 +39,23 @@ IN100 = replace(
 
 
 def without_prior(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
-    """MoCo-M: the same run, its prior switched off."""
+    """Return the same run as MoCo-M, that is without the prior."""
     config = replace(recipe.config, prior="none")
     return replace(recipe, method="moco_m", config=config, table_row=table_row)
 
 
 def in100(table_row: str, **settings: Any) -> Recipe[Any]:
-    """LORAC on ImageNet-100 with other settings of the method."""
+    """Return LORAC on ImageNet-100 with other settings of the method."""
     return replace(IN100, config=replace(IN100.config, **settings), table_row=table_row)
 
 
 def longer(epochs: int) -> Recipe[Any]:
-    """A point of figure 4(a); the prior acts in the second half."""
+    """Return a point of figure 4(a); the prior acts in the second half."""
     return replace(IN100, epochs=epochs, table_row=f"lorac/fig4a: {epochs} epochs")
 
 
 def equal_views(number: int) -> Recipe[Any]:
-    """A point of figure 4(b): views of one size, one of them the key."""
+    """Return a point of figure 4(b): views of one size, one of them the key."""
     config = LORACConfig(beta=1.0, num_large_views=number, num_small_views=0, num_keys=1)
     row = f"lorac/fig4b: M {number}"
     return replace(IN100, config=config, views=MOCO_V2_VIEWS, table_row=row)

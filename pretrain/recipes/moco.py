@@ -51,7 +51,7 @@ IN100_R18_V2 = replace(
 
 
 def smoothed(amount: float) -> Recipe[Any]:
-    """MoCo v1 with smoothed labels."""
+    """Return MoCo v1 with smoothed labels."""
     return replace(
         IN100_R18_V1,
         config=replace(V1, label_smoothing=amount),
@@ -60,7 +60,7 @@ def smoothed(amount: float) -> Recipe[Any]:
 
 
 def longer(epochs: int) -> Recipe[Any]:
-    """A point of LORAC's figure 4(a)."""
+    """Return a point of LORAC's figure 4(a)."""
     return replace(
         IN100_R18_V2,
         epochs=epochs,

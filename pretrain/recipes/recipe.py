@@ -1,6 +1,6 @@
-"""What a recipe is, and the views and rates that several papers share.
+"""The recipe of a run, and views and rates that several papers share.
 
-`learning_rate` is what the optimizer gets; where it follows from a batch size, the call is there.
+`learning_rate` is what the optimizer gets; where it follows from the batch, a function is called.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pretrain.views import ViewRecipe
 
 Config = TypeVar("Config")
 Said = Annotated[str, tyro.conf.Suppress]
-"""Words about a recipe, no option of the command line."""
+"""A text about a recipe that is no option of the command line."""
 
 MOCO_V2_VIEWS = ViewRecipe()
 MOCO_V1_VIEWS = ViewRecipe(jitter_probability=1.0, hue=0.4, gray_first=True, blur_probability=0.0)
@@ -41,7 +41,7 @@ BYOL_VIEWS = ViewRecipe(
     second_blur_probability=0.1,
     second_solarize_probability=0.2,
 )
-"""Two unlike views: Grill et al., arXiv:2006.07733, appendix B; they resize by bicubic crops."""
+"""Two different views: Grill et al., arXiv:2006.07733, appendix B, who resize bicubically."""
 SUPERVISED_VIEWS = ViewRecipe(
     crop_area=(0.08, 1.0), jitter_probability=0.0, gray_probability=0.0, blur_probability=0.0
 )
@@ -58,38 +58,38 @@ class Recipe(Generic[Config]):
     arch: str
     stem: Stem = "imagenet"
     images: Said
-    """What --data should hold."""
+    """Images that --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: int = 0
-    """Side of the images that the backbone is meant to be tested on; 0: the views'."""
+    """Side of the images that the backbone is tested on; 0: that of the views."""
     epochs: float
-    """May be a fraction; the schedule ends with the run."""
+    """Length of the run, also a fraction; the schedule ends with it."""
     batch_size: int
-    """N, images per step, all processes; changing it leaves the learning rate as it is."""
+    """N, images per step over all processes; another one leaves the learning rate as it is."""
     learning_rate: float
     final_learning_rate: float = 0.0
-    """Where a cosine ends."""
+    """Rate at the end of a cosine."""
     warmup_epochs: float = 0.0
-    """Of linear growth from 0; a run shortened by --steps warms up for the same share of it."""
+    """Epochs of linear growth from 0; a run shortened by --steps warms up for the same share."""
     schedule: Schedule = "cosine"
     milestones: tuple[float, ...] = ()
     """Shares of the run after which a step schedule divides the rate by ten."""
     schedule_unit: Literal["epoch", "step"] = "epoch"
-    """How often rate, ramps and a method's own schedules change; papers' code does so once per
-    epoch. Within an epoch they stand where the epoch ends, the rate where it begins."""
+    """Unit at which the rate, ramps and a method's own schedules change; papers' code has epochs.
+    All through an epoch the rate is that of its start, everything else that of its end."""
     optimizer: OptimizerName = "sgd"
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9
     trust_coefficient: float = 0.001
-    """Of LARS."""
+    """Trust coefficient of LARS."""
     exclude_vectors: bool = True
-    """LARS leaves biases and batch norm unscaled and undecayed."""
+    """LARS without scale and decay for biases and batch norm."""
     paper: Said
-    """Where the numbers come from, and what the run is for."""
+    """Source of the numbers, and purpose of the run."""
     table_row: Said = ""
-    """Result of the paper that this run stands for."""
+    """Published results that this run reproduces."""
 
 
 def linear_rate(batch_size: int, *, per_256: float) -> float:
-    """Learning rate in proportion to the batch: Goyal et al., arXiv:1706.02677."""
+    """Return a learning rate in proportion to the batch: Goyal et al., arXiv:1706.02677."""
     return per_256 * batch_size / 256

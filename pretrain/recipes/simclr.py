@@ -1,8 +1,8 @@
 """Runs of SimCLR: Chen et al., ICML 2020, arXiv:2002.05709.
 
-Departing from its code, LARS keeps the rate outside of its momentum and not inside, which differs
-while the rate changes; crops are bilinear, not bicubic; residual branches start as torchvision's
-default has them, not at zero; and images are normalized, of which the code shows nothing.
+Departures from its code: the rate of LARS multiplies its momentum and not what enters it, which
+differs while the rate changes; crops are bilinear, not bicubic; residual branches start as in
+torchvision, not at zero; and images are normalized, which the code does not show.
 """
 
 import math
@@ -38,12 +38,12 @@ UNCLEAR = (
 
 
 def root_rate(batch_size: int) -> float:
-    """Learning rate in proportion to the root of the batch: appendix B.1."""
+    """Return a learning rate in proportion to the square root of the batch: appendix B.1."""
     return 0.075 * math.sqrt(batch_size)
 
 
 def shorter(batch_size: int, learning_rate: float, growth: str, table_row: str) -> Recipe[Any]:
-    """200 epochs, with a rate whose growth with the batch is told."""
+    """Return a run of 200 epochs; `growth` says how the rate grows with the batch."""
     return replace(
         IN1K,
         epochs=200,
@@ -55,7 +55,7 @@ def shorter(batch_size: int, learning_rate: float, growth: str, table_row: str) 
 
 
 def in_uniclr(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """A row of UniCLR's Table 3 on small images."""
+    """Return a row of UniCLR's Table 3 on small images."""
     return replace(
         recipe,
         method="simclr",

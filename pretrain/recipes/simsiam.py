@@ -1,7 +1,7 @@
 """Runs of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
 
-The released code starts the last norm of each residual branch at zero; torchvision's networks
-start it at one.
+Departure: the last norm of each residual branch starts at one, as in torchvision; the released code
+starts it at zero.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ UNCLEAR = "SimSiam in UniCLR (arXiv:2211.14516), Table 3, which does not say who
 
 
 def on_cifar(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """A row of UniCLR's Table 3; its own runs have SimSiam's optimizer."""
+    """Return a row of UniCLR's Table 3; UniCLR's own runs have SimSiam's optimizer."""
     return replace(
         recipe,
         method="simsiam",

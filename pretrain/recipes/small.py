@@ -1,7 +1,7 @@
 """Small runs of every method: CIFAR-10 on a GPU or on a few CPU cores, a demo, and a smoke test.
 
-They are ours, not the papers': one schedule for all, so that methods can be compared. Only the
-cifar10 recipes of SimAffinity, SimWhitening and SimTrace are their paper's, in uniclr.py.
+They are ours and not the papers', with one schedule for all, so that methods can be compared. Only
+the cifar10 recipes of SimAffinity, SimWhitening and SimTrace are their paper's; see uniclr.py.
 """
 
 from collections.abc import Mapping
@@ -32,15 +32,15 @@ from pretrain.recipes.recipe import Recipe, linear_rate
 from pretrain.views import ViewRecipe
 
 TEMPERATURE = 0.1
-"""Of all methods with a queue: small images and short runs want it lower than the papers' 0.2."""
+"""Temperature of all methods with a queue; small images and short runs need less than 0.2."""
 
 EQUAL_VIEWS: Mapping[str, Any] = {"num_large_views": 3, "num_small_views": 0, "num_keys": 1}
-"""LORAC as in figure 4(b): small crops of a 16 px view are too coarse to find their keys by."""
+"""Views of LORAC as in figure 4(b): small crops of 16 px are too coarse to recognize."""
 
 CONFIGS: Mapping[str, Any] = {
     "moco": MoCoConfig(temperature=TEMPERATURE),
     "multi_key": MultiKeyConfig(temperature=TEMPERATURE, num_keys=2),
-    # weights of variance and norm that act, at this temperature, as the papers' do at theirs
+    # with lower temperatures, weights of variance and norm that act as the papers' do at theirs
     "jcl": JCLConfig(temperature=TEMPERATURE, num_keys=2, covariance_weight=1.0),
     "co2": CO2Config(temperature=TEMPERATURE),
     "moco_m": LORACConfig(temperature=TEMPERATURE, prior="none", **EQUAL_VIEWS),
@@ -51,14 +51,14 @@ CONFIGS: Mapping[str, Any] = {
     "looc": LooCConfig(temperature=TEMPERATURE, designated=("color",)),
     "loocpp": LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
     "mocopp": MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
-    # with the softmax over all rows: against drawn ones and a constant Z, few steps only drive all
-    # embeddings to and fro together. A bank needs many passes: a short run, few images
+    # the softmax over all rows: with drawn rows and a constant Z, few steps only move all
+    # embeddings together. A bank needs many passes, so a short run needs few images
     "instdisc": InstDiscConfig(temperature=TEMPERATURE, num_images=50_000, num_negatives=0),
     "simclr": SimCLRConfig(temperature=0.5, hidden_dim=512),
     "byol": BYOLConfig(hidden_dim=512, embedding_dim=128),
     "simsiam": SimSiamConfig(hidden_dim=512, predictor_dim=64, embedding_dim=256),
-    # sums over features and images, brought to the size of the other losses for plain SGD; fewer
-    # features than in the papers have fewer others each, so that correlations weigh more
+    # these losses are sums over features and images: scaled to the size of the others for plain
+    # SGD. Fewer features than in the papers have fewer pairs, so correlations weigh more
     "barlow_twins": BarlowTwinsConfig(
         off_diagonal_weight=0.05, loss_scale=0.02, hidden_dim=512, embedding_dim=128
     ),
@@ -71,8 +71,8 @@ CONFIGS: Mapping[str, Any] = {
     ),
     "wmse": WMSEConfig(whitening_size=64, hidden_dim=512, embedding_dim=32),
     "zero_cl": ZeroCLConfig(loss_scale=0.01, hidden_dim=512, embedding_dim=128),
-    # two large views each: like LORAC's, small crops would be too coarse; and few outputs, for few
-    # images and short runs. DINO's targets drift to all outputs alike where they are less sharp
+    # two large views, as small crops would be too coarse; few outputs for few images and short
+    # runs. Less sharp targets of DINO collapse to the uniform distribution here
     "swav": SwAVConfig(
         epsilon=0.03,
         num_prototypes=64,
@@ -94,7 +94,7 @@ CONFIGS: Mapping[str, Any] = {
     "supervised": SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
-"""Method -> settings at every small scale; a queue follows the scale."""
+"""Method -> settings at every small scale; at_scale adds those of the queue."""
 
 MULTI_CROP: Mapping[str, Any] = {"num_large_views": 2, "num_small_views": 2, "num_keys": 2}
 SMOKE_CONFIGS = {
@@ -145,16 +145,16 @@ SMOKE: Recipe[Any] = Recipe(
 
 
 def at_scale(recipe: Recipe[Any], method: str, config: Any, **queue: Any) -> Recipe[Any]:
-    """A method's run; its config takes those of the queue's settings that it has."""
+    """Return a method's run; its config gets those of the queue's settings that it knows."""
     known = {field.name for field in fields(config)}
     chosen = {name: value for name, value in queue.items() if name in known}
     recipe = replace(recipe, method=method, config=replace(config, **chosen))
     return replace(recipe, epochs=0) if method == "random" else recipe
 
 
-# a queue must be much younger, in steps, than 1 / (1 - momentum): else queries tell the positives
-# by their age alone, and all outputs drift together; and while it holds the noise it starts with,
-# all outputs are drawn to one point, so that a short run needs a short queue
+# Keys must be replaced in far fewer steps than 1 / (1 - momentum): otherwise queries recognize the
+# positive by its age, and all outputs drift together. While a queue holds its initial noise all
+# outputs are attracted to one point, so a short run needs a short queue
 RECIPES: Mapping[str, Recipe[Any]] = {
     **{
         f"{method}/cifar10": at_scale(

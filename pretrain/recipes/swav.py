@@ -1,8 +1,8 @@
 """Runs of SwAV: Caron et al., NeurIPS 2020, arXiv:2006.09882.
 
-Where the paper leaves a number out it is the authors' released script's. Departing from it, the
-rate warms up from 0 and not from 0.3, and batch norm is synchronized over all processes, not over
-groups of eight.
+Numbers that the paper leaves out are those of the released script. Departures from it: the rate
+warms up from 0 and not from 0.3, and batch norm is synchronized over all processes, not over groups
+of eight.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ IN100 = replace(
 
 
 def longer(epochs: int) -> Recipe[Any]:
-    """A point of LORAC's figure 4(a)."""
+    """Return a point of LORAC's figure 4(a)."""
     shares = {"prototypes_from": 1 / epochs, "queue_from": 15 / epochs}
     return replace(
         IN100,

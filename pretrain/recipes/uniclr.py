@@ -39,7 +39,7 @@ IN100 = replace(
     images="ImageNet-100 train",
     paper=f"{PAPER}; optimizer and schedule as for ImageNet-1k, the paper tells none",
 )
-# the paper does not tell how images are normalized: by their own mean and deviation
+# the paper does not say how images are normalized: by the data set's mean and deviation
 CIFAR10: Recipe[Any] = Recipe(
     method="simaffinity",
     config=UniCLRConfig(ridge=1e-3, embedding_dim=256, predictor_dim=64),
@@ -64,10 +64,10 @@ CIFAR100 = replace(
 CIFAR: Mapping[str, Recipe[Any]] = {"CIFAR-10": CIFAR10, "CIFAR-100": CIFAR100}
 
 
-def variant_of(
+def with_loss(
     recipe: Recipe[Any], variant: Variant, table_row: str, **settings: Any
 ) -> Recipe[Any]:
-    """A loss with other settings of the method."""
+    """Return a loss with other settings of the method."""
     config = replace(recipe.config, variant=variant, **settings)
     method = METHOD_NAMES[variant]
     views = MULTICROP_VIEWS if config.num_small_views else recipe.views
@@ -75,7 +75,7 @@ def variant_of(
 
 
 def table1(variant: Variant, row: int, *components: str) -> Recipe[Any]:
-    """A row of Table 1, told by its check marks."""
+    """Return a row of Table 1 with the components that have check marks."""
     settings: dict[str, Any] = {
         "temperature": 0.5 if "temperature" in components else 1.0,
         "symmetry_weight": 0.01 if "symmetric" in components else 0.0,
@@ -84,13 +84,13 @@ def table1(variant: Variant, row: int, *components: str) -> Recipe[Any]:
         "predictor": "predictor" in components,
     }
     table2 = "; uniclr/table2" * ("predictor" in components)
-    return variant_of(IN1K, variant, f"uniclr/table1: row {row}{table2}", **settings)
+    return with_loss(IN1K, variant, f"uniclr/table1: row {row}{table2}", **settings)
 
 
 def figure2(dataset: str, curve: str, **settings: Any) -> Recipe[Any]:
-    """A curve of figure 2."""
+    """Return a curve of figure 2."""
     recipe = replace(CIFAR[dataset], epochs=200)
-    return variant_of(recipe, "affinity", f"uniclr/fig2: {dataset}, {curve}", **settings)
+    return with_loss(recipe, "affinity", f"uniclr/fig2: {dataset}, {curve}", **settings)
 
 
 TABLE1_ROWS: Mapping[str, tuple[Variant, int, tuple[str, ...]]] = {
@@ -140,17 +140,17 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         name: table1(variant, row, *components)
         for name, (variant, row, components) in TABLE1_ROWS.items()
     },
-    "simtrace/in1k-r50-plain": variant_of(IN1K, "trace", "uniclr/table2: SimTrace, plain"),
-    "simtrace/in1k-r50-multicrop": variant_of(
+    "simtrace/in1k-r50-plain": with_loss(IN1K, "trace", "uniclr/table2: SimTrace, plain"),
+    "simtrace/in1k-r50-multicrop": with_loss(
         IN1K, "trace", "uniclr/table2: SimTrace, plain, if multi-crop counts", num_small_views=6
     ),
-    "simtrace/in1k-r50-tricks": variant_of(IN1K, "trace", "uniclr/table2: SimTrace", **TRICKS),
+    "simtrace/in1k-r50-tricks": with_loss(IN1K, "trace", "uniclr/table2: SimTrace", **TRICKS),
     **{
-        f"{name}/in100-r50": variant_of(IN100, variant, "uniclr/table3: ImageNet-100")
+        f"{name}/in100-r50": with_loss(IN100, variant, "uniclr/table3: ImageNet-100")
         for variant, name in METHOD_NAMES.items()
     },
     **{
-        f"{name}/{dataset.lower().replace('-', '')}": variant_of(
+        f"{name}/{dataset.lower().replace('-', '')}": with_loss(
             recipe, variant, f"uniclr/table3: {dataset}"
         )
         for dataset, recipe in CIFAR.items()

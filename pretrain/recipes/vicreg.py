@@ -1,7 +1,6 @@
 """Runs of VICReg: Bardes et al., ICLR 2022, arXiv:2105.04906.
 
-Departing from it, crops are bilinear, and residual branches start as torchvision's default has
-them, not at zero.
+Departures: crops are bilinear, and residual branches start as in torchvision, not at zero.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ IN1K: Recipe[Any] = Recipe(
     config=VICRegConfig(),
     arch="resnet50",
     images="ImageNet-1k train",
-    # both views alike, in the middle between BYOL's two
+    # one distribution for both views, the mean of BYOL's two
     views=replace(
         BYOL_VIEWS,
         blur_probability=0.5,

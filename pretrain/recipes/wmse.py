@@ -1,11 +1,11 @@
 """The ImageNet run of W-MSE 4: Ermolov et al., ICML 2021, arXiv:2007.06346.
 
-The paper takes code and settings over from Chen et al., 2020b, read here as SimCLRv2,
-arXiv:2006.10029: a projector of three layers, LARS, rate, decay, warm-up and views. The authors
-released a loss to put into that code, but no script of the run. Departing from SimCLRv2, no norm
-closes the projector, since whitening undoes it, and LARS, crops, pixels and residual branches are
-as simclr.py tells; departing from that loss, which cuts rows as they come, each step draws an
-order, as does the authors' code for smaller images. That one uses Adam, which is not here.
+The paper uses code and settings of Chen et al., 2020b, taken here to be SimCLRv2, arXiv:2006.10029:
+a projector of three layers, LARS, rate, decay, warm-up and views. The authors released a loss for
+that code, but no script of the run. Departures from SimCLRv2: the projector does not end in a norm,
+which whitening would cancel, and LARS, crops, pixels and residual branches are as in simclr.py.
+Departure from the released loss, which cuts the batch in the order of its rows: each step draws an
+order, as in the authors' code for smaller images. That code uses Adam, which is not here.
 """
 
 from collections.abc import Mapping

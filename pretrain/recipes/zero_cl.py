@@ -1,11 +1,10 @@
 """Runs of Zero-CL: Zhang et al., ICLR 2022.
 
-Rates, decay, warm-up, LARS, views and, on CIFAR, widths are the authors' released scripts' for
-ImageNet-100 and CIFAR; epochs and, on ImageNet-1k, the batch are as UniCLR prints them. The
-scripts train on one of the two losses at a time; the sum at equal weights, the width of 2048 on
-ImageNet, where they have 8192, and the batch on CIFAR are ours. Crops are bilinear, and residual
-branches start as torchvision's default has them, not at zero. Decays are the scripts' times the
-factor of the loss, see the method's `loss_scale`.
+Rates, decay, warm-up, LARS, views and, on CIFAR, widths are those of the released scripts for
+ImageNet-100 and CIFAR; epochs and, on ImageNet-1k, the batch are UniCLR's. The scripts train on one
+of the two losses at a time. Ours are the sum at equal weights, the width of 2048 on ImageNet, where
+the scripts have 8192, and the batch on CIFAR. Crops are bilinear, and residual branches start as in
+torchvision, not at zero. Decays are the scripts' times the method's `loss_scale`.
 """
 
 from collections.abc import Mapping
@@ -44,7 +43,7 @@ AT_256 = replace(
 
 
 def on_cifar(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
-    """A row of UniCLR's Table 3 on small images, normalized as UniCLR's own rows."""
+    """Return a row of UniCLR's Table 3 on small images, normalized as in UniCLR's own rows."""
     views = replace(
         BYOL_VIEWS,
         size_px=32,

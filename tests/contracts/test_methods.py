@@ -16,8 +16,6 @@ from pretrain.data import BatchPlan, find_images
 from pretrain.feed import Batch, Feed
 from pretrain.launch import Process
 from pretrain.loop import Execution, Job, Training, train, training_step
-from pretrain.methods.instdisc import InstDisc
-from pretrain.methods.supervised import Supervised
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
@@ -156,8 +154,8 @@ def job(name: str, images: Path, folder: Path) -> Job:
         device=device,
         workers=0,
         memory_gb=1.0,
-        uses_labels=isinstance(method, Supervised),
-        uses_indices=isinstance(method, InstDisc),
+        uses_labels=method.uses_labels,
+        uses_indices=method.uses_indices,
     )
     return Job(
         name=name,

@@ -152,14 +152,14 @@ class Run(NamedTuple):
     batch_size: int
     learning_rate: float
     optimization: Mapping[str, Any]
-    """Of the other fields of a Recipe."""
+    """Other fields of the Recipe."""
     views: ViewRecipe
     config: Mapping[str, Any]
     drops: tuple[int, ...] = ()
     """Epochs from which the rate is a tenth of what it was; none: cosine."""
 
     def but(self, **settings: Any) -> "Run":
-        """With other settings of the method."""
+        """Return the run with other settings of the method."""
         return self._replace(config={**self.config, **settings})
 
 

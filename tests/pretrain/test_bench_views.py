@@ -10,11 +10,11 @@ from pretrain.bench_views import (
     Benchmark,
     Seconds,
     Setting,
-    feed,
+    evenly_spaced,
     main,
-    photographs,
-    spread,
+    make_feed,
     usual_pipeline,
+    write_photographs,
 )
 from pretrain.data import find_images, read_pixels
 from pretrain.feed import FileViews
@@ -29,13 +29,13 @@ TWO_SIZES = Setting(
 
 
 def test_all_ways_give_views_of_the_same_sizes(tmp_path: Path) -> None:
-    images = find_images(photographs(tmp_path, 2))
+    images = find_images(write_photographs(tmp_path, 2))
     expected = [(3, 24, 24)] * 2 + [(3, 12, 12)] * 3
     for file in images.files:
         assert [view.shape for view in usual_pipeline(TWO_SIZES)(file)] == expected
-    (batch,) = feed(TWO_SIZES, images, colors_in_workers=True).batches(0, 1)
+    (batch,) = make_feed(TWO_SIZES, images, colors_in_workers=True).batches(0, 1)
     assert [view.shape[1:] for view in batch.views] == expected
-    large, small = FileViews(feed(TWO_SIZES, images, colors_in_workers=False))[0]
+    large, small = FileViews(make_feed(TWO_SIZES, images, colors_in_workers=False))[0]
     assert (large.shape, small.shape) == ((4, 24, 24, 3), (6, 12, 12, 3))
 
 
@@ -47,10 +47,10 @@ def test_ratios_are_those_of_rounds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_photographs_have_neighbors_that_resemble_each_other(tmp_path: Path) -> None:
-    images = find_images(photographs(tmp_path, 3))
+    images = find_images(write_photographs(tmp_path, 3))
     assert set(images.heights) == {375}
     assert set(images.widths) == {500}
-    luma = read_pixels(spread(images, 1).files[0]).numpy().mean(axis=2)
+    luma = read_pixels(evenly_spaced(images, 1).files[0]).numpy().mean(axis=2)
     assert np.corrcoef(luma[:, 1:].ravel(), luma[:, :-1].ravel())[0, 1] > 0.5
 
 

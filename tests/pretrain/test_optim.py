@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from pretrain.method import Method
 from pretrain.optim import LARS, Schedule, lars, scheduled_rate, sgd
 
 
@@ -79,7 +80,7 @@ def test_milestones_are_shares_of_the_whole_run_with_and_without_a_warm_up() -> 
     assert plain == warm == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
-class TwoRates(nn.Module):
+class TwoRates(Method):
     """Two layers with norms, of which the second keeps its rate."""
 
     fixed_rate = ("second",)

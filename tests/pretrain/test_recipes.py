@@ -51,7 +51,7 @@ def tables_of(recipe: Recipe[Any]) -> set[str]:
 
 
 def exported_arch(recipe: Recipe[Any]) -> str:
-    """Of the backbone file: LooC++ and MoCo++ export all their heads."""
+    """Return the architecture in the backbone file; LooC++ and MoCo++ export all heads."""
     match recipe.method:
         case "loocpp":
             return f"{recipe.arch}-heads{1 + len(recipe.config.designated)}"
@@ -72,7 +72,7 @@ def recipes_of(table_id: str, row: Row) -> dict[str, Recipe[Any]]:
 
 
 def settings(config: Any) -> dict[str, Any]:
-    """Of a method; UniCLR's own choices by loss are spelled out."""
+    """Return a config's fields, with the numbers that UniCLR chooses by its loss."""
     found = dict(vars(config))
     if isinstance(config, UniCLRConfig):
         found |= {"temperature": config.tau, "symmetry_weight": config.gamma}

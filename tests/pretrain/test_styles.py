@@ -47,5 +47,7 @@ def test_a_missing_or_empty_bank_is_refused(image_folder: Path, tmp_path: Path) 
     with pytest.raises(DataError, match="is no folder"):
         find_styles(bank, images)
     bank.mkdir()
-    with pytest.raises(DataError, match="holds no folder of a style"):
+    with pytest.raises(
+        DataError, match="holds no folder; --style-bank expects one folder per style"
+    ):
         find_styles(bank, images)

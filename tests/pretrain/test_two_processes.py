@@ -16,7 +16,7 @@ from tests.two_processes import two_processes
 pytestmark = pytest.mark.slow
 NUM_IMAGES = 8
 RATE = 0.01
-"""Of SGD; so small that rounding pushes no unit across the kink of its ReLU."""
+"""Learning rate of SGD, so small that rounding pushes no unit across the kink of its ReLU."""
 ALL_NORMS_SYNCHRONIZED = {
     "simaffinity",
     "simwhitening",
@@ -46,7 +46,7 @@ def gathered_loss(mine: Tensor) -> Tensor:
 
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
-    """What one process sees of each part and of training steps of each method."""
+    """Return one process's results of each part and of training steps of each method."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
     leaf = rows()[mine].clone().requires_grad_()

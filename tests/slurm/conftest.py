@@ -14,7 +14,7 @@ from slurm.state import JobState, job_states
 from tests.slurm.pretend_cluster import PATH, PretendCluster, missing_programs, pretend_cluster
 
 PATIENCE_S = 900
-"""For what takes seconds on an idle machine."""
+"""Limit for waits that take seconds on an idle machine."""
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
 
 def missing_programs() -> list[str]:
-    """What has to be installed before a cluster can start."""
+    """Programs that must be installed before a cluster can start."""
     return [name for name in SLURM + ACCOUNTS if shutil.which(name, path=PATH) is None]
 
 
@@ -93,24 +93,24 @@ class PretendCluster:
         self.tell("scontrol", "reconfigure")
 
     def start_controller(self) -> None:
-        """Also again after `stop_controller`: its jobs have gone on."""
+        """Start the controller, also after `stop_controller`; jobs go on in between."""
         self._run("slurmctld")
         self._until("slurmctld", lambda: "UP" in self.tell("scontrol", "ping"))
 
     def stop_controller(self) -> None:
-        """As if its machine had failed."""
+        """End the controller as if its machine had failed."""
         for pid in self.processes("slurmctld"):
             os.kill(pid, signal.SIGTERM)
         self._until("the end of slurmctld", lambda: not self.processes("slurmctld"))
 
     def kill(self, *pids: int) -> None:
-        """At once."""
+        """Kill processes at once."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def start_node(self, node: str) -> None:
-        """Also again, after its death."""
+        """Start a node, also again after its death."""
         self._run("slurmd", "-N", node)
 
     def stop(self) -> None:
@@ -130,14 +130,14 @@ class PretendCluster:
             self.database.wait()
 
     def tell(self, *words: str) -> str:
-        """What one of Slurm's programs prints; CalledProcessError if it fails."""
+        """Return what one of Slurm's programs prints; CalledProcessError if it fails."""
         done = subprocess.run(
             words, env=self.environment, capture_output=True, text=True, timeout=30, check=True
         )
         return done.stdout
 
     def processes(self, name: str = "") -> list[int]:
-        """Of this cluster, of one program or all, its jobs' included; not those that are over."""
+        """Return ids of this cluster's processes, of one program or of all, jobs included."""
         mine = f"SLURM_CONF={self.conf}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):

@@ -1,11 +1,11 @@
-"""What a configuration means for jobs, and what is said where there is no cluster."""
+"""The warnings about a configuration, and the error where there is no cluster."""
 
 import stat
 from pathlib import Path
 
 import pytest
 
-from slurm.cluster import Cluster, ClusterError, cluster, grace_s, parsed
+from slurm.cluster import Cluster, ClusterError, cluster, grace_s, parse_settings
 
 SOUND = {
     "AccountingStorageType": "accounting_storage/slurmdbd",
@@ -46,8 +46,8 @@ def test_a_cluster_that_never_preempts_needs_no_signal() -> None:
 
 def test_settings_are_read_by_name() -> None:
     text = "Configuration data as of 2026\nMaxArraySize            = 501\nPrologFlags = (null)\n"
-    assert parsed(text) == {"MaxArraySize": "501", "PrologFlags": "(null)"}
-    assert Cluster(parsed(text)).max_array == 500
+    assert parse_settings(text) == {"MaxArraySize": "501", "PrologFlags": "(null)"}
+    assert Cluster(parse_settings(text)).max_array == 500
 
 
 def test_preemption_by_quality_of_service_is_not_judged_by_the_partition() -> None:

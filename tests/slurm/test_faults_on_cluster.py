@@ -12,7 +12,7 @@ import pytest
 from slurm.cluster import cluster
 from slurm.requeue import MOST_KILLS, Command
 from slurm.resources import Queue, Resources
-from slurm.state import JobState, job_states, last_words, left_error, log_path
+from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import NODES, PretendCluster
@@ -59,7 +59,7 @@ SHORT, WHOLE = Resources(cpus=1, hours=1 / 60), Resources(cpus=64, hours=1)
 
 @dataclass
 class Outcome:
-    """What became of the jobs."""
+    """The jobs of a test and how they ended."""
 
     folder: Path
     jobs: dict[str, str] = field(default_factory=dict)
@@ -170,7 +170,7 @@ def leaders(pretend: PretendCluster, job: str) -> list[int]:
 
 
 def everything_on(pretend: PretendCluster, node: str) -> list[int]:
-    """What ends when a node loses its power."""
+    """Return the processes that end when a node loses its power."""
     found = list(of_cluster(pretend))
     jobs = [pid for pid, _, settings in found if f"SLURMD_NODENAME={node}" in settings]
     parents = {_parent(pid) for pid in jobs}
@@ -190,13 +190,13 @@ def _parent(pid: int) -> int:
 
 
 def of_cluster(pretend: PretendCluster) -> Iterator[tuple[int, list[str], set[str]]]:
-    """Its daemons and what they have started: others may have nodes and jobs of the same names."""
+    """Yield this cluster's daemons and jobs; other clusters may use the same names."""
     mine = f"SLURM_CONF={pretend.conf}"
     return (process for process in processes() if mine in process[2])
 
 
 def processes() -> Iterator[tuple[int, list[str], set[str]]]:
-    """Number, words and environment of each."""
+    """Yield id, command line and environment of every process."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -212,7 +212,7 @@ def test_a_disturbed_job_ends_as_an_undisturbed_one(
     assert outcome.states[fault].word == "COMPLETED"
     assert outcome.counted(fault) == (LIMITED_STEPS if fault == "time_limit" else STEPS)
     assert outcome.starts(fault) >= starts
-    assert left_error(outcome.folder, outcome.jobs[fault]) == ""
+    assert saved_error(outcome.folder, outcome.jobs[fault]) == ""
 
 
 def test_an_undisturbed_job_starts_once(outcome: Outcome) -> None:
@@ -226,18 +226,18 @@ def test_a_cancelled_job_stays_cancelled(outcome: Outcome) -> None:
 
 
 def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> None:
-    assert left_error(outcome.folder, outcome.jobs["always_fails"]) == "exit status 3"
+    assert saved_error(outcome.folder, outcome.jobs["always_fails"]) == "exit status 3"
     log = log_path(outcome.folder, outcome.jobs["always_fails"])
-    assert last_words(log) == "no such file"
+    assert last_log_line(log) == "no such file"
 
 
 def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
     assert outcome.states["always_killed"].word == "FAILED"
-    error = left_error(outcome.folder, outcome.jobs["always_killed"])
+    error = saved_error(outcome.folder, outcome.jobs["always_killed"])
     assert error == f"killed by SIGKILL in {MOST_KILLS + 1} starts; is memory too small?"
 
 
 def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:
     assert outcome.states["rank_fails"].word == "FAILED"
-    error = left_error(outcome.folder, outcome.jobs["rank_fails"])
+    error = saved_error(outcome.folder, outcome.jobs["rank_fails"])
     assert error == f"exit status 4 in {MOST_KILLS + 1} starts"  # it might have been a dead node

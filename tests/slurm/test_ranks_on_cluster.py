@@ -10,7 +10,7 @@ import pytest
 
 from pretrain.__main__ import main as pretrain
 from slurm.__main__ import main as slurm
-from slurm.state import left_error
+from slurm.state import saved_error
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from transfer.__main__ import main as transfer
@@ -33,7 +33,7 @@ def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
         _, id_, _, log = capsys.readouterr().out.split()
         assert pretrain([*words, str(home / "one")]) == 0
         assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
-        assert left_error(Path(log).parent, id_) == ""
+        assert saved_error(Path(log).parent, id_) == ""
         assert "2 x cpu" in Path(log).read_text()
         # this loss is one of all images, so that the first process knows the whole of it
         two, one = ([line["loss"] for line in lines(home / run)] for run in ("two", "one"))

@@ -20,20 +20,20 @@ from slurm.requeue import (
     MOST_KILLS,
     Command,
     CommandError,
-    _failed,
     _Requests,
-    after_kill,
+    _restart_or_fail,
     forget_kills,
-    killer_of,
-    limit_s,
-    note_kill,
-    put_back,
+    killing_signal,
+    record_kill,
+    requeue_job,
+    restart_after_kill,
+    seconds_left,
 )
 
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 
 
-def submitted(folder: Path, *words: str) -> Any:
+def submit_command(folder: Path, *words: str) -> Any:
     executor = submitit.AutoExecutor(folder=folder / "jobs", cluster="local")
     executor.update_parameters(timeout_min=30)
     return executor.submit(Command(words))
@@ -56,14 +56,14 @@ def patient(path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_fails_says_with_which_status(tmp_path: Path) -> None:
-    error = submitted(tmp_path, "bash", "-c", "exit 3").exception()
+    error = submit_command(tmp_path, "bash", "-c", "exit 3").exception()
     assert "CommandError: exit status 3" in str(error)
 
 
 @pytest.mark.slow
 def test_a_preempted_command_goes_on_where_it_was(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    job = submitted(tmp_path, *COUNTING, str(tmp_path / "count"), "30", str(gate))
+    job = submit_command(tmp_path, *COUNTING, str(tmp_path / "count"), "30", str(gate))
     patient(tmp_path / "count")
     subprocess.run(["pkill", "-USR2", "-P", job.job_id], check=True)
     gate.touch()
@@ -80,18 +80,18 @@ def test_kills_are_counted_by_start_of_a_job(
     for start, kills in ((None, 1), (None, 1), ("2", 2), ("2", 2), ("5", 3)):
         if start is not None:
             monkeypatch.setenv("SLURM_RESTART_COUNT", start)
-        assert note_kill(tmp_path, "7_1") == kills
-    assert note_kill(tmp_path, "7_10") == 1
+        assert record_kill(tmp_path, "7_1") == kills
+    assert record_kill(tmp_path, "7_10") == 1
     forget_kills(tmp_path, "7_1")
-    assert note_kill(tmp_path, "7_1") == 1
-    assert note_kill(tmp_path, "7_10") == 1
+    assert record_kill(tmp_path, "7_1") == 1
+    assert record_kill(tmp_path, "7_10") == 1
 
 
 @pytest.mark.parametrize(
     ("status", "name"), [(-9, "SIGKILL"), (137, "SIGKILL"), (134, "SIGABRT"), (1, ""), (255, "")]
 )
 def test_the_killer_is_known_by_pythons_status_and_a_shells(status: int, name: str) -> None:
-    assert killer_of(status) == name
+    assert killing_signal(status) == name
 
 
 @pytest.mark.parametrize(("ignored", "late"), [("", False), ("trap '' TERM; ", True)])
@@ -99,18 +99,20 @@ def test_a_command_that_nobody_asks_leaves_before_the_limit(ignored: str, late: 
     requests = _Requests()
     line = f"{ignored}for i in {{1..100}}; do sleep 0.1; done"
     status = requests.run(("bash", "-c", line), dict(os.environ), limit_s=1.5)
-    assert (requests.asked, requests.late) == ("the time limit", late)
-    assert killer_of(status) == ("SIGKILL" if late else "SIGTERM")
+    assert (requests.signal_name, requests.late) == ("the time limit", late)
+    assert killing_signal(status) == ("SIGKILL" if late else "SIGTERM")
 
 
 def test_the_limit_is_what_slurm_tells() -> None:
-    assert limit_s({}) == math.inf
-    assert limit_s({"SLURM_JOB_END_TIME": str(int(time.time()) + 100)}) == pytest.approx(100, abs=3)
+    assert seconds_left({}) == math.inf
+    assert seconds_left({"SLURM_JOB_END_TIME": str(int(time.time()) + 100)}) == pytest.approx(
+        100, abs=3
+    )
 
 
 @dataclass(frozen=True)
 class AJob:
-    """As much of submitit's as a failure asks for."""
+    """The attributes of submitit's job that the handling of a failure reads."""
 
     folder: Path
     num_nodes: int
@@ -133,15 +135,15 @@ class AJob:
 def test_what_may_pass_is_tried_again_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, nodes: int, starts: int
 ) -> None:
-    """On one node a failure is one; on several it may be the death of another node."""
+    """A failure on one node is final; on several it may be the death of another node."""
     programs(tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=f"echo $2 >> {tmp_path}/put")
     for start in range(starts):
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))
         with pytest.raises(SystemExit):
-            _failed(AJob(tmp_path, nodes), status, late=False)
+            _restart_or_fail(AJob(tmp_path, nodes), status, late=False)
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(starts))
     with pytest.raises(CommandError, match="exit status 1" if status == 1 else "by SIGKILL in 4"):
-        _failed(AJob(tmp_path, nodes), status, late=False)
+        _restart_or_fail(AJob(tmp_path, nodes), status, late=False)
     put = tmp_path / "put"
     assert (put.read_text().split() if put.exists() else []) == ["7"] * starts
 
@@ -159,7 +161,7 @@ def test_a_controller_that_is_away_for_a_moment_loses_nothing(
         squeue=line.format(queue, "echo SUSPENDED"),
         scontrol=line.format(control, f"touch {tmp_path}/put"),
     )
-    put_back("7")
+    requeue_job("7")
     assert (tmp_path / "put").exists()
 
 
@@ -169,14 +171,14 @@ def test_a_controller_that_stays_away_is_named(
     monkeypatch.setattr(slurm.requeue, "PATIENCE_S", 0.0)
     programs(tmp_path, monkeypatch, squeue="echo no contact >&2; exit 1", scontrol="exit 1")
     with pytest.raises(ClusterError, match="no contact"):
-        put_back("7")
+        requeue_job("7")
 
 
 def test_a_job_that_another_process_has_put_back_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs(tmp_path, monkeypatch, squeue="echo PENDING", scontrol=f"touch {tmp_path}/put")
-    put_back("7")
+    requeue_job("7")
     assert not (tmp_path / "put").exists()
 
 
@@ -224,7 +226,7 @@ def test_only_a_job_that_was_killed_is_put_back(
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
     if leaves:
         (tmp_path / "7_1_0_result.pkl").touch()
-    assert after_kill(tmp_path, status) == again
+    assert restart_after_kill(tmp_path, status) == again
 
 
 def test_what_slurm_is_asked_to_send_is_heard() -> None:

@@ -1,4 +1,4 @@
-"""What a job asks for reaches sbatch under its own names."""
+"""Size, length and queue of a job reach sbatch under its own option names."""
 
 import pytest
 

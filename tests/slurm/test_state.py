@@ -1,4 +1,4 @@
-"""Where jobs are, from the words of Slurm and from what jobs leave."""
+"""States of jobs from the output of Slurm and from the files of jobs."""
 
 import os
 import pickle
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.state import JobState, job_states, last_words, left_error
+from slurm.state import JobState, job_states, last_log_line, saved_error
 
 QUEUE = "7_0|RUNNING|None|n1\n7_1|PENDING|Priority|\n8|COMPLETED|None|n2\n99|RUNNING|None|n3"
 
@@ -78,25 +78,25 @@ def leave(folder: Path, job: str, rank: int, outcome: tuple[str, object], at_s: 
 
 
 def test_the_process_that_failed_first_tells_why(tmp_path: Path) -> None:
-    assert left_error(tmp_path, "7_1") is None
+    assert saved_error(tmp_path, "7_1") is None
     leave(tmp_path, "7_1", 0, ("error", "Traceback\n  File\nRuntimeError: peer is gone\n"), 20)
     leave(tmp_path, "7_1", 1, ("error", "Traceback\n  File\nValueError: bad image\n"), 10)
     leave(tmp_path, "7_10", 0, ("error", "another job: x"), 5)
-    assert left_error(tmp_path, "7_1") == "bad image"
+    assert saved_error(tmp_path, "7_1") == "bad image"
 
 
 def test_a_job_that_succeeded_leaves_no_error(tmp_path: Path) -> None:
     leave(tmp_path, "8", 0, ("success", None), 10)
-    assert left_error(tmp_path, "8") == ""
+    assert saved_error(tmp_path, "8") == ""
 
 
 def test_last_words_are_the_commands_own(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert last_words(log) == ""
+    assert last_log_line(log) == ""
     log.write_text(
         "12:00:01  train  1/9 steps\r12:00:31  train  3/9 steps\nerror: no space left\n"
         "submitit ERROR (2026) - Submitted job triggered an exception\n"
         "Traceback (most recent call last):\n  File x\nslurm.requeue.CommandError: exit status 1\n"
         "srun: error: n1: task 0: Exited with exit code 1\n"
     )
-    assert last_words(log) == "error: no space left"
+    assert last_log_line(log) == "error: no space left"

@@ -1,4 +1,4 @@
-"""What sbatch is given, and that all of a submission is accepted or none stays."""
+"""The script of sbatch; a submission is accepted as a whole or cancelled."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.submit import Array, outside_of_jobs, script, submit
+from slurm.submit import Array, hide_job_variables, script, submit
 
 JOB = Command(("true",))
 SBATCH = """#!/bin/bash
@@ -169,10 +169,10 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
     for name in ("SLURM_CONF", "SLURM_NTASKS", "SBATCH_ACCOUNT", "RANK"):
         monkeypatch.setenv(name, "1")
     before = dict(os.environ)
-    with outside_of_jobs():
+    with hide_job_variables():
         assert dict(os.environ) == before
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with outside_of_jobs():
+    with hide_job_variables():
         assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
         assert "SLURM_JOB_ID" not in os.environ
     assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
@@ -192,7 +192,7 @@ def test_an_array_may_have_a_partition_of_its_own() -> None:
 
 
 def test_odd_folders_are_found_in_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm.submit.HERE", Path('/my "suite" $x'))
+    monkeypatch.setattr("slurm.submit.PROJECT", Path('/my "suite" $x'))
     lines = script(array(1), Queue(), Path("/x")).splitlines()
     line = next(line for line in lines if "PYTHONPATH" in line)
     for before, after in (("", ""), ("/a b", ":/a b")):

@@ -9,7 +9,7 @@ import pytest
 from slurm.cluster import ClusterError, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.state import last_words, left_error, log_path
+from slurm.state import last_log_line, log_path, saved_error
 from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all
 from tests.slurm.pretend_cluster import PretendCluster, pretend_cluster
@@ -66,8 +66,8 @@ def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
     job = Array(name="setup", work=(bash("true"),), resources=SMALL)
     ((id_,),) = submit([job], Queue(setup=("module load cuda",)), folder, cluster())
     assert wait_for_all([id_])[id_].word == "FAILED"
-    assert left_error(folder, id_) is None
-    assert last_words(log_path(folder, id_)) == "failed: module load cuda"
+    assert saved_error(folder, id_) is None
+    assert last_log_line(log_path(folder, id_)) == "failed: module load cuda"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_ends_are_known_where_there_are_no_accounts(
             states = wait_for_all(jobs)
         monkeypatch.setenv("SLURM_CONF", str(pretend.conf))
         assert [states[job].word for job in jobs] == ["COMPLETED", "FAILED", "CANCELLED"]
-        assert [left_error(folder, job) for job in jobs[:2]] == ["", "exit status 3"]
+        assert [saved_error(folder, job) for job in jobs[:2]] == ["", "exit status 3"]
 
 
 def test_the_pretend_cluster_is_a_sound_one(pretend: PretendCluster) -> None:

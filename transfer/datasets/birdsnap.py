@@ -1,7 +1,7 @@
 """Birdsnap, Berg et al., CVPR 2014.
 
 The publishers give links to photographs, many of them dead by now, so everybody has another subset.
-As in LORAC (Jin et al. 2021) 5 images per class are drawn as val, 5 more as test, the rest is
+As in LORAC (Wang et al. 2021) 5 images per class are drawn as val, 5 more as test, the rest is
 train; the draws are seeded and use the images that exist.
 """
 

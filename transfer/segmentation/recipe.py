@@ -1,7 +1,7 @@
 """Every number of the segmentation network, its training and its test.
 
-CO2, section 3.2 (Wei et al., ICLR 2021, arXiv:2010.02217); where it is silent, MoCo's FCN on VOC
-(He et al., CVPR 2020, arXiv:1911.05722, appendix).
+CO2, sections 3.4 and A.2 (Wei et al., ICLR 2021, arXiv:2010.02217); where it is silent, MoCo's FCN
+on VOC (He et al., CVPR 2020, arXiv:1911.05722, appendix).
 """
 
 from dataclasses import dataclass, replace

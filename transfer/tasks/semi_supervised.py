@@ -1,6 +1,6 @@
 """Few labels: the whole network is fine-tuned on 1 % or 10 % of ImageNet-1k's.
 
-CO2 Table 2 (Wei et al., ICLR 2021, arXiv:2010.02217, section 3.3) and LORAC Table III (Jin et al.,
+CO2 Table 2 (Wei et al., ICLR 2021, arXiv:2010.02217, section 3.3) and LORAC Table III (Wang et al.,
 arXiv:2108.02696, section 6).
 """
 

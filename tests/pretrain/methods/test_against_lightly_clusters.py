@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.methods.dino import DINOConfig, Head, dino_loss, moved_center
+from pretrain.methods.dino import DINOConfig, Head, dino_loss, next_center
 from pretrain.methods.swav import sinkhorn, swav_loss
 
 lightly_loss = pytest.importorskip(
@@ -82,7 +82,7 @@ def test_dino_loss_gradient_and_center_are_lightlys(num_small: int) -> None:
         loss.backward()
         expected.backward()
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
-        center = moved_center(center, target_logits, momentum=0.9)
+        center = next_center(center, target_logits, momentum=0.9)
         torch.testing.assert_close(center, peer.center.flatten())
 
 

@@ -31,7 +31,7 @@ def simple_loss(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -
 
 
 def gradient(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
-    """Of the streamed loss, (n, d)."""
+    """Return the gradient (n, d) of the streamed loss."""
     leaf = query.clone().requires_grad_()
     consistency_loss(leaf, key, queue, temperature=temperature).backward()
     assert leaf.grad is not None

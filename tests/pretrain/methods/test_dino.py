@@ -10,7 +10,7 @@ from torch.nn.functional import linear, normalize
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import weight_norm
 
-from pretrain.methods.dino import DINO, DINOConfig, Head, dino_loss, moved_center
+from pretrain.methods.dino import DINO, DINOConfig, Head, dino_loss, next_center
 from pretrain.parts.sync_bn import SummedBatchNorm
 from pretrain.parts.view import View
 from tests.two_processes import two_processes
@@ -96,7 +96,7 @@ def test_the_center_moves_by_a_tenth_of_its_way_to_the_mean() -> None:
     _, target_logits, center = problem()
     rows = [row for view in target_logits for row in view]
     mean = sum(rows[1:], rows[0]) / 12
-    found = moved_center(center, target_logits, momentum=0.9)
+    found = next_center(center, target_logits, momentum=0.9)
     torch.testing.assert_close(found, 0.9 * center + 0.1 * mean)
 
 
@@ -259,7 +259,7 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
 
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
-    """What one process sees of two steps."""
+    """Return the results of two steps in one process."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
     normed = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2), nn.Flatten())

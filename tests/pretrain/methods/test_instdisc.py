@@ -12,7 +12,7 @@ from pretrain.methods.instdisc import (
     InstDisc,
     InstDiscConfig,
     bank_logits,
-    log_partition_estimate,
+    estimate_log_partition,
     nce_loss,
     softmax_loss,
 )
@@ -174,7 +174,7 @@ def test_the_estimate_is_the_mean_of_exponentials_times_the_number_of_images() -
     query, own, noise = problem()
     _, negative = bank_logits(query, own, noise, temperature=0.2)
     expected = NUM_IMAGES * torch.einsum("nd,nmd->nm", query, noise).div(0.2).exp().mean()
-    found = log_partition_estimate(negative, num_images=NUM_IMAGES).exp()
+    found = estimate_log_partition(negative, num_images=NUM_IMAGES).exp()
     torch.testing.assert_close(found, expected)
 
 
@@ -183,7 +183,7 @@ def test_the_estimate_over_the_whole_bank_is_z_itself() -> None:
     bank = normalize(torch.randn(NUM_IMAGES, 8, generator=generator), dim=1)
     logits = bank[:1] @ bank.T / 0.2
     exact = logits.exp().sum().log()
-    torch.testing.assert_close(log_partition_estimate(logits, num_images=NUM_IMAGES), exact)
+    torch.testing.assert_close(estimate_log_partition(logits, num_images=NUM_IMAGES), exact)
 
 
 def test_the_partition_is_estimated_by_the_first_batch_and_stays() -> None:
@@ -236,7 +236,7 @@ def test_the_loss_of_a_step_is_that_of_the_bank_before_it() -> None:
 
 def test_noise_is_drawn_evenly_from_the_whole_bank() -> None:
     method = tiny_instdisc(num_negatives=20_000)
-    counts = method._drawn(torch.arange(5)).flatten().bincount(minlength=NUM_IMAGES)
+    counts = method._draw_noise(torch.arange(5)).flatten().bincount(minlength=NUM_IMAGES)
     # 100 000 draws over 50 rows: four deviations are 177
     assert len(counts) == NUM_IMAGES
     assert (counts - 2000).abs().max() < 200
@@ -261,7 +261,7 @@ def test_the_proximal_term_is_the_squared_distance_to_the_row_before_the_step(
 
 def test_it_asks_for_indices_and_one_view_and_its_bank_has_rows_of_unit_length() -> None:
     method = tiny_instdisc()
-    assert InstDisc.uses_indices
+    assert method.uses_indices
     assert method.views == (View(),)
     torch.testing.assert_close(method.bank.norm(dim=1), torch.ones(NUM_IMAGES))
     assert {"bank", "log_partition"} <= method.state_dict().keys()

@@ -324,7 +324,7 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
 
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
-    """What one process sees of a training step with each prior that does not depend on its share
+    """Return one process's results of a step with each prior that does not depend on its share
     of the batch."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)

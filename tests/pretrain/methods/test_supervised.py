@@ -61,5 +61,5 @@ def test_loss_is_in_float32_under_autocast() -> None:
 
 
 def test_it_asks_for_labels_and_one_view() -> None:
-    assert Supervised.uses_labels
+    assert tiny_supervised().uses_labels
     assert tiny_supervised().views == (View(),)

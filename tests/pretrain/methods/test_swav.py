@@ -239,7 +239,7 @@ def test_more_assigned_than_large_views_are_refused() -> None:
 
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
-    """What one process sees of three steps, the last of them with a full queue."""
+    """Return the results of three steps, the last of them with a full queue in one process."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
     normed = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2), nn.Flatten())

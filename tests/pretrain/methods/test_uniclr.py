@@ -37,7 +37,7 @@ def embeddings(num_images: int = 8, dim: int = 5) -> tuple[Tensor, Tensor]:
 
 
 def equation_10(z1: Tensor, z2: Tensor, temperature: float) -> float:
-    """Of the appendix, sums and dot products one by one, for SimAffinity without symmetry."""
+    """Return SimAffinity without symmetry as in the appendix, sums and products one by one."""
     total = 0.0
     for i in range(len(z1)):
         similarity = [

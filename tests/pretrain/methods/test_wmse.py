@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.methods.wmse import WMSE, WMSEConfig, whitened, wmse_loss
+from pretrain.methods.wmse import WMSE, WMSEConfig, whiten, wmse_loss
 
 IN_ORDER = torch.arange(12)[None]
 
@@ -27,7 +27,7 @@ def explicitly_whitened(rows: Tensor) -> Tensor:
 
 
 def equation_6(views: Tensor) -> float:
-    """Of one sub-batch (V, m, D): distances one by one."""
+    """Return the loss of one sub-batch (V, m, D), distance by distance."""
     white = [explicitly_whitened(view) for view in views]
     total, count = 0.0, 0
     for first, second in combinations(white, 2):
@@ -61,7 +61,7 @@ def test_gradient_is_that_of_finite_differences() -> None:
 
 def test_each_view_of_a_sub_batch_is_whitened_on_its_own() -> None:
     sub_batches = embeddings(4, 12, 3).reshape(2, 2, 12, 3)
-    white, _ = whitened(sub_batches, 0.0)
+    white, _ = whiten(sub_batches, 0.0)
     identity = torch.eye(3, dtype=torch.float64)
     for rows in white.flatten(0, 1):
         torch.testing.assert_close(rows.T.cov(correction=0), identity)

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from pretrain.methods.zero_cl import (
     ZeroCL,
     ZeroCLConfig,
-    spectral,
-    terms_of,
-    zca_whitened,
+    spectral_function,
+    zca_whiten,
     zero_cl_loss,
+    zero_cl_terms,
 )
 
 SIZES = pytest.mark.parametrize(("num_images", "dim"), [(9, 4), (4, 9)])
 EPSILON = 1e-5
-"""Of torch's batch and layer norm."""
+"""Addition to variances in torch's batch and layer norm."""
 
 
 def embeddings(num_images: int = 9, dim: int = 4) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ def by_svd(first: Tensor, second: Tensor, ridge: float) -> Tensor:
 @SIZES
 def test_both_terms_are_those_by_singular_values(num_images: int, dim: int) -> None:
     z1, z2 = embeddings(num_images, dim)
-    terms = terms_of(z1, z2, 0.1)
+    terms = zero_cl_terms(z1, z2, 0.1)
     torch.testing.assert_close(terms.feature, by_svd(z1, z2, 0.1))
     torch.testing.assert_close(terms.instance, by_svd(z1.T, z2.T, 0.1))
     torch.testing.assert_close(zero_cl_loss(z1, z2, ridge=0.1), terms.feature + terms.instance)
@@ -70,7 +70,7 @@ def test_gradient_holds_the_whitening_fixed(num_images: int, dim: int) -> None:
 
 def test_whitened_columns_are_uncorrelated_and_closest_to_what_they_were() -> None:
     columns = standardized(embeddings()[0])
-    white = zca_whitened(columns, 0.0)
+    white = zca_whiten(columns, 0.0)
     identity = torch.eye(4, dtype=torch.float64)
     torch.testing.assert_close(white.T @ white / 9, identity)
     # of all whitenings, ZCA alone leaves a symmetric, positive cross-covariance with the original
@@ -83,7 +83,7 @@ def test_whitened_columns_are_uncorrelated_and_closest_to_what_they_were() -> No
 def test_the_smaller_side_gives_the_same_rows(num_images: int, dim: int) -> None:
     columns = standardized(embeddings(num_images, dim)[0])
     expected = columns @ root_by_svd(columns, 0.1)
-    torch.testing.assert_close(zca_whitened(columns, 0.1), expected)
+    torch.testing.assert_close(zca_whiten(columns, 0.1), expected)
 
 
 @SIZES
@@ -91,7 +91,7 @@ def test_equal_views_leave_the_term_whose_sums_outnumber_what_they_are_over(
     num_images: int, dim: int
 ) -> None:
     z = embeddings(num_images, dim)[0]
-    terms = terms_of(z, z, 1e-9)
+    terms = zero_cl_terms(z, z, 1e-9)
     zero, left = terms if num_images > dim else terms[::-1]
     assert zero.item() == pytest.approx(0, abs=1e-6)
     # of 9 columns only 3 directions are left by 4 rows that are centered
@@ -122,7 +122,7 @@ def test_embeddings_that_are_not_finite_make_a_loss_that_is_not() -> None:
 
 def test_a_function_of_a_matrix_acts_on_its_eigenvalues() -> None:
     matrix = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
-    torch.testing.assert_close(spectral(matrix, torch.square), matrix @ matrix)
+    torch.testing.assert_close(spectral_function(matrix, torch.square), matrix @ matrix)
 
 
 def test_whitening_without_a_ridge_is_refused() -> None:
@@ -155,7 +155,7 @@ def test_method_is_the_scaled_sum_of_both_terms_of_the_projected_views() -> None
     torch.manual_seed(1)
     views = [torch.randn(8, 3, 4, 4) for _ in range(2)]
     z1, z2 = (method.encoder(view) for view in views)
-    terms = terms_of(z1, z2, 0.1)
+    terms = zero_cl_terms(z1, z2, 0.1)
     metrics = method(views, 1.0)
     torch.testing.assert_close(metrics["loss"], 0.25 * (terms.feature + terms.instance))
     torch.testing.assert_close(metrics["feature_disagreement"], terms.feature.detach())

@@ -13,7 +13,7 @@ def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter))
     encoder(torch.randn(8, 3))  # moves the encoder's batch-norm statistics
-    follower.follow(encoder)
+    follower.update(encoder)
     for own, old, new in zip(follower.parameters(), start, encoder.parameters(), strict=True):
         torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
     statistics = dict(follower.named_buffers())["network.1.running_mean"]

@@ -20,5 +20,5 @@ def test_the_cifar_stem_keeps_the_resolution() -> None:
 
 
 def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="unknown architecture 'vit'; there are resnet18"):
+    with pytest.raises(ValueError, match="unknown architecture 'vit'; choose one of resnet18"):
         build_resnet("vit", "imagenet")

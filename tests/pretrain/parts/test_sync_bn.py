@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pretrain.parts.sync_bn import SummedBatchNorm, synchronized
+from pretrain.parts.sync_bn import SummedBatchNorm, synchronize_batch_norms
 from tests.two_processes import two_processes
 
 NUM_IMAGES = 6
@@ -31,7 +31,7 @@ def network() -> nn.Sequential:
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
     """Outputs, gradients and statistics of two steps on the images of one process."""
-    norms = synchronized(network().double())
+    norms = synchronize_batch_norms(network().double())
     torch.manual_seed(1)
     size = NUM_IMAGES // num_processes
     images = torch.randn(2, NUM_IMAGES, 3, 4, 4).double()[:, rank * size : (rank + 1) * size]
@@ -88,7 +88,7 @@ def test_statistics_have_the_names_and_values_of_the_whole_batch(
 def test_one_process_keeps_its_network() -> None:
     plain = network()
     kinds = [type(module) for module in plain.modules()]
-    assert synchronized(plain) is plain
+    assert synchronize_batch_norms(plain) is plain
     assert [type(module) for module in plain.modules()] == kinds
 
 
@@ -97,7 +97,7 @@ def test_conversion_keeps_the_tensors_themselves(monkeypatch: pytest.MonkeyPatch
     before = plain.state_dict(keep_vars=True)
     monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
     monkeypatch.setattr("torch.distributed.get_backend", lambda: "gloo")
-    after = synchronized(plain).state_dict(keep_vars=True)
+    after = synchronize_batch_norms(plain).state_dict(keep_vars=True)
     assert list(after) == list(before)
     assert all(after[name] is tensor for name, tensor in before.items())
     assert isinstance(plain[3], SummedBatchNorm)

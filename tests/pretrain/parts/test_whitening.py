@@ -9,9 +9,9 @@ from torch.nn.functional import normalize
 
 from pretrain.parts.whitening import (
     Whitening,
-    centered_groups,
-    factorized,
-    factorized_moment,
+    center_and_group,
+    factorize,
+    factorize_moment,
     second_moment,
     whitened_cosines,
 )
@@ -59,8 +59,8 @@ def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(
 
 
 def test_whitened_rows_have_the_identity_as_covariance() -> None:
-    rows = centered_groups(two_views(200, 5, dtype=torch.float32), 1)
-    factor = factorized_moment(second_moment(rows, dual=False), 5, 0.0)
+    rows = center_and_group(two_views(200, 5, dtype=torch.float32), 1)
+    factor = factorize_moment(second_moment(rows, dual=False), 5, 0.0)
     white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT[0, 0]
     torch.testing.assert_close(white.T.cov(correction=0), torch.eye(5), rtol=0, atol=1e-4)
 
@@ -104,7 +104,7 @@ def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
     lowest: float, factor: int
 ) -> None:
     matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
-    found = factorized(matrix, torch.full((1, 1), 0.01))
+    found = factorize(matrix, torch.full((1, 1), 0.01))
     assert found.ridge.item() == pytest.approx(0.01 * factor)
     assert found.succeeded.all()
     expected = matrix + 0.01 * factor * torch.eye(2)
@@ -113,25 +113,25 @@ def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
 
 def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -> None:
     matrix = torch.diag_embed(torch.tensor([[[4.0, 9.0]], [[1.0, -50.0]]])).requires_grad_()
-    found = factorized(matrix, torch.full((2, 1), 0.01))
+    found = factorize(matrix, torch.full((2, 1), 0.01))
     assert found.succeeded.tolist() == [True, False]
     assert found.num_failures() == 1
     assert found.ridge[0].item() == pytest.approx(0.01)
-    found.kept(found.lower.sum(dim=(1, 2, 3))).sum().backward()
+    found.mask_failures(found.lower.sum(dim=(1, 2, 3))).sum().backward()
     assert matrix.grad is not None
     assert matrix.grad[0].any()
     assert torch.equal(matrix.grad[1], torch.zeros(1, 2, 2))
 
 
 def test_rows_that_are_not_finite_give_nan_and_not_a_skipped_step() -> None:
-    found = factorized(torch.full((1, 1, 2, 2), math.nan), torch.full((1, 1), math.nan))
+    found = factorize(torch.full((1, 1, 2, 2), math.nan), torch.full((1, 1), math.nan))
     assert not found.succeeded.any()
-    assert found.kept(torch.ones(1)).isnan().all()
+    assert found.mask_failures(torch.ones(1)).isnan().all()
 
 
 def test_condition_number_of_a_diagonal_matrix_is_exact() -> None:
     matrix = torch.diag(torch.tensor([0.01, 4.0, 25.0])).expand(1, 1, 3, 3)
-    assert factorized(matrix, torch.zeros(1, 1)).condition().item() == pytest.approx(2500)
+    assert factorize(matrix, torch.zeros(1, 1)).condition_number().item() == pytest.approx(2500)
 
 
 def test_groups_that_do_not_divide_the_features_are_an_error() -> None:

@@ -23,13 +23,13 @@ READINGS = ("in100_linear@jcl", "in100_linear@lorac")
     ("key", "rate", "epochs", "decay", "crop_px"),
     [
         ("in100_linear@jcl", 10.0, 100, "step", 224),  # JCL, appendix D
-        ("in100_linear@co2", 15.0, 100, "step", 224),  # CO2 tells none: as section 3.1
+        ("in100_linear@co2", 15.0, 100, "step", 224),  # CO2 states none: as on ImageNet-1k
         ("in100_linear@lorac", 0.1, 100, "cosine", 224),  # LORAC, its own models
         ("in100_linear@lorac-moco", 30.0, 100, "step", 224),  # LORAC, MoCo v2
         ("in100_linear@uniclr", 30.0, 100, "cosine", 224),  # UniCLR, section 4.1
         ("in100_linear@looc", 30.0, 200, "step", 224),  # LooC, appendix C
-        ("in1k_linear@jcl", 30.0, 100, "step", 224),  # JCL, section 4.1
-        ("in1k_linear@co2", 15.0, 100, "step", 224),  # CO2, section 3.1
+        ("in1k_linear@jcl", 30.0, 100, "step", 224),  # JCL, section 4.2
+        ("in1k_linear@co2", 15.0, 100, "step", 224),  # CO2, appendix A.2
         ("in1k_linear@lorac", 1.2, 100, "cosine", 224),  # LORAC, its own models
         ("in1k_linear@moco", 30.0, 100, "step", 224),  # MoCo
         ("inat1k_linear", 30.0, 100, "step", 224),  # LooC, appendix C

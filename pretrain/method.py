@@ -1,0 +1,63 @@
+"""The `Method` protocol: all that the loop, the settings and the export may read of a method."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from torch import nn
+
+from pretrain.parts.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchNeeds:
+    """Conditions on the size of a batch; the defaults allow every batch."""
+
+    bn_splits: int = 0
+    """Equal groups that the images of a process must split into; 0: the method does not split."""
+    whitening_size: int = 1
+    """Divisor of the batch size, images in a sub-batch."""
+    queue_size: int = 0
+    """Keys that the embeddings of a batch must fit into; 0: no queue."""
+
+
+class Method(nn.Module):
+    """Networks and a loss, built from (backbone, feature_dim, config), and what they declare.
+
+    `forward` gets V views (n, 3, H, W) and the share of the run that is done, then labels (n,) or
+    image indices (n,) if the method uses them. It returns scalars by name: "loss", which is
+    minimized and alone has a gradient, and what else is logged.
+    """
+
+    views: tuple[View, ...]
+    """Views of each image, small ones last."""
+    backbone: nn.Module
+    """Network that is exported and transferred."""
+    num_classes: int = 0
+    """L, classes that the labels come from; 0: the method uses no labels."""
+    num_images: int = 0
+    """Images that the indices count; 0: the method uses no indices."""
+    fixed_rate: tuple[str, ...] = ()
+    """Names of submodules whose learning rate follows no schedule."""
+    frozen_until: Mapping[str, float] = MappingProxyType({})
+    """Parameter name -> share of the run before which the parameter stays as it is."""
+
+    @property
+    def uses_labels(self) -> bool:
+        """True if `forward` gets the labels of the images."""
+        return self.num_classes > 0
+
+    @property
+    def uses_indices(self) -> bool:
+        """True if `forward` gets the places of the images in their data set."""
+        return self.num_images > 0
+
+    @staticmethod
+    def batch_needs(config: Any) -> BatchNeeds:
+        """Return the conditions on a batch; they are checked before any network is built."""
+        return BatchNeeds()
+
+    def cautions(self, batch_size: int) -> list[str]:
+        """Return what should be known before a run with such batches is trusted."""
+        return []
