@@ -29,7 +29,7 @@ from benchmarks.clock import Clock
 from transfer.backbone import InputFormat, load_backbone, random_backbone
 from transfer.cell import Cell, Place, checked, evaluate, fingerprint, on_frozen_features
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 from transfer.record import Record
 from transfer.tasks import TASKS
 

@@ -322,7 +322,7 @@ def departures(cell: Cell) -> list[str]:
     if cell.computing.precision != "float32" and on_frozen_features(cell.task):
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
     for key in cell.task.datasets():
-        found += DATASETS[key].told_of(cell.place.data)
+        found += DATASETS[key].departures(cell.place.data)
     return found
 
 

@@ -18,7 +18,7 @@ from benchmarks.submission import submissions
 from tests.slurm.conftest import PATIENCE_S, wait_for_all
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import running
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 TASKS = "in100_knn,voc07_svm,voc07_svm@11point"

@@ -13,8 +13,8 @@ import transfer.finetune
 from transfer.alone import BusyError, alone
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
-from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.datasets.synthetic.generate import generate
 from transfer.finetune import NotFiniteError
 from transfer.record import read_record, write_record
 
