@@ -18,7 +18,7 @@ import tyro
 
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 from transfer.finetune import ProbeTraining, train_heads
 from transfer.tasks.linear_transfer import RATES
 

@@ -30,7 +30,7 @@ from transfer.backbone import InputFormat, load_backbone, random_backbone
 from transfer.cell import Cell, Place, evaluate
 from transfer.checked_data import checked, fingerprint
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 from transfer.record import Record
 from transfer.tasks import TASKS
 

@@ -23,7 +23,7 @@ from slurm.resources import Queue, Resources
 from slurm.state import job_states
 from slurm.submit import Array, submit
 from transfer.backbone import FORMAT, random_backbone
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,8 @@ from transfer.backbone import Backbone, BackboneError
 from transfer.cell import Cell, Place, note_failure, prepare
 from transfer.checked_data import fingerprint
 from transfer.console import duration
-from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.datasets.synthetic.generate import generate
 from transfer.dependent import ClassifierError
 from transfer.detection.engines import engine_for
 from transfer.features import AskedPrecision

@@ -11,7 +11,7 @@ import torch
 
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cell import Place
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 
 SMALL_SETS = ("cars", "dtd", "cifar10", "voc07", "in100")
 

@@ -25,10 +25,10 @@ from transfer.console import duration
 from transfer.convert.inspection import render as render_inspection
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
-from transfer.datasets.corrupt import make_corruptions
-from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.datasets.make_corruptions import make_corruptions
 from transfer.datasets.sbd import convert_sbd
+from transfer.datasets.synthetic.generate import generate
 from transfer.detection.engines import engine_for
 from transfer.features import AskedPrecision
 from transfer.many_gpus import evaluate_where_asked

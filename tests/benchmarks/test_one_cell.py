@@ -17,7 +17,7 @@ from benchmarks.one_cell import PREPARE, main, preparation, run, wanted, words_o
 from transfer.alone import BusyError
 from transfer.backbone import Backbone, load_backbone
 from transfer.cell import Cell, Place, evaluate
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 from transfer.many_gpus import KilledError
 from transfer.record import Record, failure_path, protocol_hash
 from transfer.tasks import reading_of

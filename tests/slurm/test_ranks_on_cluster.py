@@ -14,7 +14,7 @@ from slurm.state import saved_error
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from transfer.__main__ import main as transfer
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 OPTIONS = ("--steps", "3", "--batch-size", "16", "--read-every-steps", "1", "--device", "cpu")

@@ -14,8 +14,8 @@ from transfer.__main__ import summary
 from transfer.alone import BusyError, alone
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures, evaluate, finished
-from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError
+from transfer.datasets.synthetic.generate import generate
 from transfer.finetune import NotFiniteError
 from transfer.record import file_of, read_record, write_record
 from transfer.training.options import TrainingOptions

@@ -14,7 +14,7 @@ from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, evaluate, prepare
 from transfer.datasets.catalog import open_split
 from transfer.datasets.check import require
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.unchanged import ChangedDataError, require_unchanged
 from transfer.record import Record, read_record
 from transfer.tasks.knn import KNN

@@ -22,8 +22,8 @@ from transfer.cell import (
     prepare,
 )
 from transfer.classifier import Heads, classifier_file, save_classifier
-from transfer.datasets.generate import generate
 from transfer.datasets.images import Images
+from transfer.datasets.synthetic.generate import generate
 from transfer.dependent import ClassifierError
 from transfer.features import Predictions
 from transfer.record import failure_path, read_record, write_record

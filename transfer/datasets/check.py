@@ -15,7 +15,6 @@ import torch
 
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
-from transfer.datasets.imagenet import imagenet100_wnids
 from transfer.datasets.images import JPEG_START, DataError, ImageFiles, decode_file
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
@@ -109,7 +108,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     sizes = expected_sizes(key, data)
     small = _small(key, data)
     if not info.is_there(data):
-        problem = f"{info.absent(data)} is not there"
+        problem = f"{info.missing_path(data)} is not there"
         counts = {split: (0, n) for split, n in sizes.counts.items()}
         return Report(key, False, small, counts, (0, sizes.classes), (), (problem,))
     splits, problems = _open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
@@ -276,11 +275,8 @@ def _classes_without_objects(scenes: Mapping[str, Scenes | Segmented]) -> list[s
 
 def _class_list(key: str, expected: int) -> list[str]:
     """Names that are known without the data: a class folder that is gone can then be named."""
-    if key in ("in100", "imagenet_c100", "imagenet_c100_made") and expected == len(
-        imagenet100_wnids()
-    ):
-        return imagenet100_wnids()
-    return []
+    names = dataset_info(key).known_classes()
+    return list(names) if len(names) == expected else []
 
 
 def _present_classes(images: AnySplit) -> set[str]:

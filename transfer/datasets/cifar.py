@@ -6,26 +6,33 @@ whatever code a pickle holds.
 """
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, ImageArrays, Images
+from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.splits import balanced_split
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.labeled import PerClass
+from transfer.datasets.synthetic.patterns import kinds_of_classes, paint
+
+SIDE_PX = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where one of the two sets keeps what."""
+    """Names of the folders, files and fields of one of the two sets."""
 
     image_folder: str
-    """Has train/CLASS/* and test/CLASS/*; read when there are no pickles."""
+    """Folder of train/CLASS/* and test/CLASS/*, which is read when there are no pickles."""
     pickle_folder: str
     train_files: tuple[str, ...]
     test_files: tuple[str, ...]
@@ -52,15 +59,16 @@ CIFAR100 = Layout(
     names_field="fine_label_names",
     labels_field="fine_labels",
 )
+SMALL_CIFAR10, SMALL_CIFAR100 = PerClass(classes=6), PerClass(classes=8)
 
 
 def read_cifar10(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads cifar-10-batches-py, or cifar10/{train,test}/CLASS."""
+    """Read cifar-10-batches-py, or cifar10/{train,test}/CLASS."""
     return _read(data, split, sizes, CIFAR10)
 
 
 def read_cifar100(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads cifar-100-python with its 100 fine labels, or cifar100/{train,test}/CLASS."""
+    """Read cifar-100-python with its 100 fine labels, or cifar100/{train,test}/CLASS."""
     return _read(data, split, sizes, CIFAR100)
 
 
@@ -78,6 +86,8 @@ def _read(data: Path, split: str, sizes: Sizes, layout: Layout) -> Images:
 
 
 def _read_pickles(data: Path, files: tuple[str, ...], layout: Layout) -> Images:
+    import torch
+
     folder = data / layout.pickle_folder
     batches = [_load(folder / file) for file in files]
     flat = np.concatenate([np.asarray(batch["data"], dtype=np.uint8) for batch in batches])
@@ -87,14 +97,14 @@ def _read_pickles(data: Path, files: tuple[str, ...], layout: Layout) -> Images:
         for i in range(len(batch["data"]))
     ]
     labels = [int(label) for batch in batches for label in batch[layout.labels_field]]
-    pixels = np.ascontiguousarray(flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    pixels = np.ascontiguousarray(flat.reshape(-1, 3, SIDE_PX, SIDE_PX).transpose(0, 2, 3, 1))
     source = ImageArrays(pixels, np.array(names, dtype=np.bytes_))
     classes = _load(folder / layout.names_file)[layout.names_field]
     return Images(source, torch.tensor(labels, dtype=torch.int64), classes)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Rebuilds plain values and numpy arrays, and refuses every other call."""
+    """Unpickler that rebuilds plain values and numpy arrays and refuses every other call."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy") and name in ("ndarray", "dtype"):
@@ -106,7 +116,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def _load(file: Path) -> dict[str, Any]:
-    """One published pickle, written by Python 2."""
+    """Return the content of a published pickle, which Python 2 wrote."""
     try:
         content: dict[str, Any] = _ArrayUnpickler(
             BytesIO(file.read_bytes()), encoding="latin1"
@@ -114,3 +124,82 @@ def _load(file: Path) -> dict[str, Any]:
     except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
         raise DataError(f"{file}: not a CIFAR pickle ({error}); unpack the set again") from error
     return content
+
+
+def _write_small_cifar10(data: Path, rng: np.random.Generator) -> None:
+    """Write five training batches, a test batch and the class names."""
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog"]
+    kinds = kinds_of_classes(len(names), 10)
+    folder = data / CIFAR10.pickle_folder
+    labels = np.arange(SMALL_CIFAR10.classes * SMALL_CIFAR10.trainval) % SMALL_CIFAR10.classes
+    for i, part in enumerate(np.array_split(labels, 5), start=1):
+        batch = _small_batch(f"training batch {i} of 5", part, names, kinds, rng)
+        _write_pickle(folder / f"data_batch_{i}", batch | {"labels": part.tolist()})
+    labels = np.arange(SMALL_CIFAR10.classes * SMALL_CIFAR10.test)[::-1] % SMALL_CIFAR10.classes
+    batch = _small_batch("testing batch 1 of 1", labels, names, kinds, rng)
+    _write_pickle(folder / "test_batch", batch | {"labels": labels.tolist()})
+    meta = {"label_names": names, "num_cases_per_batch": 10_000, "num_vis": 3_072}
+    _write_pickle(folder / "batches.meta", meta)
+
+
+def _write_small_cifar100(data: Path, rng: np.random.Generator) -> None:
+    """Write the training and the test images with fine and coarse labels, and the class names."""
+    names = ["apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle"]
+    kinds = kinds_of_classes(len(names), 11)
+    folder = data / CIFAR100.pickle_folder
+    for part, num_images in (("train", SMALL_CIFAR100.trainval), ("test", SMALL_CIFAR100.test)):
+        labels = np.arange(len(names) * num_images) % len(names)
+        batch = _small_batch(f"{part}ing batch 1 of 1", labels, names, kinds, rng)
+        fine_and_coarse = {
+            "fine_labels": labels.tolist(),
+            "coarse_labels": (labels // 2).tolist(),
+        }
+        _write_pickle(folder / part, batch | fine_and_coarse)
+    coarse = [f"group_{i}" for i in range((len(names) + 1) // 2)]
+    _write_pickle(folder / "meta", {"fine_label_names": names, "coarse_label_names": coarse})
+
+
+def _small_batch(
+    title: str,
+    labels: NDArray[np.int64],
+    names: Sequence[str],
+    kinds: Sequence[int],
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Return the fields that both sets share; a row of data is the red, green, then blue plane."""
+    images = (paint(kinds[label], (SIDE_PX, SIDE_PX), rng) for label in labels)
+    rows = [image.transpose(2, 0, 1).reshape(-1) for image in images]
+    files = [f"{names[label]}_s_{i:06d}.png" for i, label in enumerate(labels)]
+    return {"batch_label": title, "data": np.stack(rows), "filenames": files}
+
+
+def _write_pickle(file: Path, content: dict[str, Any]) -> None:
+    write_file(file, pickle.dumps(content, protocol=4))
+
+
+DATASETS = {
+    "cifar10": DatasetInfo(
+        title="CIFAR-10",
+        folder="cifar-10-batches-py",
+        alternative_folder="cifar10",
+        num_classes=10,
+        metric="top1",
+        counts=split_counts(45_000, 5_000, 10_000),
+        read=read_cifar10,
+        how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz into the "
+        "data folder, or keep images at cifar10/{train,test}/CLASS/*.",
+        small=SmallVersion(sizes=SMALL_CIFAR10.sizes, write=_write_small_cifar10),
+    ),
+    "cifar100": DatasetInfo(
+        title="CIFAR-100",
+        folder="cifar-100-python",
+        alternative_folder="cifar100",
+        num_classes=100,
+        metric="top1",
+        counts=split_counts(45_000, 5_000, 10_000),
+        read=read_cifar100,
+        how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz into the "
+        "data folder, or keep images at cifar100/{train,test}/CLASS/*.",
+        small=SmallVersion(sizes=SMALL_CIFAR100.sizes, write=_write_small_cifar100),
+    ),
+}

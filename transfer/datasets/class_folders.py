@@ -10,13 +10,13 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".web
 
 
 def class_names(folder: Path) -> list[str]:
-    """Subfolders in alphabetical order, hidden ones left out."""
+    """Return the subfolders in alphabetical order, without hidden ones."""
     with os.scandir(folder) as entries:
         return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
 
 
 def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Images:
-    """Images of these classes, sorted by class and name; an absent folder is an empty class."""
+    """Return the images of these classes by class and name; an absent folder is an empty class."""
     names: list[str] = []
     labels: list[int] = []
     prefix = folder.relative_to(data).as_posix()

@@ -1,9 +1,9 @@
 """COCO 2017, Lin et al., ECCV 2014, arXiv:1405.0312: objects with outlines, persons with keypoints.
 
 Annotations are understood as detectron2 understands them, so that both engines learn from the same
-objects: images in the order of their numbers, classes in the order of theirs, an outline has three
-points or more, and an object without one is left out. trainval is train2017, test is val2017 (the
-papers' test); val is a seeded draw from train2017, to choose learning rates on.
+objects: images are in the order of their numbers, classes in the order of theirs, an outline has
+three points or more, and an object without one is left out. trainval is train2017, test is val2017
+(the papers' test set); val is a seeded draw from train2017, to choose learning rates on.
 """
 
 import copy
@@ -20,50 +20,59 @@ from numpy.typing import NDArray
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
+from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat, is_number
 from transfer.datasets.splits import drawn_split
+from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
 FOLDER = "coco"
 NUM_KEYPOINTS = 17
 LISTS = ("images", "annotations", "categories")
 UNPACK = "unpack annotations_trainval2017.zip again"
+HOW_TO_GET = (
+    "From https://cocodataset.org/#download unpack train2017.zip, val2017.zip and "
+    "annotations_trainval2017.zip into coco/ (train2017/, val2017/, annotations/)."
+)
+SMALL_VAL = 12
+"""Images of the small set that are held out as val."""
 Kind = Literal["instances", "person_keypoints"]
-Placed = tuple[int, dict[str, Any]]
-"""An annotation, after its place in the list of its file."""
+Numbered = tuple[int, dict[str, Any]]
+"""The index of an annotation in the list of its file, and the annotation."""
 
 
 def read_coco17(data: Path, split: str, sizes: Sizes) -> Scenes:
-    """Reads coco/annotations/instances_{train,val}2017.json; images in coco/{train,val}2017."""
-    return _split(data, split, sizes, "instances")
+    """Read coco/annotations/instances_{train,val}2017.json; images in coco/{train,val}2017."""
+    return _read_split(data, split, sizes, "instances")
 
 
 def read_coco17_keypoints(data: Path, split: str, sizes: Sizes) -> Scenes:
-    """Reads coco/annotations/person_keypoints_{train,val}2017.json."""
-    return _split(data, split, sizes, "person_keypoints")
+    """Read coco/annotations/person_keypoints_{train,val}2017.json."""
+    return _read_split(data, split, sizes, "person_keypoints")
 
 
-def _split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
+def _read_split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
     published = "val2017" if split == "test" else "train2017"
     file = data / FOLDER / "annotations" / f"{kind}_{published}.json"
     state = file.stat()
-    kept = _read(data, kind, published, state.st_size, state.st_mtime_ns)
-    # a copy: its fingerprint looks at the image files, which may change while annotations do not
-    scenes = copy.copy(kept)
+    cached = _read(data, kind, published, state.st_size, state.st_mtime_ns)
+    # a copy, without the cached fingerprint: image files may change while annotations do not
+    scenes = copy.copy(cached)
     return scenes if split == "test" else drawn_split(scenes, split, sizes)
 
 
 @lru_cache(maxsize=4)
 def _read(data: Path, kind: Kind, published: str, size: int, time_ns: int) -> Scenes:
-    """Kept: half a minute is needed for the large file, which a run opens several times."""
+    """Read a published split. The large file takes half a minute, and a run opens it repeatedly."""
     file = data / FOLDER / "annotations" / f"{kind}_{published}.json"
-    content = _parsed(file)
+    content = _parse(file)
     names = _categories(file, content["categories"])
-    found = _Found(where=file.relative_to(data).as_posix(), kind=kind, classes=_places(names))
-    images = _images(file, content["images"], found)
-    objects = _by_image(content["annotations"], images, found)
+    classes = {number: label for label, number in enumerate(names)}
+    log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
+    images = _images(file, content["images"], log)
+    objects = _by_image(content["annotations"], images, log)
     folder = f"{FOLDER}/{published}"
     scenes = [
-        _scene(folder, image, objects.pop(number), found)
+        _scene(folder, image, objects.pop(number), log)
         for number, image in images
         if _has_size(image)
     ]
@@ -73,39 +82,39 @@ def _read(data: Path, kind: Kind, published: str, size: int, time_ns: int) -> Sc
         list(names.values()),
         category_ids=list(names),
         annotations=file,
-        faulty=found.faulty,
-        faults=found.faults,
-        notes=found.notes,
+        faulty=log.faulty,
+        faults=log.faults,
+        notes=log.notes,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What was seen in one annotation file beside its scenes."""
+class _Log:
+    """Broken and odd annotations of one annotation file, collected while its scenes are read."""
 
-    where: str
-    """The file, for messages."""
+    file: str
+    """Name of the file, for messages."""
     kind: Kind
     classes: Mapping[int, int]
     """Class of each category number."""
     faulty: set[int] = field(default_factory=set)
-    """Places of the broken annotations."""
+    """Indices of the broken annotations."""
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def broken(self, placed: Placed, why: str) -> None:
-        """Puts an annotation down."""
-        place, annotation = placed
-        self.faulty.add(place)
-        self.faults.append(self.line(annotation, why))
+    def add_broken(self, numbered: Numbered, why: str) -> None:
+        """Add a broken annotation and the reason."""
+        index, annotation = numbered
+        self.faulty.add(index)
+        self.faults.append(self.describe(annotation, why))
 
-    def line(self, annotation: Mapping[str, Any], why: str) -> str:
-        """About an annotation."""
+    def describe(self, annotation: Mapping[str, Any], why: str) -> str:
+        """Return a line about an annotation."""
         image, number = annotation.get("image_id"), annotation.get("id")
-        return f"{self.where}: image {image}, annotation {number}: {why}"
+        return f"{self.file}: image {image}, annotation {number}: {why}"
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def _parse(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_bytes())
     except ValueError as error:
@@ -126,7 +135,7 @@ def _parsed(file: Path) -> dict[str, Any]:
 
 
 def _categories(file: Path, entries: list[dict[str, Any]]) -> dict[int, str]:
-    """Name of each category number, in the order of the numbers."""
+    """Return the name of each category number, in the order of the numbers."""
     names = {
         entry["id"]: entry["name"]
         for entry in entries
@@ -137,14 +146,10 @@ def _categories(file: Path, entries: list[dict[str, Any]]) -> dict[int, str]:
     return dict(sorted(names.items()))
 
 
-def _places(names: Mapping[int, str]) -> dict[int, int]:
-    return {number: place for place, number in enumerate(names)}
-
-
 def _images(
-    file: Path, entries: list[dict[str, Any]], found: _Found
+    file: Path, entries: list[dict[str, Any]], log: _Log
 ) -> list[tuple[int, dict[str, Any]]]:
-    """Number and entry of each image, in the order of the numbers."""
+    """Return number and entry of each image, in the order of the numbers."""
     images: dict[int, dict[str, Any]] = {}
     for entry in entries:
         numbers = [entry.get(key) for key in ("id", "width", "height")]
@@ -153,12 +158,12 @@ def _images(
                 f"{file}: an image without a number, width, height or file_name: {entry}; {UNPACK}"
             )
         if entry["id"] in images:
-            found.faults.append(f"{found.where}: image {entry['id']} is listed more than once")
+            log.faults.append(f"{log.file}: image {entry['id']} is listed more than once")
         else:
             images[entry["id"]] = entry
             if not _has_size(entry):
                 size = f"{entry['width']} x {entry['height']} px"
-                found.faults.append(f"{found.where}: image {entry['id']} is said to have {size}")
+                log.faults.append(f"{log.file}: image {entry['id']} is said to have {size}")
     return sorted(images.items())
 
 
@@ -167,43 +172,43 @@ def _has_size(image: Mapping[str, Any]) -> bool:
 
 
 def _by_image(
-    annotations: list[dict[str, Any]], images: list[tuple[int, dict[str, Any]]], found: _Found
-) -> dict[int, list[Placed]]:
-    """Annotations of each image, in the order of the file."""
-    objects: dict[int, list[Placed]] = {number: [] for number, _ in images}
+    annotations: list[dict[str, Any]], images: list[tuple[int, dict[str, Any]]], log: _Log
+) -> dict[int, list[Numbered]]:
+    """Return the annotations of each image, in the order of the file."""
+    objects: dict[int, list[Numbered]] = {number: [] for number, _ in images}
     seen: set[int] = set()
-    for placed in enumerate(annotations):
-        image, number = placed[1].get("image_id"), placed[1].get("id")
+    for numbered in enumerate(annotations):
+        image, number = numbered[1].get("image_id"), numbered[1].get("id")
         if not isinstance(number, int):
-            found.broken(placed, "its number is no whole number")
+            log.add_broken(numbered, "its number is no whole number")
             continue
         if number in seen:
-            found.broken(placed, "the number is used more than once")
+            log.add_broken(numbered, "the number is used more than once")
         elif not isinstance(image, int) or image not in objects:
-            found.broken(placed, "the image is not listed")
+            log.add_broken(numbered, "the image is not listed")
         else:
-            objects[image].append(placed)
+            objects[image].append(numbered)
         seen.add(number)
     return objects
 
 
-def _scene(folder: str, image: dict[str, Any], annotations: list[Placed], found: _Found) -> Scene:
-    """The image with its sound annotations; what is wrong with the others is put down."""
+def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log: _Log) -> Scene:
+    """Return an image with its usable annotations; add the others to the log."""
     kept = []
-    for placed in annotations:
-        annotation = placed[1]
-        why = _fault(annotation, image, found)
+    for numbered in annotations:
+        annotation = numbered[1]
+        why = _fault(annotation, image, log)
         if why:
-            found.broken(placed, why)
+            log.add_broken(numbered, why)
             continue
         note = box_note(annotation["bbox"], image["width"], image["height"])
         if note:
-            found.notes.append(found.line(annotation, note))
+            log.notes.append(log.describe(annotation, note))
         if not is_flat(annotation["bbox"]):
             kept.append(annotation)
     boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]
-    classes = [found.classes[entry["category_id"]] for entry in kept]
+    classes = [log.classes[entry["category_id"]] for entry in kept]
     return Scene(
         name=f"{folder}/{image['file_name']}",
         image_id=image["id"],
@@ -212,28 +217,28 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Placed], found:
         boxes=boxes,
         classes=np.array(classes, dtype=np.int64),
         aside=np.array([bool(entry["iscrowd"]) for entry in kept], dtype=np.bool_),
-        polygons=tuple(map(_outlines, kept)) if found.kind == "instances" else None,
-        keypoints=_keypoints(kept) if found.kind == "person_keypoints" else None,
+        polygons=tuple(map(_outlines, kept)) if log.kind == "instances" else None,
+        keypoints=_keypoints(kept) if log.kind == "person_keypoints" else None,
     )
 
 
-def _fault(annotation: dict[str, Any], image: dict[str, Any], found: _Found) -> str:
-    """Why an annotation cannot be used, empty if it can."""
+def _fault(annotation: dict[str, Any], image: dict[str, Any], log: _Log) -> str:
+    """Return why an annotation cannot be used, empty if it can."""
     category = annotation.get("category_id")
-    if not isinstance(category, int) or category not in found.classes:
+    if not isinstance(category, int) or category not in log.classes:
         return f"category {category} is not among the categories"
     width, height = image["width"], image["height"]
-    why = _value_fault(annotation, found.kind) or box_fault(annotation.get("bbox"), width, height)
+    why = _value_fault(annotation, log.kind) or box_fault(annotation.get("bbox"), width, height)
     # persons with keypoints have the outlines of the other file, and are left out with them
-    if not why and (found.kind == "instances" or annotation.get("segmentation")):
+    if not why and (log.kind == "instances" or annotation.get("segmentation")):
         why = _mask_fault(annotation, width, height)
-    if not why and found.kind == "person_keypoints":
+    if not why and log.kind == "person_keypoints":
         why = _keypoint_fault(annotation.get("keypoints"))
     return why
 
 
 def _value_fault(annotation: dict[str, Any], kind: Kind) -> str:
-    """Of what pycocotools needs, but only after the training."""
+    """Return what is wrong with values that pycocotools needs, which runs after the training."""
     crowd, area, labeled = (annotation.get(key) for key in ("iscrowd", "area", "num_keypoints"))
     if crowd not in (0, 1):
         return f"its iscrowd is {crowd}, not 0 or 1"
@@ -270,7 +275,7 @@ def _run_length_fault(counts: object, num_px: int) -> str:
 
 
 def is_outline(outline: object) -> bool:
-    """Whether one part of a mask has three points or more."""
+    """Return whether one part of a mask has three points or more."""
     return isinstance(outline, list) and len(outline) >= 6 and len(outline) % 2 == 0
 
 
@@ -293,7 +298,7 @@ def _keypoint_fault(values: object) -> str:
 
 
 def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:
-    """Of an object; none of a crowd."""
+    """Return the outlines of an object; a crowd has none."""
     if annotation["iscrowd"]:
         return ()
     mask = annotation["segmentation"]
@@ -303,3 +308,34 @@ def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:
 def _keypoints(annotations: list[dict[str, Any]]) -> NDArray[np.float64]:
     values = [annotation["keypoints"] for annotation in annotations]
     return np.array(values, dtype=np.float64).reshape(-1, NUM_KEYPOINTS, 3)
+
+
+def _small_sizes(classes: int) -> Sizes:
+    train, test = SMALL_IMAGES["train2017"], SMALL_IMAGES["val2017"]
+    return Sizes(
+        classes=classes, counts=split_counts(train - SMALL_VAL, SMALL_VAL, test), drawn=True
+    )
+
+
+DATASETS = {
+    "coco17": DatasetInfo(
+        title="COCO 2017 (instances)",
+        folder=FOLDER,
+        num_classes=80,
+        metric="AP",
+        counts=split_counts(113_287, 5_000, 5_000),
+        read=read_coco17,
+        how_to_get=HOW_TO_GET,
+        small=SmallVersion(sizes=_small_sizes(len(CATEGORIES)), write=write_coco),
+    ),
+    "coco17_keypoints": DatasetInfo(
+        title="COCO 2017 (person keypoints)",
+        folder=FOLDER,
+        num_classes=1,
+        metric="AP",
+        counts=split_counts(113_287, 5_000, 5_000),
+        read=read_coco17_keypoints,
+        how_to_get=HOW_TO_GET,
+        small=SmallVersion(sizes=_small_sizes(1), needs=("coco17",)),
+    ),
+}

@@ -1,4 +1,4 @@
-"""Lists of the images that a draw of ours gave to each split, for whoever wants the same ones."""
+"""Lists of the images that a seeded draw put into each split, so that others can use the same."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,9 +9,10 @@ from transfer.whole_file import write_whole
 
 
 def keep_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
-    """Write NAME-HASH.txt, a line "SPLIT FILE" per image, once; file name and full SHA-256.
+    """Write NAME-HASH.txt with a line "SPLIT FILE" per image; return its name and SHA-256.
 
-    Files are named as below the data folder and sorted: the same draw has the same list anywhere.
+    Lines are sorted and name files below the data folder, so the same draw has the same list on
+    every machine. A list that exists is kept.
     """
     lines = sorted(
         f"{split} {images.name(i)}\n"

@@ -1,9 +1,9 @@
-"""How many images and classes a set should hold: the published numbers, or those of a small copy.
+"""The number of images and classes that a set should hold: published, or of a small copy.
 
-A folder that holds small copies says so in `small-data.json`, {key: {"classes": L, "counts":
-{split: images}}}. The generator writes that file; a hand-made excerpt of a real set may be listed
-the same way, and then only the splits it names are checked. The sizes of seeded splits follow the
-same numbers.
+A folder of small copies holds a file `small-data.json`, {key: {"classes": L, "counts": {split:
+images}}}. The generator writes that file. A hand-made excerpt of a real set may be listed in it the
+same way, and then only the splits that the entry names are checked. The sizes of seeded splits
+follow the same numbers.
 """
 
 import json
@@ -24,15 +24,15 @@ class Sizes:
     classes: int
     counts: Mapping[str, int]
     drawn: bool = False
-    """Written by `generate`, which may therefore replace it."""
+    """`generate` wrote the files, and may therefore replace them."""
 
     def per_class(self, split: str) -> int:
-        """Images of one class in a class-balanced split."""
+        """Return the images of one class in a class-balanced split."""
         return self.counts[split] // self.classes
 
 
 def small_sizes(data: Path) -> dict[str, Sizes]:
-    """What `small-data.json` says, by key; empty where there is no such file."""
+    """Return the content of `small-data.json` by key, empty if there is no such file."""
     file = data / SMALL_DATA
     if not file.exists():
         return {}

@@ -6,11 +6,13 @@ have.
 
 from pathlib import Path
 
-from scipy.io import loadmat
-from torchvision.datasets import Flowers102
+import numpy as np
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images, image_files
+from transfer.datasets.info import DatasetInfo, split_counts
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 FIELDS = {
     "train": ("trnid",),
@@ -18,10 +20,14 @@ FIELDS = {
     "trainval": ("trnid", "valid"),
     "test": ("tstid",),
 }
+"""Fields of setid.mat that hold the image numbers of each split."""
 
 
 def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads flowers-102/setid.mat, imagelabels.mat and jpg/image_00001.jpg."""
+    """Read flowers-102/setid.mat, imagelabels.mat and jpg/image_00001.jpg."""
+    from scipy.io import loadmat
+    from torchvision.datasets import Flowers102
+
     folder = data / "flowers-102"
     set_ids = loadmat(folder / "setid.mat")
     class_ids = loadmat(folder / "imagelabels.mat")["labels"].ravel()
@@ -29,3 +35,39 @@ def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
     names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
     labels = [int(class_ids[number - 1]) - 1 for number in numbers]
     return image_files(data, names, labels, Flowers102.classes[: sizes.classes])
+
+
+def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write jpg/, imagelabels.mat and setid.mat."""
+    from scipy.io import savemat
+
+    folder = data / "flowers-102"
+    labels = np.arange(per_class.classes * (per_class.trainval + per_class.test))
+    labels %= per_class.classes
+    for i, label in enumerate(labels):
+        write_file(folder / "jpg" / f"image_{i + 1:05d}.jpg", draw(int(label)))
+    numbers = np.arange(1, len(labels) + 1)
+    first_val = per_class.train * per_class.classes
+    first_test = per_class.trainval * per_class.classes
+    splits = np.split(numbers, [first_val, first_test])
+    ids = dict(zip(("trnid", "valid", "tstid"), (s[None] for s in splits), strict=True))
+    savemat(folder / "setid.mat", ids)
+    savemat(folder / "imagelabels.mat", {"labels": labels[None] + 1})
+
+
+DATASETS = {
+    "flowers": DatasetInfo(
+        title="Oxford 102 Flowers",
+        folder="flowers-102",
+        num_classes=102,
+        metric="mean_per_class",
+        counts=split_counts(1_020, 1_020, 6_149),
+        read=read_flowers,
+        how_to_get="From https://www.robots.ox.ac.uk/~vgg/data/flowers/102/ put "
+        "imagelabels.mat, setid.mat and the unpacked 102flowers.tgz (jpg/) into "
+        "flowers-102/.",
+        small=labeled_jpegs(
+            PerClass(classes=6, train=16, val=16), first_kind=5, write=_write_small
+        ),
+    )
+}

@@ -1,36 +1,52 @@
 """ImageNet-1k (Russakovsky et al. 2015) and ImageNet-100, which reads the same folder.
 
 The labels of the test images are not public: test is the official val split (50 images per class),
-trainval the official train split. val is a seeded draw of 50 images per class from it, for those
-who choose a rate; the probes use trainval and test only.
+trainval the official train split. val is a seeded draw of 50 images per class from trainval, on
+which learning rates can be chosen; the probes use trainval and test only. No paper prints the
+number of training images of ImageNet-100.
 """
 
 from pathlib import Path
 
+import numpy as np
+
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images
+from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.splits import balanced_split
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
 
 IMAGENET100 = Path(__file__).with_name("imagenet100.txt")
 """The classes of CMC (Tian et al. 2020), used by JCL, LORAC, UniCLR and LooC."""
+# fmt: off
+SMALL_WNIDS = (
+    "n01440764", "n01749939", "n02107142", "n02488291", "n02869837", "n02877765", "n03085013",
+    "n03594734", "n04517823", "n15075141",
+)
+# fmt: on
+"""Classes of the small ImageNet: all but the first and the last are in ImageNet-100, and four
+(bottle cap, keyboard, jeans, vacuum cleaner) are in ObjectNet."""
+SMALL = PerClass(classes=len(SMALL_WNIDS))
+SMALL_FIRST_KIND = 12
 
 
 def imagenet100_wnids() -> list[str]:
-    """The 100 class folders of ImageNet-100, in the published order."""
+    """Return the 100 class folders of ImageNet-100, in the published order."""
     return IMAGENET100.read_text().split()
 
 
 def read_in1k(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads imagenet/train/WNID/*.JPEG and imagenet/val/WNID/*.JPEG."""
+    """Read imagenet/train/WNID/*.JPEG and imagenet/val/WNID/*.JPEG."""
     return _read(data, split, sizes, class_names(data / "imagenet" / "train"))
 
 
 def read_in100(data: Path, split: str, sizes: Sizes) -> Images:
-    """The classes of `imagenet100.txt` that are there, in alphabetical order."""
-    present = class_names(data / "imagenet" / "train")
-    listed = sorted(imagenet100_wnids())
-    return _read(data, split, sizes, [wnid for wnid in listed if wnid in set(present)])
+    """Read the classes of `imagenet100.txt` that are there, in alphabetical order."""
+    present = set(class_names(data / "imagenet" / "train"))
+    return _read(data, split, sizes, [w for w in sorted(imagenet100_wnids()) if w in present])
 
 
 def _read(data: Path, split: str, sizes: Sizes, wnids: list[str]) -> Images:
@@ -39,3 +55,61 @@ def _read(data: Path, split: str, sizes: Sizes, wnids: list[str]) -> Images:
     if split == "test":
         return images
     return balanced_split(images, split, val_per_class=sizes.per_class("val"))
+
+
+def small_in100_wnids() -> list[str]:
+    """Return the classes of the small ImageNet that are in ImageNet-100."""
+    listed = set(imagenet100_wnids())
+    return [wnid for wnid in SMALL_WNIDS if wnid in listed]
+
+
+def small_train_file(wnid: str, i: int) -> str:
+    """Return the file name of training image `i` of a class of the small ImageNet."""
+    return f"{wnid}_{10 + 17 * i}.JPEG"
+
+
+def paint_small_class(wnid: str, rng: np.random.Generator) -> Pixels:
+    """Return a new image of a class of the small ImageNet."""
+    kinds = kinds_of_classes(len(SMALL_WNIDS), SMALL_FIRST_KIND)
+    return paint(kinds[SMALL_WNIDS.index(wnid)], draw_size_px(rng), rng)
+
+
+def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write a folder per class below train/ and val/."""
+    number = 0
+    for label, wnid in enumerate(SMALL_WNIDS):
+        for i in range(per_class.trainval):
+            file = data / "imagenet" / "train" / wnid / small_train_file(wnid, i)
+            write_file(file, draw(label))
+        for _ in range(per_class.test):
+            number += 1
+            name = f"ILSVRC2012_val_{number:08d}.JPEG"
+            write_file(data / "imagenet" / "val" / wnid / name, draw(label))
+
+
+DATASETS = {
+    "in1k": DatasetInfo(
+        title="ImageNet-1k",
+        folder="imagenet",
+        num_classes=1_000,
+        metric="top1",
+        counts=split_counts(1_231_167, 50_000, 50_000),
+        read=read_in1k,
+        how_to_get="Register at https://image-net.org/download.php, unpack "
+        "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar to "
+        "imagenet/{train,val}/WNID/*.JPEG (val images sorted into class folders).",
+        small=labeled_jpegs(SMALL, first_kind=SMALL_FIRST_KIND, write=_write_small),
+    ),
+    "in100": DatasetInfo(
+        title="ImageNet-100",
+        folder="imagenet",
+        num_classes=100,
+        metric="top1",
+        counts=split_counts(121_689, 5_000, 5_000),
+        read=read_in100,
+        known_classes=imagenet100_wnids,
+        how_to_get="Get ImageNet-1k, or only the 100 classes of "
+        "transfer/datasets/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
+        small=SmallVersion(sizes=PerClass(classes=len(SMALL_WNIDS) - 2).sizes, needs=("in1k",)),
+    ),
+}

@@ -1,15 +1,21 @@
 """The ImageNet-100 classes of ImageNet-C: Hendrycks and Dietterich, ICLR 2019, arXiv:1903.12261.
 
-Only a test split: every val image under every corruption at every severity. Which these are stands
-in an image's name, KIND/SEVERITY/WNID/FILE below the set's folder.
+Only a test split: every val image under every corruption at every severity. An image's name,
+KIND/SEVERITY/WNID/FILE below the set's folder, holds both.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet import imagenet100_wnids
+from transfer.datasets.imagenet import imagenet100_wnids, paint_small_class, small_in100_wnids
 from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.info import DatasetInfo, SmallVersion
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.patterns import jpeg
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
@@ -17,34 +23,34 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "weather": ("snow", "frost", "fog", "brightness"),
     "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 }
-"""The fifteen, as the benchmark groups them."""
+"""The fifteen corruptions, in the benchmark's groups."""
 EXTRA_KINDS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""Published beside them (extra.tar)."""
+"""Four more corruptions, published beside the fifteen (extra.tar)."""
 MAIN_KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
 KINDS = MAIN_KINDS + EXTRA_KINDS
 SEVERITIES = (1, 2, 3, 4, 5)
 FOLDER = "imagenet-c"
 VAL_IMAGES = 5_000
-"""Of ImageNet-100, under each corruption at each severity."""
+"""Images of ImageNet-100 under each corruption at each severity."""
 
 
 def kind_and_severity(name: str) -> tuple[str, int]:
-    """Of an image's name."""
+    """Return the corruption and the severity of an image, from its name."""
     _, kind, severity, *_ = name.split("/")
     return kind, int(severity)
 
 
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
+    """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
     if split != "test":
         raise DataError(f"it has a test split only, not {split!r}")
-    kinds = kinds_there(data)
+    kinds = kinds_expected(data)
     absent = [kind for kind in kinds if not (data / FOLDER / kind).is_dir()]
     if absent:
         raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
     listed = set(imagenet100_wnids())
-    found = {n for kind in kinds for n in class_names(data / FOLDER / kind / "1") if n in listed}
-    wnids = sorted(found)
+    folders = {name for kind in kinds for name in class_names(data / FOLDER / kind / "1")}
+    wnids = sorted(folders & listed)
     names: list[str] = []
     labels: list[int] = []
     for kind in kinds:
@@ -55,19 +61,62 @@ def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     return image_files(data, names, labels, wnids)
 
 
-def kinds_there(data: Path) -> tuple[str, ...]:
-    """Those to be expected: the fifteen where nothing of extra.tar was unpacked."""
+def kinds_expected(data: Path) -> tuple[str, ...]:
+    """Return all nineteen corruptions, or the fifteen if nothing of extra.tar was unpacked."""
     extra = any((data / FOLDER / kind).is_dir() for kind in EXTRA_KINDS)
     return KINDS if extra else MAIN_KINDS
 
 
 def unpacked_counts(data: Path) -> dict[str, int]:
-    """Published images, with or without those of extra.tar."""
-    return {"test": len(kinds_there(data)) * len(SEVERITIES) * VAL_IMAGES}
+    """Return the published number of images, with or without those of extra.tar."""
+    return {"test": len(kinds_expected(data)) * len(SEVERITIES) * VAL_IMAGES}
 
 
-def told_of_imagenet_c(data: Path) -> list[str]:
-    """That the four extra kinds are not there, and what cannot be said without them."""
-    if not (data / FOLDER).is_dir() or kinds_there(data) == KINDS:
+def missing_kinds(data: Path) -> list[str]:
+    """Return a sentence if the four extra corruptions are absent: some metrics need them."""
+    if not (data / FOLDER).is_dir() or kinds_expected(data) == KINDS:
         return []
     return ["ImageNet-C without extra.tar: 15 kinds, no all19_top1 and no sev3plus19_top1"]
+
+
+def write_small_corruptions(folder: Path, kinds: Sequence[str], rng: np.random.Generator) -> None:
+    """Write KIND/SEVERITY/WNID with one image per class; every kind of corruption is noise."""
+    for kind in kinds:
+        for severity in SEVERITIES:
+            for number, wnid in enumerate(small_in100_wnids()):
+                pixels = paint_small_class(wnid, rng)
+                noisy = pixels + rng.normal(0, 8 * severity, size=pixels.shape)
+                name = f"ILSVRC2012_val_{number + 1:08d}.JPEG"
+                content = jpeg(np.clip(noisy, 0, 255).astype(np.uint8))
+                write_file(folder / kind / str(severity) / wnid / name, content)
+
+
+def small_corruption_sizes(num_kinds: int) -> Sizes:
+    """Return what `write_small_corruptions` writes, for `small-data.json`."""
+    classes = len(small_in100_wnids())
+    counts = {"test": classes * num_kinds * len(SEVERITIES)}
+    return Sizes(classes=classes, counts=counts, drawn=True)
+
+
+def _write_small(data: Path, rng: np.random.Generator) -> None:
+    write_small_corruptions(data / FOLDER, KINDS, rng)
+
+
+DATASETS = {
+    "imagenet_c100": DatasetInfo(
+        title="ImageNet-C, the classes of ImageNet-100",
+        folder=FOLDER,
+        num_classes=100,
+        metric="top1",
+        counts={"test": 19 * 5 * 5_000},
+        counts_of_parts=unpacked_counts,
+        departures=missing_kinds,
+        known_classes=imagenet100_wnids,
+        read=read_imagenet_c100,
+        how_to_get="From https://zenodo.org/records/2235448 unpack noise.tar, blur.tar, "
+        "weather.tar, digital.tar and extra.tar into imagenet-c/, so that "
+        "imagenet-c/gaussian_noise/1/WNID exists; without extra.tar there are results of fifteen "
+        "corruptions, not of all nineteen.",
+        small=SmallVersion(sizes=small_corruption_sizes(len(KINDS)), write=_write_small),
+    )
+}

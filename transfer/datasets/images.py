@@ -3,7 +3,7 @@
 import hashlib
 import io
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -148,6 +148,11 @@ def image_files(
     """A split whose images are files named relative to the data folder."""
     source = ImageFiles(data, np.array([name.encode() for name in names], dtype=np.bytes_))
     return Images(source, torch.tensor(labels, dtype=torch.int64), class_names)
+
+
+def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:
+    """Return the names of files relative to the data folder, with forward slashes."""
+    return [Path(file).relative_to(data).as_posix() for file in files]
 
 
 def decode_file(file: Path) -> Image.Image:

@@ -2,8 +2,8 @@
 
 The published val images are few, so a tenth of the published training images, drawn at random from
 all of them alike, is moved to them: test is both together, trainval the training images that stay.
-The paper publishes no list; here the SHA-256 of a fixed seed and a file's name decides, so the list
-is the same on every machine. val is a draw of three images per species, as the published one.
+The paper publishes no list. Here the SHA-256 of a fixed seed and a file's name decides, so the list
+is the same on every machine. val is a draw of three images per species, like the published one.
 """
 
 import json
@@ -13,14 +13,19 @@ import numpy as np
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.info import DatasetInfo, split_counts
 from transfer.datasets.splits import balanced_split, seeded_ranks
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 RESPLIT_SEED = "looc re-split 0"
+SMALL_MOVED = 4
+"""Images per class of the small train2019.json, on average, that are moved to the test images."""
 
 
 def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads inat2019/{train2019, val2019}.json and the images that they name."""
-    train, val = (_published(data, part) for part in ("train2019", "val2019"))
+    """Read inat2019/{train2019, val2019}.json and the images that they name."""
+    train, val = (_read_published(data, part) for part in ("train2019", "val2019"))
     num_moved = sizes.counts["test"] - len(val)
     if not 0 <= num_moved < len(train):
         raise DataError(
@@ -30,13 +35,13 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     one_group = np.zeros(len(train), dtype=np.int64)
     moved = seeded_ranks(train.source.encoded_names, one_group, RESPLIT_SEED) < num_moved
     if split == "test":
-        return _together(data, val, train.subset(np.flatnonzero(moved)))
+        return _concatenate(data, val, train.subset(np.flatnonzero(moved)))
     stays = train.subset(np.flatnonzero(~moved))
     return balanced_split(stays, split, val_per_class=sizes.per_class("val"))
 
 
-def _published(data: Path, part: str) -> Images:
-    """The images of one annotation file; classes in the order of their ids."""
+def _read_published(data: Path, part: str) -> Images:
+    """Return the images of one annotation file; classes in the order of their ids."""
     content = json.loads((data / "inat2019" / f"{part}.json").read_bytes())
     ids = sorted(int(category["id"]) for category in content["categories"])
     label_of = {category_id: label for label, category_id in enumerate(ids)}
@@ -46,7 +51,45 @@ def _published(data: Path, part: str) -> Images:
     return image_files(data, names, labels, [str(category_id) for category_id in ids])
 
 
-def _together(data: Path, *parts: Images) -> Images:
+def _concatenate(data: Path, *parts: Images) -> Images:
     names = [part.name(i) for part in parts for i in range(len(part))]
     labels = [int(label) for part in parts for label in part.labels]
     return image_files(data, names, labels, parts[0].class_names)
+
+
+def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write the images, and an annotation file for train and one for val."""
+    folder = data / "inat2019"
+    kingdoms = ["Amphibians", "Birds", "Fungi", "Insects", "Plants", "Reptiles"]
+    categories = [{"id": i, "name": str(i)} for i in range(per_class.classes)]
+    number = 0
+    parts = {"train2019": per_class.trainval + SMALL_MOVED, "val2019": per_class.test - SMALL_MOVED}
+    for part, num_images in parts.items():
+        images, annotations = [], []
+        for label in range(per_class.classes):
+            for _ in range(num_images):
+                number += 1
+                file = f"train_val2019/{kingdoms[label]}/{label}/{number:032x}.jpg"
+                write_file(folder / file, draw(label))
+                images.append({"id": number, "file_name": file})
+                annotations.append({"id": number, "image_id": number, "category_id": label})
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        write_file(folder / f"{part}.json", json.dumps(content).encode())
+
+
+DATASETS = {
+    "inat1k": DatasetInfo(
+        title="iNaturalist 2019",
+        folder="inat2019",
+        num_classes=1_010,
+        metric="top1",
+        # 26,521 of 265,213 published training images are tested on, with the 3,030 of val
+        counts=split_counts(265_213 - 26_521 - 3_030, 3_030, 3_030 + 26_521),
+        draw="resplit0",
+        read=read_inat1k,
+        how_to_get="From https://github.com/visipedia/inat_comp/tree/master/2019 unpack "
+        "train_val2019.tar.gz, train2019.json and val2019.json into inat2019/ "
+        "(inat2019/train_val2019/KIND/SPECIES/*.jpg).",
+        small=labeled_jpegs(PerClass(classes=6), first_kind=15, write=_write_small),
+    )
+}

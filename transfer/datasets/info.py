@@ -1,9 +1,11 @@
-"""What is known of a data set without looking at it."""
+"""The description of a data set: what is known of it before its files are looked at."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images
@@ -13,59 +15,80 @@ from transfer.datasets.segmented import Segmented
 AnySplit = Images | Scenes | Segmented
 
 
-def as_published(data: Path) -> Sequence[str]:
-    """Nothing to tell."""
+def no_departures(data: Path) -> Sequence[str]:
+    """Return nothing: the files are all that the papers tested on."""
+    return ()
+
+
+def no_known_classes() -> Sequence[str]:
+    """Return nothing: the class names are only known from the files."""
     return ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetInfo:
-    """One catalogued set."""
+class SmallVersion:
+    """The generated version of a data set: the published layout with drawn images."""
 
-    key: str
+    sizes: Sizes
+    """Classes and images per split, as `small-data.json` stores them."""
+    write: Callable[[Path, np.random.Generator], None] | None = None
+    """Writes the set's folder below a data folder. None: its files are all those of `needs`."""
+    needs: tuple[str, ...] = ()
+    """Sets whose small versions it reads as well; they are generated first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetInfo:
+    """One data set: how it is called, counted, read, obtained and generated in small."""
+
     title: str
     folder: str
-    """Below the data folder."""
-    other_folder: str = ""
-    """A second layout of the same set, read when the first is absent."""
+    """Folder of the set, below the data folder."""
+    alternative_folder: str = ""
+    """Folder of a second layout, which is read when the first is absent."""
     second_folder: str = ""
-    """Of a set in two parts, both of which are needed."""
-    listing: str = ""
-    """File in its folder, of a set that is a list of another's images."""
+    """Another folder that is needed as well."""
+    list_file: str = ""
+    """File in `folder` that is needed as well, for a set that is a list of another's images."""
     num_classes: int
     """L."""
     metric: Literal["top1", "mean_per_class", "mAP", "AP", "mIoU"]
-    """AP: a detection set, whose splits are `Scenes`; mIoU: `Segmented`."""
+    """AP: a detection set, whose splits are `Scenes`; mIoU: a segmentation set, `Segmented`."""
     counts: Mapping[str, int]
-    """Published images per split: train, val, trainval, test, or test alone; 0: nobody tells."""
-    open: Callable[[Path, str, Sizes], AnySplit]
+    """Published images per split: train, val, trainval and test, or test alone. 0: unpublished."""
+    read: Callable[[Path, str, Sizes], AnySplit]
+    """Reads a split from the data folder; the sizes say how many images a drawn split takes."""
     how_to_get: str
-    counts_of: Callable[[Path], Mapping[str, int]] | None = None
-    """The counts, where they depend on which of the published parts were unpacked."""
-    told_of: Callable[[Path], Sequence[str]] = as_published
-    """A sentence for each way in which what is there is not all that the papers tested on; every
-    record says them."""
+    """Where to download the set and where to unpack it; every error about the set ends with it."""
+    small: SmallVersion
+    counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
+    """Published images per split of the parts that are present, for a set published in parts."""
+    departures: Callable[[Path], Sequence[str]] = no_departures
+    """Returns a sentence for each way in which the files are not all that the papers tested on;
+    every record stores these sentences."""
+    known_classes: Callable[[], Sequence[str]] = no_known_classes
+    """Returns class names that are known without the files, so that a missing class is named."""
     draw: str = ""
-    """Name of the draw, where what is trained and tested on is drawn here; its list is stored."""
+    """Name of the draw that decides what is trained and tested on; its list of images is stored."""
 
     def is_there(self, data: Path) -> bool:
-        """Whether its folder exists, or the one of its other layout; and its list, if it is one."""
-        folders = (self.folder, self.other_folder)
+        """Return whether the folders, and the list if there is one, exist."""
+        folders = (self.folder, self.alternative_folder)
         first = any(folder and (data / folder).is_dir() for folder in folders)
-        return first and (data / self.second_folder).is_dir() and self._listed(data)
+        return first and (data / self.second_folder).is_dir() and self._has_list(data)
 
-    def absent(self, data: Path) -> Path:
-        """The folder or list to name when the set is not there."""
+    def missing_path(self, data: Path) -> Path:
+        """Return the folder or list to name when the set is not there."""
         if not (data / self.folder).is_dir():
             return data / self.folder
-        if not self._listed(data):
-            return data / self.folder / self.listing
+        if not self._has_list(data):
+            return data / self.folder / self.list_file
         return data / (self.second_folder or self.folder)
 
-    def _listed(self, data: Path) -> bool:
-        return not self.listing or (data / self.folder / self.listing).is_file()
+    def _has_list(self, data: Path) -> bool:
+        return not self.list_file or (data / self.folder / self.list_file).is_file()
 
 
-def counted(train: int, val: int, test: int) -> Mapping[str, int]:
-    """Images per split."""
+def split_counts(train: int, val: int, test: int) -> Mapping[str, int]:
+    """Return the images per split; trainval is train and val together."""
     return {"train": train, "val": val, "trainval": train + val, "test": test}

@@ -1,16 +1,22 @@
 """ObjectNet, Barbu et al., NeurIPS 2019: the thirteen classes that ImageNet-100 has as well.
 
 Only a test split. Every image has a red border of two pixels, the publisher's sign that it must not
-be trained on; evaluation crops it. Classes are named by the wnid of their ImageNet class, so that a
-classifier of ImageNet-100 finds its own.
+be trained on; evaluation crops it. Classes are named by the wnid of their ImageNet class, so that
+the outputs of an ImageNet-100 classifier can be matched to them.
 """
 
 import json
 from pathlib import Path
 
+import numpy as np
+
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.imagenet import SMALL_WNIDS, paint_small_class
 from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.info import DatasetInfo, SmallVersion
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.patterns import png
 
 FOLDER = "objectnet-1.0"
 BORDER_PX = 2
@@ -29,20 +35,22 @@ WNIDS = {
     "Safety pin": "n04127249",
     "Vacuum cleaner": "n04517823",
 }
-"""ObjectNet's label -> ImageNet-100's class."""
+"""ImageNet-100's class for each label of ObjectNet."""
 PUBLISHED_IMAGES = 50_000
-"""Of all 313 classes, in round numbers; nobody tells how many each class has."""
+"""Images of all 313 classes, in round numbers; the number per class is not published."""
 LEAST_IMAGES = 49_500
-"""Of the whole: fewer cannot be rounded to what is published."""
+"""The fewest images of all classes that round to the published number."""
+SMALL_LABELS = {wnid: label for label, wnid in WNIDS.items() if wnid in SMALL_WNIDS}
+SMALL_PER_CLASS = 12
 
 
 def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads objectnet-1.0/images/FOLDER/*.png; mappings/ tells each folder's label."""
+    """Read objectnet-1.0/images/FOLDER/*.png; mappings/ holds each folder's label."""
     if split != "test":
         raise DataError(f"it has a test split only, not {split!r}")
     root = data / FOLDER
     if not sizes.counts["test"]:
-        _refuse_part(data, root / "images")
+        _refuse_incomplete(data, root / "images")
     folder_labels = json.loads((root / "mappings" / "folder_to_objectnet_label.json").read_text())
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
@@ -51,12 +59,59 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     return image_files(data, names, images.labels.tolist(), wnids)
 
 
-def _refuse_part(data: Path, folder: Path) -> None:
-    """Whether the thirteen classes are whole can only be told of all classes together."""
+def _refuse_incomplete(data: Path, folder: Path) -> None:
+    """Raise DataError if images are missing; only the total of all classes is published."""
     classes = class_names(folder)
-    found = len(read_class_folders(data, folder, classes))
-    if found < LEAST_IMAGES:
+    num_images = len(read_class_folders(data, folder, classes))
+    if num_images < LEAST_IMAGES:
         raise DataError(
-            f"{found:,} images in {len(classes)} class folders, about {PUBLISHED_IMAGES:,} in 313 "
-            "are published; unpack it again, all of it"
+            f"{num_images:,} images in {len(classes)} class folders, about {PUBLISHED_IMAGES:,} in "
+            "313 are published; unpack it again, all of it"
         )
+
+
+def _write_small(data: Path, rng: np.random.Generator) -> None:
+    """Write images/FOLDER/*.png with the red border, and mappings/ with each folder's label."""
+    folder = data / FOLDER
+    folder_labels = {"air_freshener": "Air freshener"}  # a class that ImageNet does not have
+    for label in SMALL_LABELS.values():
+        folder_labels["".join(filter(str.isalpha, label)).lower()] = label
+    content = json.dumps(folder_labels).encode()
+    write_file(folder / "mappings" / "folder_to_objectnet_label.json", content)
+    first_wnid = next(iter(SMALL_LABELS))
+    for name, label in folder_labels.items():
+        for i in range(SMALL_PER_CLASS if label in WNIDS else 1):
+            image = _draw_framed(WNIDS.get(label, first_wnid), rng)
+            write_file(folder / "images" / name / f"{i:015x}.png", image)
+
+
+def _draw_framed(wnid: str, rng: np.random.Generator) -> bytes:
+    pixels = paint_small_class(wnid, rng)
+    inside = slice(BORDER_PX, -BORDER_PX)
+    framed = np.empty_like(pixels)
+    framed[:] = (255, 0, 0)
+    framed[inside, inside] = pixels[inside, inside]
+    return png(framed)
+
+
+DATASETS = {
+    "objectnet13": DatasetInfo(
+        title="ObjectNet, thirteen classes of ImageNet-100",
+        folder=FOLDER,
+        num_classes=13,
+        metric="top1",
+        counts={"test": 0},
+        read=read_objectnet13,
+        how_to_get="Unpack objectnet-1.0.zip from https://objectnet.dev/download.html (its "
+        "password is told there) into the data folder: objectnet-1.0/{images,mappings}. All 313 "
+        "classes: only their total is published, by which a half-unpacked set is known.",
+        small=SmallVersion(
+            sizes=Sizes(
+                classes=len(SMALL_LABELS),
+                counts={"test": len(SMALL_LABELS) * SMALL_PER_CLASS},
+                drawn=True,
+            ),
+            write=_write_small,
+        ),
+    )
+}

@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from transfer.datasets.images import ImageFiles
 
 BORDER_PX = 2.0
-"""A box that passes the image's border by more is told of: rounding, and a file that counts pixels
-from 0 where VOC counts from 1, stay below this."""
+"""A box gets a note if it passes the image's border by more than this. Rounding, and files that
+count pixels from 0 where VOC counts from 1, stay below it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
     """One image and its m objects, in px of the original image.
 
-    Boxes are (left, top, right, bottom). `aside` objects take no part as others do: crowds of COCO
-    are neither learned nor missed; VOC's difficult ones are learned, but not missed.
+    Boxes are (left, top, right, bottom). `aside` objects do not count like others: a crowd of COCO
+    is not trained on, and not finding it is no error; VOC's difficult objects are trained on, but
+    not finding them is no error.
     """
 
     name: str
@@ -40,12 +41,12 @@ class Scene:
     aside: NDArray[np.bool_]
     """(m,): crowd (COCO) or difficult (VOC)."""
     polygons: tuple[tuple[NDArray[np.float64], ...], ...] | None = None
-    """m, each with its outlines x, y, x, y, ...; empty for crowds. None: none are published."""
+    """Outlines x, y, x, y, ... of each of the m objects; empty for crowds. None: not published."""
     keypoints: NDArray[np.float64] | None = None
     """(m, 17, 3): x, y as published, and 0 not labeled, 1 hidden, 2 visible."""
 
     def parts(self) -> Iterator[bytes]:
-        """All that is known about the image, for the fingerprint."""
+        """Yield all that is known about the image, for the fingerprint."""
         yield f"{self.image_id} {self.width} {self.height} {len(self.boxes)}".encode()
         for values in (self.boxes, self.classes, self.aside, self.keypoints):
             yield b"" if values is None else values.tobytes()
@@ -83,15 +84,15 @@ class Scenes:
         self.annotations = annotations
         """COCO's json file of the published split: of train and val, drawn from one, too."""
         self.faulty = frozenset(faulty)
-        """Places in that file's list of the broken annotations: they are not evaluated either."""
+        """Indices of broken annotations in the list of that file: they are not evaluated either."""
         self.faults = tuple(faults)
         """Broken annotations of the published split, which were left out, one line each."""
         self.notes = tuple(notes)
-        """What is odd about annotations, but found in complete sets too."""
+        """Lines on odd annotations, which complete sets have too."""
         self.sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
-        """(n,): for batches of one orientation."""
+        """Whether the image is wider than high (n,), for batches of one orientation."""
         self._ends = np.cumsum([len(content) for content in packed], dtype=np.int64)
         # one array: a list of a hundred thousand objects is copied into every loading process
         self._packed = np.frombuffer(b"".join(packed), dtype=np.uint8)
@@ -104,21 +105,21 @@ class Scenes:
 
     @property
     def aside_are_crowds(self) -> bool:
-        """As in COCO; elsewhere they are difficult objects."""
+        """Return whether `aside` objects are crowds, as in COCO, or difficult, as in VOC."""
         return bool(self.category_ids)
 
     def scene(self, i: int) -> Scene:
-        """Unpacked."""
+        """Return one image with its objects."""
         start = int(self._ends[i - 1]) if i else 0
         scene: Scene = pickle.loads(self._packed[start : int(self._ends[i])].data)
         return scene
 
     def name(self, i: int) -> str:
-        """File of an image below the data folder."""
+        """Return the file of an image below the data folder."""
         return self.source.name(i)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Scenes":
-        """The images at these positions, in this order."""
+        """Return the images at these positions, in this order."""
         return Scenes(
             self.source.folder,
             (self.scene(int(i)) for i in indices),
@@ -131,13 +132,13 @@ class Scenes:
         )
 
     def without(self, names: Collection[str]) -> "Scenes":
-        """All images but the named: how a run leaves out the broken ones it tolerates."""
+        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
         if not names:
             return self
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
 
     def objects_per_class(self) -> NDArray[np.int64]:
-        """(L,) objects that are not aside."""
+        """Return the number of objects of each class (L,), those aside not counted."""
         counts = np.zeros(len(self.class_names), dtype=np.int64)
         for scene in self:
             np.add.at(counts, scene.classes[~scene.aside], 1)
@@ -145,7 +146,7 @@ class Scenes:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits over class names, file names and sizes, and annotations."""
+        """Return 16 hex digits over class names, file names and sizes, and annotations."""
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         digest.update(repr(self.category_ids).encode())
         for i, scene in enumerate(self):
@@ -158,10 +159,10 @@ class Scenes:
 def usable_for_training(
     scenes: Scenes, finds: Literal["boxes", "masks", "keypoints"]
 ) -> NDArray[np.int64]:
-    """Positions of the images to learn from, as detectron2 chooses them.
+    """Return the positions of the images to train on, the same that detectron2 chooses.
 
-    Dropped are images without objects, those that hold only crowds, and, for keypoints, those of
-    which no keypoint is labeled. Difficult objects of VOC count as any other. Of COCO's 118,287
+    Images without objects and images with only crowds are dropped, and, for keypoints, images
+    without a labeled keypoint. Difficult objects of VOC count like any other. Of COCO's 118,287
     training images 117,266 are left for boxes and masks.
     """
     usable = []
@@ -175,9 +176,9 @@ def usable_for_training(
 
 
 def box_fault(box: object, width: int, height: int) -> str:
-    """Why a box (left, top, width, height) is not one of an image; empty if it is.
+    """Return why a box (left, top, width, height) is not one of an image; empty if it is.
 
-    A box of no area, or one that passes the border, is not at fault: `box_note` tells.
+    A box of no area, or one that passes the border, has no fault, but a `box_note`.
     """
     if not isinstance(box, list) or len(box) != 4 or not all(is_number(side) for side in box):
         return f"box {box} is not four finite numbers"
@@ -190,9 +191,9 @@ def box_fault(box: object, width: int, height: int) -> str:
 
 
 def box_note(box: Sequence[float], width: int, height: int) -> str:
-    """What is odd about a box (left, top, width, height) without fault; empty if nothing is.
+    """Return what is odd about a box (left, top, width, height) without fault; empty if nothing is.
 
-    What passes the border is cut off where the box is learned, as detectron2 does.
+    Training cuts a box off at the border, like detectron2.
     """
     if is_flat(box):
         return f"box {box} has no area"
@@ -203,13 +204,13 @@ def box_note(box: Sequence[float], width: int, height: int) -> str:
 
 
 def is_flat(box: Sequence[float]) -> bool:
-    """Whether a box (left, top, width, height) has no area.
+    """Return whether a box (left, top, width, height) has no area.
 
-    COCO's published training objects hold a few; detectron2 leaves them out, too.
+    A few of COCO's published training objects are such; detectron2 leaves them out, too.
     """
     return box[2] == 0 or box[3] == 0
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value from a file is a finite number."""
+    """Return whether a value from a file is a finite number."""
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max

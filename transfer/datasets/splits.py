@@ -20,12 +20,14 @@ from transfer.datasets.segmented import Segmented
 Split = TypeVar("Split", Images, Scenes, Segmented)
 Detailed = TypeVar("Detailed", Scenes, Segmented)
 SEED = "held-out 0"
+SHARE_SEED = "labelled 0"
+"""Seed of `draw_balanced_share`; its spelling decides what is drawn."""
 
 
 def seeded_ranks(
     names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.int64], seed: str = SEED
 ) -> NDArray[np.int64]:
-    """(n,) place of each image in the random order of its group, from 0."""
+    """Return the place (n,) of each image in the random order of its group, from 0."""
     start = seed.encode() + b"/"
     encoded = (name.encode() if isinstance(name, str) else bytes(name) for name in names)
     digests = (hashlib.sha256(start + name).digest()[:8] for name in encoded)
@@ -40,20 +42,20 @@ def seeded_ranks(
 
 
 def ranks_in_class(images: Images) -> NDArray[np.int64]:
-    """(n,) place of each image in the random order of its class."""
+    """Return the place (n,) of each image in the random order of its class."""
     return seeded_ranks(images.source.encoded_names, images.labels.numpy())
 
 
 def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
-    """train or val of a pool, or all of it; val takes the same number of images from each class."""
+    """Return train, val or all of trainval; val has the same number of images of each class."""
     if split == "trainval":
         return trainval
-    _leave_training_images(trainval, val_per_class)
+    _require_training_images(trainval, val_per_class)
     return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
 
 
 def plain_split(trainval: Split, split: str, *, num_val: int) -> Split:
-    """train or val of a pool, or all of it; val is drawn from all images alike."""
+    """Return train, val or all of trainval; val is drawn from all images alike."""
     if split == "trainval":
         return trainval
     if num_val >= len(trainval):
@@ -67,7 +69,7 @@ def plain_split(trainval: Split, split: str, *, num_val: int) -> Split:
 
 
 def drawn_split(trainval: Detailed, split: str, sizes: Sizes) -> Detailed:
-    """train or val of the published training images, or all; an excerpt need not announce val."""
+    """Return train, val or all of trainval; an excerpt need not say how many images val has."""
     if split == "trainval":
         return trainval
     if "val" not in sizes.counts:
@@ -75,11 +77,29 @@ def drawn_split(trainval: Detailed, split: str, sizes: Sizes) -> Detailed:
     return plain_split(trainval, split, num_val=sizes.counts["val"])
 
 
+def draw_balanced_share(images: Images, share: float) -> Images:
+    """Return that share of the images, the same number (at least two) of each class.
+
+    A share of 1.0 is all images. A smaller share is part of every larger one.
+    """
+    if share == 1.0:
+        return images
+    counts = np.bincount(images.labels.numpy(), minlength=len(images.class_names))
+    per_class = max(2, round(share * len(images) / len(counts)))
+    if counts.min() < per_class:
+        raise DataError(
+            f"class {images.class_names[int(counts.argmin())]} has {counts.min()} images, "
+            f"{per_class} are to be labelled; the set is incomplete"
+        )
+    ranks = seeded_ranks(images.source.encoded_names, images.labels.numpy(), SHARE_SEED)
+    return images.subset(np.flatnonzero(ranks < per_class))
+
+
 def _part(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
     return trainval.subset(np.flatnonzero(in_val if split == "val" else ~in_val))
 
 
-def _leave_training_images(images: Images, held_out: int) -> None:
+def _require_training_images(images: Images, held_out: int) -> None:
     counts = np.bincount(images.labels.numpy(), minlength=len(images.class_names))
     short = [name for name, n in zip(images.class_names, counts, strict=True) if n <= held_out]
     if short:

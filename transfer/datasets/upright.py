@@ -1,4 +1,4 @@
-"""Images as their EXIF orientation wants them seen: annotations count the pixels of these."""
+"""Images turned upright by their EXIF orientation, whose pixels the annotations count."""
 
 import io
 import struct
@@ -18,13 +18,13 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What undoes each EXIF orientation."""
+"""The operation that undoes each EXIF orientation."""
 QUARTER_TURNS = (5, 6, 7, 8)
-"""Orientations of which width and height change places."""
+"""Orientations that exchange width and height."""
 
 
 def decode_upright(file: Path) -> Image.Image:
-    """RGB image; DataError names a file that cannot be read."""
+    """Return the upright RGB image; DataError names a file that cannot be read."""
     with naming(file):
         content = file.read_bytes()
         image = decode(content)
@@ -34,7 +34,7 @@ def decode_upright(file: Path) -> Image.Image:
 
 
 def upright_size(file: Path) -> tuple[int, int]:
-    """Width and height in px, from the first bytes of a JPEG; DataError as above."""
+    """Return width and height in px, read from the first bytes; DataError names a bad file."""
     with naming(file), Image.open(file) as header:
         width, height = header.size
         turned = _orientation(header) in QUARTER_TURNS
@@ -45,4 +45,4 @@ def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(EXIF_ORIENTATION, 1))
     except (OSError, SyntaxError, TypeError, ValueError, struct.error):
-        return 1  # damaged EXIF data says nothing
+        return 1  # damaged EXIF data says nothing about the orientation

@@ -5,31 +5,29 @@ objects). 2007 has four published splits. The test labels of 2012 are not public
 official val split, trainval its official train split, and val a seeded draw from the latter.
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, ImageFiles, Images
+from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.splits import plain_split
+from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
+from transfer.datasets.voc_classes import CLASSES
 
-# fmt: off
-CLASSES = (
-    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
-    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
-    "tvmonitor",
-)
-# fmt: on
+SMALL_VAL12 = 40
+"""Images of the small VOC 2012 that are held out as val."""
 
 
 def read_voc07(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads VOCdevkit/VOC2007/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
+    """Read VOCdevkit/VOC2007/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
     return _read(data, "VOC2007", split)
 
 
 def read_voc12(data: Path, split: str, sizes: Sizes) -> Images:
-    """Reads VOCdevkit/VOC2012/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
+    """Read VOCdevkit/VOC2012/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
     if split == "test":
         return _read(data, "VOC2012", "val")
     trainval = _read(data, "VOC2012", "train")
@@ -37,16 +35,18 @@ def read_voc12(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def _read(data: Path, year: str, image_set: str) -> Images:
+    import torch
+
     folder = data / "VOCdevkit" / year / "ImageSets" / "Main"
     ids = folder.joinpath(f"{image_set}.txt").read_text().split()
-    columns = [_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
+    columns = [_read_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
     names = [f"VOCdevkit/{year}/JPEGImages/{image_id}.jpg".encode() for image_id in ids]
     labels = torch.tensor(columns, dtype=torch.int8).T.contiguous()
     return Images(ImageFiles(data, np.array(names, dtype=np.bytes_)), labels, CLASSES)
 
 
-def _marks(file: Path, ids: list[str]) -> list[int]:
-    """1, 0 or -1 of one class for each image."""
+def _read_marks(file: Path, ids: list[str]) -> list[int]:
+    """Return the mark of one class, 1, 0 or -1, for each image."""
     words = file.read_text().split()
     marks = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     missing = [image_id for image_id in ids if image_id not in marks]
@@ -56,3 +56,42 @@ def _marks(file: Path, ids: list[str]) -> list[int]:
             f"1, 0 or -1 for each of {len(ids)} images, {len(missing)} have none {missing[:1]}"
         )
     return [marks[image_id] for image_id in ids]
+
+
+def _small_sizes07() -> Sizes:
+    images = SMALL_IMAGES["2007"]
+    counts = split_counts(images["train"], images["val"], images["test"])
+    return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
+
+
+def _small_sizes12() -> Sizes:
+    """Return the sizes of the small VOC 2012, whose val images are the test images."""
+    images = SMALL_IMAGES["2012"]
+    counts = split_counts(images["train"] - SMALL_VAL12, SMALL_VAL12, images["val"])
+    return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
+
+
+DATASETS = {
+    "voc07": DatasetInfo(
+        title="Pascal VOC 2007",
+        folder="VOCdevkit/VOC2007",
+        num_classes=20,
+        metric="mAP",
+        counts=split_counts(2_501, 2_510, 4_952),
+        read=read_voc07,
+        how_to_get="Unpack VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/ into the data folder.",
+        small=SmallVersion(sizes=_small_sizes07(), write=partial(write_voc, "2007")),
+    ),
+    "voc12": DatasetInfo(
+        title="Pascal VOC 2012",
+        folder="VOCdevkit/VOC2012",
+        num_classes=20,
+        metric="mAP",
+        counts=split_counts(5_145, 572, 5_823),
+        read=read_voc12,
+        how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder.",
+        small=SmallVersion(sizes=_small_sizes12(), write=partial(write_voc, "2012")),
+    ),
+}

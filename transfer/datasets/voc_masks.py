@@ -2,41 +2,47 @@
 
 Everingham et al., IJCV 2015; Hariharan et al., ICCV 2011 (SBD). The masks of test are not public:
 test is VOC's val, trainval is "train_aug": VOC's train, and every image of SBD that is not in
-VOC's val. VOC's own masks are taken where there are any. Val is a seeded draw from train_aug.
+VOC's val. Where VOC has a mask of its own, that one is read. val is a seeded draw from train_aug.
 """
 
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
-from transfer.datasets.sbd import AUGMENTED_LISTS, listed_ids, sbd_folder
+from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.sbd import AUGMENTED_LISTS, read_ids, sbd_folder
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.splits import drawn_split
-from transfer.datasets.voc import CLASSES
+from transfer.datasets.synthetic.voc import ADDED_MASKS, MASKED
+from transfer.datasets.voc_classes import CLASSES
 
 FOLDER = "VOCdevkit/VOC2012"
 CLASS_NAMES = ("background", *CLASSES)
+SMALL_VAL = 30
+"""Images of the small set that are held out as val."""
 
 
 def read_voc12_seg(data: Path, split: str, sizes: Sizes) -> Segmented:
-    """Reads ImageSets/Segmentation, SegmentationClass, SegmentationClassAug and JPEGImages."""
+    """Read ImageSets/Segmentation, SegmentationClass, SegmentationClassAug and JPEGImages."""
     lists = data / FOLDER / "ImageSets" / "Segmentation"
-    tested = listed_ids(lists / "val.txt")
+    tested = read_ids(lists / "val.txt")
     if split == "test":
-        return _of(data, tested, frozenset(tested), "")
-    own = listed_ids(lists / "train.txt")
+        return _images_and_masks(data, tested, frozenset(tested), "")
+    own = read_ids(lists / "train.txt")
     both = sorted({*own} & {*tested})
     if both:
         raise DataError(
             f"{lists}: {len(both)} images are in both train.txt and val.txt, first {both[0]}; "
             "expected none: the test would be on images that were learned"
         )
-    added, source = _added(data, frozenset([*own, *tested]))
-    trainval = _of(data, sorted([*own, *added]), frozenset(own), source)
+    added, source = _added_ids(data, frozenset([*own, *tested]))
+    trainval = _images_and_masks(data, sorted([*own, *added]), frozenset(own), source)
     return drawn_split(trainval, split, sizes)
 
 
-def _of(data: Path, image_ids: list[str], own: frozenset[str], source: str) -> Segmented:
+def _images_and_masks(
+    data: Path, image_ids: list[str], own: frozenset[str], source: str
+) -> Segmented:
     if not image_ids:
         raise DataError(f"no image is listed in {data / FOLDER}/ImageSets/Segmentation")
     return Segmented(
@@ -51,8 +57,8 @@ def _of(data: Path, image_ids: list[str], own: frozenset[str], source: str) -> S
     )
 
 
-def _added(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
-    """Images whose masks VOC does not publish, and one line on where these masks come from."""
+def _added_ids(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
+    """Return the images whose masks VOC does not publish, and one line on where these come from."""
     folder = data / FOLDER / "SegmentationClassAug"
     if not folder.is_dir():
         sbd = sbd_folder(data)
@@ -63,15 +69,39 @@ def _added(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
             f"python -m transfer convert-sbd --data {data}"
         )
     for name in AUGMENTED_LISTS:
-        listing = data / FOLDER / "ImageSets" / "Segmentation" / name
-        if listing.is_file():
-            listed = set(listed_ids(listing)) - known
-            return sorted(listed), f"augmented masks: SegmentationClassAug, listed in {name}"
-    found = {file.stem for file in folder.glob("*.png")} - known
+        list_file = data / FOLDER / "ImageSets" / "Segmentation" / name
+        if list_file.is_file():
+            added = set(read_ids(list_file)) - known
+            return sorted(added), f"augmented masks: SegmentationClassAug, listed in {name}"
+    added = {file.stem for file in folder.glob("*.png")} - known
     source = "augmented masks: SegmentationClassAug, all files but VOC's own"
     if sbd_folder(data) is not None:
         source += (
             "; should python -m transfer convert-sbd have been interrupted, run it again: it has "
             "left no list"
         )
-    return sorted(found), source
+    return sorted(added), source
+
+
+def _small_sizes() -> Sizes:
+    trainval = MASKED["train"] + ADDED_MASKS
+    counts = split_counts(trainval - SMALL_VAL, SMALL_VAL, MASKED["val"])
+    return Sizes(classes=len(CLASS_NAMES), counts=counts, drawn=True)
+
+
+DATASETS = {
+    "voc12_seg": DatasetInfo(
+        title="Pascal VOC 2012 (masks)",
+        folder="VOCdevkit/VOC2012/SegmentationClass",
+        num_classes=21,
+        metric="mIoU",
+        counts=split_counts(10_582 - 1_000, 1_000, 1_449),
+        read=read_voc12_seg,
+        how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
+        "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder. Add the masks of "
+        "SBD: SegmentationClassAug/*.png beside SegmentationClass, or SBD itself "
+        "(benchmark_RELEASE/dataset/cls/*.mat), to be converted once by "
+        "python -m transfer convert-sbd.",
+        small=SmallVersion(sizes=_small_sizes(), needs=("voc12",)),
+    )
+}

@@ -12,43 +12,47 @@ import numpy as np
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
+from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
 from transfer.datasets.splits import drawn_split
-from transfer.datasets.voc import CLASSES
+from transfer.datasets.synthetic.voc import SMALL_IMAGES
+from transfer.datasets.voc_classes import CLASSES
 
 IMAGE_SETS = {
     "trainval": (("VOC2007", "trainval"), ("VOC2012", "trainval")),
     "test": (("VOC2007", "test"),),
 }
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
-PLACES = {name: place for place, name in enumerate(CLASSES)}
+CLASS_IDS = {name: i for i, name in enumerate(CLASSES)}
+SMALL_VAL = 60
+"""Images of the small set that are held out as val."""
 
 
 def read_voc0712(data: Path, split: str, sizes: Sizes) -> Scenes:
-    """Reads ImageSets/Main/{trainval,test}.txt, Annotations and JPEGImages of both years."""
+    """Read ImageSets/Main/{trainval,test}.txt, Annotations and JPEGImages of both years."""
     scenes: list[Scene] = []
     faults: list[str] = []
     notes: list[str] = []
     for year, image_set in IMAGE_SETS["test" if split == "test" else "trainval"]:
         folder = f"VOCdevkit/{year}"
-        listing = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
-        image_ids = listing.read_text().split()
+        list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
+        image_ids = list_file.read_text().split()
         if not image_ids:
-            raise DataError(f"{listing} is empty; unpack VOC {year[3:]} again")
+            raise DataError(f"{list_file} is empty; unpack VOC {year[3:]} again")
         if not (data / folder / "Annotations").is_dir():
             raise DataError(f"{data / folder / 'Annotations'} is not there")
         for image_id in image_ids:
-            scene = _scene(data, folder, image_id, faults, notes)
+            scene = _read_scene(data, folder, image_id, faults, notes)
             if scene is not None:
                 scenes.append(scene)
-    found = Scenes(data, scenes, CLASSES, faults=faults, notes=notes)
-    return found if split == "test" else drawn_split(found, split, sizes)
+    published = Scenes(data, scenes, CLASSES, faults=faults, notes=notes)
+    return published if split == "test" else drawn_split(published, split, sizes)
 
 
-def _scene(
+def _read_scene(
     data: Path, folder: str, image_id: str, faults: list[str], notes: list[str]
 ) -> Scene | None:
-    """The image with its sound objects; what is wrong with the others is put down."""
+    """Return an image with its usable objects; append a line for each other one to `faults`."""
     where = f"{folder}/Annotations/{image_id}.xml"
     try:
         root = ElementTree.parse(data / where).getroot()
@@ -65,7 +69,7 @@ def _scene(
     boxes, classes, difficult = [], [], []
     for number, thing in enumerate(root.findall("object"), start=1):
         name, box = thing.findtext("name", ""), _box(thing)
-        why = "" if name in PLACES else f"class {name!r} is not one of the 20"
+        why = "" if name in CLASS_IDS else f"class {name!r} is not one of the 20"
         why = why or box_fault(box, width, height)
         if why:
             faults.append(f"{where}: object {number}: {why}")
@@ -75,7 +79,7 @@ def _scene(
             notes.append(f"{where}: object {number}: {note}")
         if not is_flat(box):
             boxes.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
-            classes.append(PLACES[name])
+            classes.append(CLASS_IDS[name])
             difficult.append(thing.findtext("difficult", "0").strip() == "1")
     return Scene(
         name=f"{folder}/JPEGImages/{image_id}.jpg",
@@ -89,10 +93,34 @@ def _scene(
 
 
 def _box(thing: ElementTree.Element) -> list[float]:
-    """Left, top, width, height; not four numbers where the file holds none."""
+    """Return left, top, width, height; an empty list if the file does not hold four numbers."""
     texts = [thing.findtext(f"bndbox/{corner}", "") for corner in CORNERS]
     try:
         left, top, right, bottom = map(float, texts)
     except ValueError:
         return []
     return [left - 1, top - 1, right - left + 1, bottom - top + 1]
+
+
+def _small_sizes() -> Sizes:
+    images07, images12 = SMALL_IMAGES["2007"], SMALL_IMAGES["2012"]
+    trainval = sum(images["train"] + images["val"] for images in (images07, images12))
+    counts = split_counts(trainval - SMALL_VAL, SMALL_VAL, images07["test"])
+    return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
+
+
+DATASETS = {
+    "voc0712": DatasetInfo(
+        title="Pascal VOC 2007+2012 (objects)",
+        folder="VOCdevkit/VOC2007",
+        second_folder="VOCdevkit/VOC2012",
+        num_classes=20,
+        metric="AP",
+        counts=split_counts(5_011 + 11_540 - 1_000, 1_000, 4_952),
+        read=read_voc0712,
+        how_to_get="Unpack VOCtrainval_06-Nov-2007.tar, VOCtest_06-Nov-2007.tar and "
+        "VOCtrainval_11-May-2012.tar from http://host.robots.ox.ac.uk/pascal/VOC/ "
+        "into the data folder.",
+        small=SmallVersion(sizes=_small_sizes(), needs=("voc07", "voc12")),
+    )
+}

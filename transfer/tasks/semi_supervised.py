@@ -21,8 +21,7 @@ from transfer.cost import BACKWARD_COST, forward_hours
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.drawn_lists import keep_list
 from transfer.datasets.images import Images
-from transfer.datasets.labelled_share import DRAW_SEED, drawn_share
-from transfer.datasets.splits import balanced_split
+from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
 from transfer.features import EvalTransform, Predictions, open_images
 from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
@@ -150,7 +149,7 @@ class SemiSupervised(TaskDefaults):
         """Find the labelled images and those to be tested."""
         labelled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
-            labelled = drawn_share(labelled, self.drawn_share)
+            labelled = draw_balanced_share(labelled, self.drawn_share)
         return Prepared(backbone, labelled, open_images(self.dataset, "test", folders))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -179,7 +178,7 @@ class SemiSupervised(TaskDefaults):
         if not self.drawn_share:
             return "published list"
         share = f"{100 * self.drawn_share:g} % of {self.dataset}"
-        return f"{share}, drawn alike from each class, seed {DRAW_SEED!r}"
+        return f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Top-1 on held-out labelled images by the classifier's rate."""

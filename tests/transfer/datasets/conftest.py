@@ -8,7 +8,7 @@ import pytest
 
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA
-from transfer.datasets.generate import generate
+from transfer.datasets.synthetic.generate import generate
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The catalogue against the published table, and every generated layout through its reader."""
 
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from torchvision import datasets as torchvision_datasets
 
 from transfer.datasets.catalog import (
     DATASETS,
+    FILES,
     SPLITS,
     expected_sizes,
     open_any,
@@ -21,7 +21,7 @@ from transfer.datasets.catalog import (
 )
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.images import DataError, ImageFiles
-from transfer.datasets.voc import CLASSES
+from transfer.datasets.voc_classes import CLASSES
 
 # classes, metric, train, val, test of LORAC's Table II and of the sets' own papers
 PUBLISHED = {
@@ -77,6 +77,11 @@ def test_catalogue_agrees_with_the_published_table() -> None:
         if key not in TEST_ONLY
     }
     assert found == PUBLISHED
+
+
+def test_no_two_files_describe_the_same_set() -> None:
+    keys = [key for file in FILES for key in file.DATASETS]
+    assert keys == list(DATASETS)
 
 
 def test_sets_that_are_only_tested_on_have_no_other_split(small_data: Path) -> None:
@@ -137,36 +142,6 @@ def test_imagenet100_leaves_out_what_is_not_on_its_list(small_data: Path) -> Non
     thousand = set(open_split("in1k", small_data, "train").class_names)
     hundred = set(open_split("in100", small_data, "train").class_names)
     assert thousand - hundred == {"n01440764", "n15075141"}
-
-
-@pytest.mark.parametrize(
-    ("key", "batches", "field"),
-    [
-        ("cifar10", [f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6)], "labels"),
-        ("cifar100", ["cifar-100-python/train"], "fine_labels"),
-    ],
-)
-def test_cifar_pixels_and_labels_are_those_of_the_pickles(
-    key: str, batches: list[str], field: str, small_data: Path
-) -> None:
-    contents = [pickle.loads((small_data / batch).read_bytes()) for batch in batches]
-    images = open_split(key, small_data, "trainval")
-    assert images.labels.tolist() == [label for batch in contents for label in batch[field]]
-    for i in (0, len(images) - 1):
-        row = contents[0 if i == 0 else -1]["data"][i and -1]
-        x, y = 5, 9
-        assert images[i][0].getpixel((x, y)) == tuple(row[y * 32 + x :: 32 * 32])
-    files = [name for batch in contents for name in batch["filenames"]]
-    named = [images.class_names[label] for label in images.labels]
-    assert named == [file.rsplit("_s_", 1)[0] for file in files]
-
-
-def test_cifar_pickle_that_calls_code_is_refused(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("cifar10")
-    payload = b"cos\nsystem\n(S'exit 1'\ntR."
-    (data / "cifar-10-batches-py" / "test_batch").write_bytes(payload)
-    with pytest.raises(DataError, match=r"test_batch.*os\.system"):
-        open_split("cifar10", data, "test")
 
 
 @pytest.mark.parametrize(("key", "year"), [("voc07", "2007"), ("voc12", "2012")])

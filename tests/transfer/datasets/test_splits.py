@@ -13,7 +13,16 @@ import pytest
 
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.splits import SEED, balanced_split, plain_split, seeded_ranks
+from transfer.datasets.splits import (
+    SEED,
+    balanced_split,
+    draw_balanced_share,
+    plain_split,
+    seeded_ranks,
+)
+
+NAMES = [f"train/{i:03d}.jpg" for i in range(60)]
+POOL = image_files(Path("data"), NAMES, [i % 3 for i in range(60)], ["a", "b", "c"])
 
 NAMES = [f"folder/{i:03d}.jpg" for i in range(60)]
 
@@ -89,3 +98,29 @@ def _reversed_scandir(scandir: Callable[[Any], Any]) -> Callable[[Any], Any]:
             yield sorted(entries, key=lambda entry: str(entry.name), reverse=True)
 
     return backwards
+
+
+def test_a_share_takes_its_part_of_the_mean_class_from_each_class() -> None:
+    drawn = draw_balanced_share(POOL, 0.25)
+    assert np.bincount(drawn.labels.numpy()).tolist() == [5, 5, 5]
+
+
+def test_the_labels_of_one_percent_are_among_those_of_ten() -> None:
+    few, more, all_of_them = (draw_balanced_share(POOL, share) for share in (0.1, 0.5, 1.0))
+    names = [{part.name(i) for i in range(len(part))} for part in (few, more, all_of_them)]
+    assert names[0] < names[1] < names[2]
+    assert len(names[2]) == 60
+
+
+def test_a_share_is_the_same_everywhere() -> None:
+    drawn = draw_balanced_share(POOL, 0.1)
+    assert [drawn.name(i)[6:9] for i in range(len(drawn))] == DRAWN_BEFORE
+
+
+DRAWN_BEFORE = ["002", "007", "016", "030", "033", "035"]
+
+
+def test_a_class_too_small_for_its_share_is_named() -> None:
+    short = POOL.subset([0, 3, 6, 1, *range(2, 60, 3)])
+    with pytest.raises(DataError, match="class b has 1 images"):
+        draw_balanced_share(short, 0.5)

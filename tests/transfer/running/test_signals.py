@@ -19,13 +19,13 @@ from PIL import Image
 
 import benchmarks.one_cell
 import transfer.__main__
-from tests.transfer.datasets.test_corrupt import contents
-from tests.transfer.datasets.test_corrupt import data as data_to_corrupt
+from tests.transfer.datasets.test_make_corruptions import contents
+from tests.transfer.datasets.test_make_corruptions import data as data_to_corrupt
 from tests.transfer.running.forked_command import ForkedCommand, children
 from tests.transfer.running.many_images import generate_many
 from transfer import stop
-from transfer.datasets.generate import generate
 from transfer.datasets.images import DataError, Images
+from transfer.datasets.synthetic.generate import generate
 from transfer.running.loader import _packed
 
 ROOT = Path(__file__).parents[3]

@@ -15,8 +15,8 @@ import transfer.tasks.semi_supervised
 from transfer.backbone import Backbone
 from transfer.cell import Cell, Place, departures, evaluate
 from transfer.classification import FineTuning
-from transfer.datasets.generate import generate
 from transfer.datasets.images import Images
+from transfer.datasets.synthetic.generate import generate
 from transfer.finetune import NotFiniteError
 from transfer.folders import Folders
 from transfer.record import protocol_hash

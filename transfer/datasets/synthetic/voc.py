@@ -1,4 +1,4 @@
-"""Small VOC 2007 and 2012 copies in the published layout: images, XML, image sets and masks.
+"""Small VOC 2007 and 2012 in the published layout: images, XML, image sets and masks.
 
 Every class is present and absent in each split, and some objects are marked difficult; a class of
 which an image has only difficult objects has the mark 0.
@@ -10,19 +10,25 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from transfer.datasets.layouts import write_file, write_lines
-from transfer.datasets.patterns import Pixels, jpeg, paint
 from transfer.datasets.segmented import IGNORED, write_mask
-from transfer.datasets.voc import CLASSES
+from transfer.datasets.synthetic.files import write_file, write_lines
+from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
+from transfer.datasets.voc_classes import CLASSES
 
+SMALL_IMAGES: dict[str, dict[str, int]] = {
+    "2007": {"train": 100, "val": 100, "test": 160},
+    "2012": {"train": 200, "val": 160},
+}
+"""Images of each published set, by year."""
+FIRST_KIND = 13
 HEIGHT_PX, WIDTH_PX = 64, 96
 NOT_DIFFICULT_SHARE = 0.9
 OUTLINE_RADIUS = 0.9
-"""Where the outline of a disc of radius 1 begins."""
+"""Radius at which the outline of a disc of radius 1 begins."""
 MASKED = {"train": 60, "val": 40}
-"""Images with a mask of VOC's own, the first of each set; of every class in turn."""
+"""Number of images with a mask of VOC's own, the first of each set; the classes take turns."""
 ADDED_MASKS = 40
-"""Further ones of train, in SegmentationClassAug alone."""
+"""Number of further images of train that have a mask in SegmentationClassAug alone."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +40,18 @@ class Thing:
     difficult: bool
 
 
-def write_voc(
-    root: Path, year: str, counts: dict[str, int], kinds: list[int], rng: np.random.Generator
-) -> None:
-    """VOCdevkit/VOC<year>; counts: images per published set (train, val and, in 2007, test)."""
+def write_voc(year: str, root: Path, rng: np.random.Generator) -> None:
+    """Write VOCdevkit/VOC<year> below `root`; masks in 2012 only."""
+    kinds = kinds_of_classes(len(CLASSES), FIRST_KIND)
     folder = root / "VOCdevkit" / f"VOC{year}"
     things: dict[str, dict[str, list[Thing]]] = {}
     number = 0
-    for image_set, count in counts.items():
+    for image_set, count in SMALL_IMAGES[year].items():
         things[image_set] = {}
         for i in range(count):
             number += 1
             image_id = f"{number:06d}" if year == "2007" else f"2008_{number:06d}"
-            picture, inside = _scene(i % len(CLASSES), kinds, rng)
+            picture, inside = _draw_scene(i % len(CLASSES), kinds, rng)
             things[image_set][image_id] = inside
             write_file(folder / "JPEGImages" / f"{image_id}.jpg", jpeg(picture))
             write_file(folder / "Annotations" / f"{image_id}.xml", _xml(year, image_id, inside))
@@ -61,7 +66,7 @@ def write_voc(
 
 
 def write_masks(root: Path, things: dict[str, dict[str, list[Thing]]]) -> None:
-    """VOC 2012's masks of some images: each object is an ellipse in its box, within an outline."""
+    """Write masks of some images of VOC 2012: each object is an ellipse in its box, outlined."""
     folder = root / "VOCdevkit" / "VOC2012"
     for image_set, count in MASKED.items():
         for image_id in list(things[image_set])[:count]:
@@ -89,8 +94,10 @@ def _write_mask(folder: Path, image_id: str, things: list[Thing]) -> None:
     write_mask(folder / f"{image_id}.png", mask)
 
 
-def _scene(label: int, kinds: list[int], rng: np.random.Generator) -> tuple[Pixels, list[Thing]]:
-    """One object, or two side by side; the first is of the class and never difficult."""
+def _draw_scene(
+    label: int, kinds: list[int], rng: np.random.Generator
+) -> tuple[Pixels, list[Thing]]:
+    """Return an image and its objects: one, or two side by side; the first is never difficult."""
     if rng.random() < 0.4:
         box = (0, 0, WIDTH_PX, HEIGHT_PX)
         return paint(kinds[label], (HEIGHT_PX, WIDTH_PX), rng), [Thing(label, box, False)]
@@ -107,7 +114,7 @@ def _scene(label: int, kinds: list[int], rng: np.random.Generator) -> tuple[Pixe
 
 
 def _mark(things: list[Thing], label: int) -> int:
-    """1 with an object that is not difficult, 0 with only difficult ones, -1 without any."""
+    """Return 1 if an object of a class is not difficult, 0 if all are difficult, -1 without any."""
     difficult = [thing.difficult for thing in things if thing.label == label]
     if not difficult:
         return -1

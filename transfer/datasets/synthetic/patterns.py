@@ -3,8 +3,8 @@
 Each of the 24 kinds is a drawing on the plane: stripes, lattices of small shapes, rings, mazes. An
 image shows one kind, light on dark or dark on light, at a random place, size and line width, under
 a field of strong random colors, with noise and now and then a box over it. Two crops of one image
-share the kind and little else, so contrastive learning (crop, flip, color jitter, grayscale, blur)
-finds it, while the features of an untrained network follow the colors first.
+share the kind and little else. So contrastive learning (crop, flip, color jitter, grayscale, blur)
+learns the kind, while the features of an untrained network follow the colors first.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,25 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Plane = NDArray[np.float64]
-"""(H, W): a coordinate, or how much ink lies at each pixel."""
+"""A coordinate, or the amount of ink, at each pixel: (H, W)."""
 Pixels = NDArray[np.uint8]
-"""(H, W, 3), RGB."""
+"""An RGB image, (H, W, 3)."""
+FILE_PX = (64, 80)
+"""Shortest and longest side of the images of most small sets."""
 
 
 def _cell(x: Plane) -> Plane:
-    """Place in the unit cell, -0.5 to 0.5."""
+    """Return the place in the unit cell, -0.5 to 0.5."""
     return np.asarray(x - np.floor(x) - 0.5)
 
 
 def _fold(x: Plane) -> Plane:
-    """Triangle wave of period 1, 0 to 0.5."""
+    """Return a triangle wave of period 1, 0 to 0.5."""
     return np.abs(_cell(x))
 
 
 def _bar(x: Plane, y: Plane, width: float, height: float) -> Plane:
-    """Signed depth inside a box about the origin, positive inside."""
+    """Return the signed depth inside a box about the origin, positive inside."""
     return np.minimum(width / 2 - np.abs(x), height / 2 - np.abs(y))
 
 
@@ -41,7 +43,7 @@ def _lobes(x: Plane, y: Plane, count: int) -> Plane:
 
 
 def _offset_rows(x: Plane, y: Plane) -> Plane:
-    """x moved by half a period in every second row."""
+    """Return x moved by half a period in every second row."""
     return x + 0.5 * (np.floor(y) % 2)
 
 
@@ -131,7 +133,7 @@ KINDS: tuple[Callable[[Plane, Plane], Plane], ...] = (
 
 
 def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixels:
-    """One image of the kind, (H, W, 3); size_px is (H, W)."""
+    """Draw one image (H, W, 3) of a kind; size_px is (H, W)."""
     ink = _ink(kind, size_px, rng)
     if rng.random() < 0.5:
         ink = 1 - ink
@@ -142,22 +144,36 @@ def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixe
     return (np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
+def kinds_of_classes(classes: int, first: int) -> list[int]:
+    """Return every fifth kind, from `first` on: a set mixes easy and hard kinds.
+
+    5 and the number of kinds have no common factor, so no kind comes twice.
+    """
+    return [(first + 5 * i) % len(KINDS) for i in range(classes)]
+
+
+def draw_size_px(rng: np.random.Generator) -> tuple[int, int]:
+    """Draw the height and width of an image."""
+    height, width = rng.integers(FILE_PX[0], FILE_PX[1] + 1, size=2)
+    return int(height), int(width)
+
+
 def jpeg(pixels: Pixels, *, comment: str = "") -> bytes:
-    """The image as a JPEG file, with a comment that does not touch the pixels."""
+    """Return the image as a JPEG file, with a comment that does not touch the pixels."""
     content = BytesIO()
     Image.fromarray(pixels).save(content, "JPEG", quality=85, comment=comment.encode())
     return content.getvalue()
 
 
 def png(pixels: Pixels) -> bytes:
-    """The image as a PNG file."""
+    """Return the image as a PNG file."""
     content = BytesIO()
     Image.fromarray(pixels).save(content, "PNG")
     return content.getvalue()
 
 
 def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane:
-    """(H, W), 0 to 1: the kind at a random place, angle, size and line width vary a little."""
+    """Return ink (H, W), 0 to 1, of a kind at a random place; angle, size and width vary."""
     height, width = size_px
     cell_px = min(size_px) * rng.uniform(0.2, 0.3)
     angle = rng.uniform(-0.2, 0.2)
@@ -170,7 +186,7 @@ def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane
 
 
 def _color_field(size_px: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """(H, W, 3), 0 to 1: random colors that change within the image as much as between images.
+    """Return colors (H, W, 3), 0 to 1, that change within an image as much as between images.
 
     One color per image would be the easiest way to tell images apart, and a contrastive method
     would learn that instead of the kind.
@@ -181,7 +197,7 @@ def _color_field(size_px: tuple[int, int], rng: np.random.Generator) -> NDArray[
 
 
 def _cover(image: NDArray[np.float64], rng: np.random.Generator) -> None:
-    """Draws a box of plain color over a small part of every second image."""
+    """Draw a box of plain color over a small part of every second image."""
     height, width = image.shape[:2]
     if rng.random() < 0.5:
         h, w = rng.integers(height // 10, height // 3), rng.integers(width // 10, width // 3)

@@ -10,20 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
-import transfer.datasets.corrupt
-from transfer.datasets.catalog import open_split
+import transfer.datasets.make_corruptions
+from transfer.datasets.catalog import dataset_info, open_split
 from transfer.datasets.check import check
-from transfer.datasets.corrupt import (
-    CLASS_NAMES,
-    corrupted,
-    make_corruptions,
-    package_corruptions,
-    rounded,
-)
 from transfer.datasets.expected import Sizes, mark_small
-from transfer.datasets.generate import generate
 from transfer.datasets.imagenet_c import KINDS, SEVERITIES, kind_and_severity
 from transfer.datasets.images import DataError
+from transfer.datasets.make_corruptions import (
+    CLASS_NAMES,
+    corrupt,
+    make_corruptions,
+    package_corruptions,
+    round_to_image,
+)
+from transfer.datasets.synthetic.generate import generate
 
 KINDS_MADE = ("snow", "fog", "contrast")
 
@@ -47,12 +47,12 @@ def unseeded_noise() -> dict[tuple[str, int], Noise]:
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small ImageNet, an image of each class, and noise in the place of the package."""
     generate(tmp_path, keys=["in1k"])
-    monkeypatch.setattr(transfer.datasets.corrupt, "CROP_PX", 16)
-    monkeypatch.setattr(transfer.datasets.corrupt, "RESIZE_PX", 16)
-    monkeypatch.setattr(transfer.datasets.corrupt, "version", lambda package: "0.13")
-    monkeypatch.setattr(transfer.datasets.corrupt, "package_corruptions", unseeded_noise)
+    monkeypatch.setattr(transfer.datasets.make_corruptions, "CROP_PX", 16)
+    monkeypatch.setattr(transfer.datasets.make_corruptions, "RESIZE_PX", 16)
+    monkeypatch.setattr(transfer.datasets.make_corruptions, "version", lambda package: "0.13")
+    monkeypatch.setattr(transfer.datasets.make_corruptions, "package_corruptions", unseeded_noise)
     small = open_split("in100", tmp_path, "test").subset(range(0, 160, 20))
-    monkeypatch.setattr(transfer.datasets.corrupt, "open_split", lambda *_: small)
+    monkeypatch.setattr(transfer.datasets.make_corruptions, "open_split", lambda *_: small)
     mark_small(tmp_path, "in100", Sizes(classes=8, counts={"test": 8}))
     return tmp_path
 
@@ -118,7 +118,7 @@ def test_what_another_version_or_the_generator_made_is_not_mixed_in(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_corruptions(data)
-    monkeypatch.setattr(transfer.datasets.corrupt, "version", lambda package: "0.14")
+    monkeypatch.setattr(transfer.datasets.make_corruptions, "version", lambda package: "0.14")
     with pytest.raises(DataError, match=r"by torch-uncertainty 0\.13, not .* 0\.14; remove it"):
         make_corruptions(data)
 
@@ -147,7 +147,7 @@ def test_an_image_that_is_gone_from_one_cell_is_named(copy_of: Callable[[str], P
 
 def test_pixels_are_rounded_to_the_nearest_level() -> None:
     levels = torch.tensor([0.4, 0.6, 254.4, 254.6, 300.0])
-    image = rounded((levels / 255).expand(3, 1, 5))
+    image = round_to_image((levels / 255).expand(3, 1, 5))
     assert [image.getpixel((x, 0))[0] for x in range(5)] == [0, 1, 254, 255, 255]  # type: ignore[index]
 
 
@@ -164,10 +164,10 @@ def test_every_corruption_of_the_package_is_the_same_again() -> None:
     assert version("torch-uncertainty")
     assert len(corruptions) == 18 * 5
     for key, corruption in corruptions.items():
-        first, again = (rounded(corrupted(pixels, corruption, f"{key} a")) for _ in range(2))
+        first, again = (round_to_image(corrupt(pixels, corruption, f"{key} a")) for _ in range(2))
         assert first.tobytes() == again.tobytes(), key
         if hasattr(corruption, "rng"):
-            other = rounded(corrupted(pixels, corruption, f"{key} b"))
+            other = round_to_image(corrupt(pixels, corruption, f"{key} b"))
             assert other.tobytes() != first.tobytes(), key
 
 
@@ -175,3 +175,9 @@ def test_an_absent_package_is_told_with_the_way_to_get_it(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "torch_uncertainty", None)
     with pytest.raises(DataError, match=r"pip install -e '.\[corruptions\]'"):
         package_corruptions()
+
+
+def test_made_corruptions_name_their_maker_in_every_record(small_data: Path) -> None:
+    (line,) = dataset_info("imagenet_c100_made").departures(small_data)
+    assert line.startswith("corruptions made by generate-data 1, 15 kinds, no speckle_noise,")
+    assert dataset_info("imagenet_c100_made").counts == {"test": 18 * 5 * 5_000}

@@ -1,8 +1,9 @@
-"""Corruptions of ImageNet-100's test images, for where ImageNet-C itself is absent.
+"""python -m transfer make-corruptions: a stand-in for ImageNet-C where that is absent.
 
-Made by torch-uncertainty's port of the benchmark's corruptions (the extra "corruptions"), which its
-authors keep close to the published ones, not equal; it has no spatter. So the images go into a
-folder, a data set and a protocol of their own, and no table mixes them with ImageNet-C.
+torch-uncertainty's port of the benchmark's corruptions (the extra "corruptions") is applied to
+ImageNet-100's test images. Its authors keep it close to the published ones, not equal, and it has
+no spatter. So the images go into a folder, a data set and a protocol of their own, and no table
+mixes them with ImageNet-C.
 """
 
 import hashlib
@@ -22,14 +23,14 @@ from transfer.console import progress
 from transfer.datasets.catalog import expected_sizes, open_split
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
 from transfer.datasets.imagenet_c import KINDS, SEVERITIES
-from transfer.datasets.images import DataError, Images
-from transfer.datasets.made_corruptions import (
+from transfer.datasets.imagenet_c_made import (
     FOLDER,
-    MANIFEST,
-    Made,
+    MANIFEST_FILE,
+    Manifest,
     read_manifest,
     write_manifest,
 )
+from transfer.datasets.images import DataError, Images
 from transfer.running.loader import load_batches
 from transfer.whole_file import explain_write_errors
 
@@ -54,20 +55,20 @@ CLASS_NAMES = {
     "gaussian_blur": "GaussianBlur",
     "saturate": "Saturation",
 }
-"""Kind -> the package's class."""
+"""The package's class for each kind of corruption."""
 RESIZE_PX, CROP_PX = 256, 224
-"""As ImageNet-C was made."""
+"""Shorter side and crop of the clean images, the same as in ImageNet-C."""
 JPEG_QUALITY = 85
-"""Of the published images."""
-BEGUN = "making.json"
-"""The manifest until all images are there."""
+"""The published images have the same."""
+UNFINISHED_FILE = "making.json"
+"""Name of the manifest until all images are there."""
 
 Corruption = Callable[[Tensor], Tensor]
-"""Of pixels (3, H, W) float32, 0 to 1. Some have `rng`, a NumPy generator of their own."""
+"""Returns corrupted pixels (3, H, W) float32, 0 to 1. Some have `rng`, a NumPy generator."""
 
 
 def package_corruptions() -> dict[tuple[str, int], Corruption]:
-    """By kind and severity; DataError with the way to get them where the package is absent."""
+    """Return the corruption of each kind and severity; DataError if the package is absent."""
     try:
         from torch_uncertainty.transforms import corruption
     except ImportError as error:
@@ -84,9 +85,9 @@ def package_corruptions() -> dict[tuple[str, int], Corruption]:
 
 
 def make_corruptions(data: Path, *, workers: int = 1) -> str:
-    """Write imagenet-c-made; a line on what it holds. An image that is there is not made again.
+    """Write imagenet-c-made and return a line on its content. Images that are there are kept.
 
-    workers: processes; how many does not change an image.
+    workers: processes; their number does not change an image.
     """
     if workers < 1:
         raise ValueError(f"{workers} workers: at least one has to do the work")
@@ -98,15 +99,15 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
             "first, python -m transfer check-data lists what is missing"
         )
     corruptions = package_corruptions()
-    made = Made(
+    manifest = Manifest(
         package=PACKAGE,
         version=version(PACKAGE),
         kinds=tuple(dict.fromkeys(kind for kind, _ in corruptions)),
         source=images.fingerprint,
-        images=tuple(_made_name(images, i) for i in range(len(images))),
+        images=tuple(_corrupted_name(images, i) for i in range(len(images))),
     )
     folder = data / FOLDER
-    _begin(folder, made)
+    _begin(folder, manifest)
     total = len(images) * len(corruptions)
     # a worker computes in one thread, so that the order of threads shows in no image
     making = Making(folder, images, corruptions)
@@ -118,31 +119,33 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     if "in100" in small_sizes(data):
         sizes = Sizes(classes=len(images.class_names), counts={"test": total})
         mark_small(data, "imagenet_c100_made", sizes)
-    (folder / BEGUN).replace(folder / MANIFEST)
-    return f"{total} images, {len(made.kinds)} corruptions by {made.maker}"
+    (folder / UNFINISHED_FILE).replace(folder / MANIFEST_FILE)
+    return f"{total} images, {len(manifest.kinds)} corruptions by {manifest.maker}"
 
 
-def _begin(folder: Path, made: Made) -> None:
-    """Go on with the same work only: what another version made of other images is not mixed in."""
-    there = read_manifest(folder / MANIFEST) or read_manifest(folder / BEGUN)
-    if there not in (None, made) or (there is None and folder.exists() and any(folder.iterdir())):
-        origin = "of unknown origin" if there is None else f"by {there.maker}"
+def _begin(folder: Path, manifest: Manifest) -> None:
+    """Write the unfinished manifest; DataError if the folder holds images of other origin."""
+    present = read_manifest(folder / MANIFEST_FILE) or read_manifest(folder / UNFINISHED_FILE)
+    if present not in (None, manifest) or (
+        present is None and folder.exists() and any(folder.iterdir())
+    ):
+        origin = "of unknown origin" if present is None else f"by {present.maker}"
         raise DataError(
-            f"{folder} holds corruptions {origin}, not those of these {len(made.images)} test "
-            f"images by {made.maker}; remove it, or move it away"
+            f"{folder} holds corruptions {origin}, not those of these {len(manifest.images)} test "
+            f"images by {manifest.maker}; remove it, or move it away"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    write_manifest(folder / BEGUN, made)
+    write_manifest(folder / UNFINISHED_FILE, manifest)
 
 
-def _made_name(images: Images, i: int) -> str:
-    """WNID/FILE of a corrupted image."""
+def _corrupted_name(images: Images, i: int) -> str:
+    """Return WNID/FILE of a corrupted image."""
     wnid = images.class_names[int(images.labels[i])]
     return f"{wnid}/{Path(images.name(i)).stem}.JPEG"
 
 
 class Making:
-    """Item i: makes what is missing of image i's corruptions, and says how many there are."""
+    """Items that write the missing corruptions of image i and return how many there are."""
 
     def __init__(
         self, folder: Path, images: Images, corruptions: dict[tuple[str, int], Corruption]
@@ -153,7 +156,7 @@ class Making:
         return len(self.images)
 
     def __getitem__(self, i: int) -> int:
-        name = _made_name(self.images, i)
+        name = _corrupted_name(self.images, i)
         files = {key: self.folder / key[0] / str(key[1]) / name for key in self.corruptions}
         missing = [key for key, file in files.items() if not file.exists()]
         if missing:
@@ -161,7 +164,7 @@ class Making:
             crop = functional.center_crop(small, [CROP_PX, CROP_PX])
             pixels = functional.to_dtype(functional.pil_to_tensor(crop), torch.float32, scale=True)
         for key in missing:
-            image = rounded(corrupted(pixels, self.corruptions[key], f"{key} {name}"))
+            image = round_to_image(corrupt(pixels, self.corruptions[key], f"{key} {name}"))
             with explain_write_errors(files[key], "--data"):
                 files[key].parent.mkdir(parents=True, exist_ok=True)
                 partial = files[key].with_suffix(".partial")
@@ -170,8 +173,8 @@ class Making:
         return len(files)
 
 
-def corrupted(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
-    """Pixels after a corruption; what is drawn depends on nothing but the name."""
+def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
+    """Return the pixels after a corruption; its random numbers depend on nothing but the name."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     if hasattr(corruption, "rng"):
         corruption.rng = np.random.default_rng(seed)
@@ -180,8 +183,8 @@ def corrupted(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
         return corruption(pixels.clone())
 
 
-def rounded(pixels: Tensor) -> Image.Image:
-    """Pixels (3, H, W) from 0 to 1 as an image, each the nearest of 256 levels."""
+def round_to_image(pixels: Tensor) -> Image.Image:
+    """Return pixels (3, H, W) from 0 to 1 as an image, rounded to the nearest of 256 levels."""
     levels = (255 * pixels.clamp(0, 1)).round().to(torch.uint8)
     image: Image.Image = functional.to_pil_image(levels)
     return image

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from transfer.datasets.layouts import write_file
-from transfer.datasets.patterns import Pixels, jpeg, paint
+from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
 
+SMALL_IMAGES = {"train2017": 48, "val2017": 24}
+FIRST_KIND = 14
 CATEGORIES = {1: "person", 3: "car", 17: "cat", 18: "dog", 62: "chair"}
 PERSON = 1
 HEIGHT_PX, WIDTH_PX = 96, 128
@@ -35,27 +37,27 @@ KEYPOINTS = {
     "left_ankle": (0.7, 0.94), "right_ankle": (0.3, 0.94),
 }
 # fmt: on
-"""Share of the figure's width and height, in COCO's order."""
+"""Place of each keypoint in shares of the figure's width and height, in COCO's order."""
 MARK_SHARES = (0.1, 0.1, 0.8)
-"""Of keypoints that are not labeled, hidden, visible."""
+"""Shares of keypoints that are not labeled, hidden, visible."""
 DOT_PX = 1.5
 EMPTY, ONLY_CROWD, NO_KEYPOINTS, WITH_CROWD, CUT = 11, 7, 3, 5, 9
-"""Of twelve images in turn, the unusual ones."""
+"""Places of the unusual images among every twelve."""
 
 Outline = NDArray[np.float64]
-"""(k, 2): x, y."""
+"""Points (k, 2): x, y."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """Contents of the two annotation files of a split while images are drawn."""
+    """Entries of the two annotation files of a split, collected while images are drawn."""
 
     images: list[dict[str, Any]] = field(default_factory=list)
     instances: list[dict[str, Any]] = field(default_factory=list)
     persons: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, entry: dict[str, Any], keypoints: Sequence[int] | None) -> None:
-        """One object of the latest image."""
+        """Add one object of the latest image."""
         number = 900_000_000 + 37 * len(self.instances)
         entry = {"id": number, "image_id": self.images[-1]["id"], **entry}
         self.instances.append(entry)
@@ -70,27 +72,24 @@ class Sketch:
 
     canvas: Pixels
     turn: int
-    """0 to 11."""
+    """Place of the image among twelve, 0 to 11."""
     kinds: dict[int, int]
-    """Of each category."""
+    """Kind of pattern of each category."""
     files: Files
     rng: np.random.Generator
 
 
-def write_coco(
-    root: Path, counts: dict[str, int], kinds: list[int], rng: np.random.Generator
-) -> None:
-    """coco/; counts: images of train2017 and val2017; kinds: one per category."""
-    for split, count in counts.items():
+def write_coco(root: Path, rng: np.random.Generator) -> None:
+    """Write coco/ below `root`: train2017, val2017 and their annotations."""
+    kinds = dict(zip(CATEGORIES, kinds_of_classes(len(CATEGORIES), FIRST_KIND), strict=True))
+    for split, count in SMALL_IMAGES.items():
         files = Files()
         for i in range(count):
             number = (1_000 if split == "val2017" else 200_000) + 7 * i
             name = f"{number:012d}.jpg"
             size = {"height": HEIGHT_PX, "width": WIDTH_PX}
             files.images.append({"id": number, "file_name": name, **size})
-            sketch = Sketch(
-                _ground(rng), i % 12, dict(zip(CATEGORIES, kinds, strict=True)), files, rng
-            )
+            sketch = Sketch(_draw_ground(rng), i % 12, kinds, files, rng)
             _draw(sketch, list(CATEGORIES)[i % len(CATEGORIES)])
             write_file(root / "coco" / split / name, jpeg(sketch.canvas))
         rng.shuffle(files.images)  # the published files are in no order either
@@ -108,28 +107,28 @@ def _write_annotations(folder: Path, split: str, files: Files) -> None:
         write_file(folder / f"{kind}_{split}.json", json.dumps(content).encode())
 
 
-def _ground(rng: np.random.Generator) -> Pixels:
+def _draw_ground(rng: np.random.Generator) -> Pixels:
     color = rng.uniform(60, 190, size=3)
     return np.clip(color + rng.normal(0, 6, size=(HEIGHT_PX, WIDTH_PX, 1)), 0, 255).astype(np.uint8)
 
 
 def _draw(sketch: Sketch, category: int) -> None:
-    """One object of the category, unless it is the turn of another image, and often a second."""
+    """Draw an object of the category and often a second one, or an unusual image if it is due."""
     turn, rng = sketch.turn, sketch.rng
     if turn == EMPTY:
         return
     half = WIDTH_PX // 2
     if turn in (ONLY_CROWD, WITH_CROWD):
-        _crowd(sketch, half)
+        _draw_crowd(sketch, half)
     if turn != ONLY_CROWD:
-        _figure(sketch, 0, PERSON if turn == NO_KEYPOINTS else category)
+        _draw_figure(sketch, 0, PERSON if turn == NO_KEYPOINTS else category)
     if turn not in (ONLY_CROWD, WITH_CROWD, NO_KEYPOINTS):
         other = PERSON if rng.random() < 0.4 else int(rng.choice(list(CATEGORIES)))
-        _figure(sketch, half, other)
+        _draw_figure(sketch, half, other)
 
 
-def _figure(sketch: Sketch, left: int, category: int) -> None:
-    """An ellipse or a rectangle somewhere in one half of the image; persons are tall ellipses."""
+def _draw_figure(sketch: Sketch, left: int, category: int) -> None:
+    """Draw an ellipse or a rectangle into one half of the image; persons are tall ellipses."""
     rng = sketch.rng
     sides = ((32, 48), (64, 90)) if category == PERSON else ((32, 60), (32, 80))
     width, height = (int(rng.integers(*limits)) for limits in sides)
@@ -139,7 +138,7 @@ def _figure(sketch: Sketch, left: int, category: int) -> None:
     )
     if category == PERSON or rng.random() < 0.5:
         outlines = [_ellipse(width, height)]
-    elif sketch.turn == CUT:  # as by something in front of it
+    elif sketch.turn == CUT:  # two parts, as if something stood in front of it
         parts = ((0, 0.4 * width), (0.6 * width, 0.4 * width))
         outlines = [_rectangle(start, part, height) for start, part in parts]
     else:
@@ -147,7 +146,7 @@ def _figure(sketch: Sketch, left: int, category: int) -> None:
     outlines = [np.round(outline + np.array(corner), 2) for outline in outlines]
     texture = paint(sketch.kinds[category], (height, width), rng)
     _fill(sketch.canvas, texture, corner, outlines)
-    keypoints = _keypoints(sketch, corner, (height, width)) if category == PERSON else None
+    keypoints = _draw_keypoints(sketch, corner, (height, width)) if category == PERSON else None
     corners = np.concatenate(outlines)
     low, high = corners.min(axis=0), corners.max(axis=0)
     entry = {
@@ -189,8 +188,8 @@ def _fill(
     canvas[region][inside] = texture[inside]
 
 
-def _keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, int]) -> list[int]:
-    """x, y and mark of each keypoint; visible ones are drawn, pairs in one color."""
+def _draw_keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, int]) -> list[int]:
+    """Draw the visible keypoints, pairs in one color; return x, y and mark of every keypoint."""
     values: list[int] = []
     picture = Image.fromarray(sketch.canvas)
     pen = ImageDraw.Draw(picture)
@@ -207,8 +206,8 @@ def _keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, int]) -
     return values
 
 
-def _crowd(sketch: Sketch, left: int) -> None:
-    """Small persons side by side, annotated together by run lengths down the columns."""
+def _draw_crowd(sketch: Sketch, left: int) -> None:
+    """Draw small persons side by side, with one annotation by run lengths down the columns."""
     mask = np.zeros(sketch.canvas.shape[:2], dtype=np.bool_)
     for x in range(left + 2, WIDTH_PX - 14, 14):
         y = int(sketch.rng.integers(4, 12))
@@ -228,7 +227,7 @@ def _crowd(sketch: Sketch, left: int) -> None:
 
 
 def _run_lengths(mask: NDArray[np.bool_]) -> list[int]:
-    """Lengths of the runs outside and inside in turn, down the columns; the first is outside."""
+    """Return the lengths of runs outside and inside in turn, down the columns, outside first."""
     column = np.concatenate([[False], mask.ravel(order="F")])
     changes = np.flatnonzero(np.diff(column))
     ends = np.concatenate([changes, [mask.size]])

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from transfer.datasets.catalog import DATASETS, open_scenes, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
-from transfer.datasets.generate import POOL_IMAGES, generate, generate_cifar_folder
 from transfer.datasets.images import DataError
-from transfer.datasets.patterns import KINDS, paint
+from transfer.datasets.synthetic.generate import POOL_IMAGES, generate
 
 
 def test_every_set_is_marked_as_a_small_copy(small_data: Path) -> None:
@@ -105,48 +103,8 @@ def test_a_full_disk_leaves_no_half_set(tmp_path: Path, monkeypatch: pytest.Monk
     assert check("dtd", tmp_path, decode=True).ok
 
 
-@pytest.mark.parametrize("key", ["cifar10", "cifar100"])
-def test_cifar_as_image_folders_has_the_same_sizes(
-    key: str, small_data: Path, tmp_path: Path
-) -> None:
-    generate_cifar_folder(tmp_path, key)
-    report = check(key, tmp_path, decode=True)
-    assert report.ok, report.problems
-    assert report.counts == check(key, small_data, decode=False).counts
-    images = open_split(key, tmp_path, "train")
-    assert images[0][0].size == (32, 32)
-    assert images.class_names[images[0][1]] == Path(images.name(0)).parent.name
-
-
 def test_images_have_64_to_80_pixels_and_cifar_32(small_data: Path) -> None:
     sides = {side for i in range(50) for side in open_split("food", small_data, "test")[i][0].size}
     assert min(sides) >= 64
     assert max(sides) <= 80
     assert open_split("cifar100", small_data, "val")[0][0].size == (32, 32)
-
-
-def test_mean_color_does_not_tell_the_kind() -> None:
-    rng = np.random.default_rng(0)
-    means = np.array(
-        [[paint(k, (48, 48), rng).mean(axis=(0, 1)) for _ in range(12)] for k in range(len(KINDS))]
-    )
-    within = means.std(axis=1).mean()
-    between = means.mean(axis=1).std(axis=0).mean()
-    assert between < within
-
-
-def test_a_kind_looks_more_like_itself_than_like_others() -> None:
-    """The strongest frequencies are a simple measure of structure that color does not enter."""
-    rng = np.random.default_rng(0)
-    spectra = np.array([[_spectrum(k, rng) for _ in range(40)] for k in (0, 2, 16)])
-    centers, tested = spectra[:, :20].mean(axis=1), spectra[:, 20:]
-    distances = np.linalg.norm(tested[:, :, None] - centers, axis=-1)
-    hits = distances.argmin(axis=-1) == np.arange(3)[:, None]
-    assert hits.mean() > 0.7
-
-
-def _spectrum(kind: int, rng: np.random.Generator) -> np.ndarray:
-    gray = np.asarray(Image.fromarray(paint(kind, (64, 64), rng)).convert("L"), dtype=np.float64)
-    amplitude = np.abs(np.fft.rfft2(gray - gray.mean()))[:, :16]
-    coarse = amplitude.reshape(16, 4, 4, 4).mean(axis=(1, 3)).ravel()
-    return np.asarray(coarse / np.linalg.norm(coarse))
