@@ -20,9 +20,11 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Config, Recipe
 from pretrain.settings import (
     SettingsError,
+    batch_norm_groups,
     check_batch,
     check_schedule,
     check_views,
+    local_prior_images,
     steps_of,
 )
 from pretrain.styles import StyleBank, find_styles
@@ -114,6 +116,8 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
             "num_steps": num_steps,
             "seed": command.seed,
             "precision": str(command.execution.dtype(process.device.type)),
+            "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
+            "local_prior_images": local_prior_images(recipe, process.num_processes),
             "data": images.fingerprint,
             "texture": texture(recipe.views, feed.styles),
             "views_made": feed.made,
@@ -170,15 +174,26 @@ def describe(job: Job) -> str:
     )
     return (
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, "
-        f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
+        f"{plan.num_images} images of {_folders(job.feed.images)} {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
         f"{job.process.num_processes} x {job.process.device.type}"
     )
 
 
+def _folders(images: TrainingImages) -> str:
+    return "1 folder" if images.num_folders == 1 else f"{images.num_folders} folders"
+
+
 def cautions(job: Job) -> list[str]:
     """What a reader of the results would want to have been told before the run."""
     found = []
+    repeated = [str(link.relative_to(job.feed.images.folder)) for link in job.feed.images.repeated]
+    if repeated:
+        found.append(
+            f"{len(repeated)} linked folders are read under another name and left out here, since "
+            f"each folder is read once: {', '.join(repeated[:10])}"
+            f"{', ...' if len(repeated) > 10 else ''}"
+        )
     if job.process.num_processes == 1 and getattr(job.recipe.config, "bn_splits", 0) == 1:
         found.append(
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
@@ -217,6 +232,9 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
         "precision": command.execution.precision,
+        "num_processes": job.process.num_processes,  # of the last start, each with its own GPU
+        "images_per_process": recipe.batch_size // job.process.num_processes,
+        "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),
         "texture": texture(recipe.views, job.feed.styles),
         "views_made": job.feed.made,
         "commit": commit(),

@@ -58,6 +58,26 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
         )
 
 
+def batch_norm_groups(recipe: Recipe[Any], num_processes: int) -> int:
+    """Return how many groups of a batch have batch-norm statistics of their own.
+
+    The numbers of a run depend on it, and on the number of processes only through it, except for
+    rounding and a local prior. 1 where batch norm is over all processes; else each process has
+    --bn-splits groups.
+    """
+    if getattr(recipe.config, "sync_bn", False):
+        return 1
+    splits: int = getattr(recipe.config, "bn_splits", 1)
+    return num_processes * splits
+
+
+def local_prior_images(recipe: Recipe[Any], num_processes: int) -> int:
+    """Return how many images share LORAC's batch-wise prior; 0 where there is no local one."""
+    config = recipe.config
+    local = getattr(config, "prior", "") == "batch" and config.batch_scope == "local"
+    return recipe.batch_size // num_processes if local else 0
+
+
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
     """A SettingsError if a method names an augmentation, or a user styles, that never happen."""
     for view in views:

@@ -7,7 +7,7 @@ for Stylized-ImageNet: Geirhos et al., ICLR 2019, arXiv:1811.12231.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pretrain.data import DataError, TrainingImages
+from pretrain.data import DataError, TrainingImages, walk
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
     missing: list[Path] = []
     for style, name in enumerate(names):
         # a walk through the folder asks a network disk less than a question for each file
-        there = set((folder / name).rglob("*"))
+        there = set(walk(folder / name).files)
         copies = (bank.copy_of(file, style) for file in images.files)
         missing += [copy for copy in copies if copy not in there]
     if missing:

@@ -5,7 +5,7 @@ the target encoder.
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +74,8 @@ class DINOConfig:
     """d, before the last layer."""
     head_norm: bool = True
     """Batch norm in the head, as of the authors' ResNets; their transformers have none."""
+    sync_bn: ClassVar[bool] = True
+    """Batch norm is over the images of all processes."""
 
 
 class Head(nn.Module):

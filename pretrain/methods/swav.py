@@ -6,7 +6,7 @@ Caron et al., NeurIPS 2020, arXiv:2006.09882.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,8 @@ class SwAVConfig:
     """Width of the projector's hidden layer."""
     embedding_dim: int = 128
     """d."""
+    sync_bn: ClassVar[bool] = True
+    """Batch norm is over the images of all processes."""
 
 
 class SwAV(nn.Module):
