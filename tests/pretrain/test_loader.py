@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +19,7 @@ from torch.utils.data import Dataset
 from pretrain import loader
 from pretrain.data import DataError
 from pretrain.loader import WorkerError, load_ahead
+from pretrain.stop import SIGNALS
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,7 +112,7 @@ def test_a_signal_during_the_end_of_the_workers_is_heard_after_it(
 ) -> None:
     kill = loader._kill
 
-    def interrupted_kill(processes: list[loader.BaseProcess]) -> None:
+    def interrupted_kill(processes: list[BaseProcess]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         kill(processes)
 
@@ -131,11 +133,18 @@ def test_a_signal_during_the_end_of_the_workers_is_heard_after_it(
 
 fragile: list[signal.Signals] = []
 """Signals that a process sends itself as soon as it has been forked."""
-os.register_at_fork(after_in_child=lambda: [os.kill(os.getpid(), number) for number in fragile])
+
+
+def signal_itself() -> None:
+    for number in fragile:
+        os.kill(os.getpid(), number)
+
+
+os.register_at_fork(after_in_child=signal_itself)
 
 
 def test_signals_between_the_start_and_the_preparation_of_a_worker_do_nothing() -> None:
-    fragile.extend(loader.SIGNALS)
+    fragile.extend(SIGNALS)
     try:
         assert steps_of(2) == list(range(2, 9))
     finally:
