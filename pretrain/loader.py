@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import active_children
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -27,6 +28,8 @@ from pretrain.stop import SIGNALS
 
 END_S = 5.0
 """How long the end of a killed worker is waited for."""
+DEATH_S = 1.0
+"""How long a worker's death is waited for that may be the cause of an error."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 
 
@@ -113,7 +116,12 @@ def _next(batches: Iterator[Any], processes: list[BaseProcess]) -> Any:
     """Return the next batch; torch looks for dead workers when none has come for five seconds."""
     try:
         return next(batches)
-    except RuntimeError as error:
+    except (EOFError, OSError, RuntimeError) as error:
+        # a connection breaks a moment before its worker counts as dead
+        ended = wait([process.sentinel for process in processes], timeout=DEATH_S)
+        for process in processes:
+            if process.sentinel in ended:
+                process.join(DEATH_S)
         dead = [process for process in processes if process.exitcode]
         if not dead:
             raise
@@ -124,7 +132,7 @@ def _cause_of_death(process: BaseProcess) -> str:
     code = process.exitcode or 0
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has exited with {code}"
     advice = {
-        -signal.SIGKILL: "; memory has probably run out: pass fewer --workers, or give more",
+        -signal.SIGKILL: "; memory has probably run out: pass fewer --workers, or give the run more",
         -signal.SIGBUS: f"; {_shared_memory_advice()}",
     }.get(code, "")
     return (

@@ -232,7 +232,7 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
         "precision": command.execution.precision,
-        "num_processes": job.process.num_processes,  # of the last start, each with its own GPU
+        "num_processes": job.process.num_processes,  # of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
         "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),
         "texture": texture(recipe.views, job.feed.styles),

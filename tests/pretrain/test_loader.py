@@ -167,6 +167,17 @@ def test_a_killed_worker_says_what_it_probably_was(number: signal.Signals, told:
     assert active_children() == []
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_it_sends_a_batch_is_told_apart_from_bad_data() -> None:
+    for delay_s in (0.0, 0.01, 0.02, 0.03):
+        batches = load_ahead(Steps(), range(10**6), workers=2, pin_memory=False)
+        next(batches)
+        time.sleep(delay_s)
+        active_children()[0].kill()
+        with pytest.raises(WorkerError, match="killed by SIGKILL"):
+            list(batches)
+
+
 SCRIPT = """
 import multiprocessing, os, sys, time
 from tests.pretrain.test_loader import Steps
