@@ -6,15 +6,20 @@ on many GPUs.
 
 import sys
 import time
+import traceback
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import tyro
+from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
-from pretrain.data import DataError
-from pretrain.launch import LaunchError, launched
-from pretrain.loop import stages
+from pretrain.data import DataError, DecodeError
+from pretrain.last_line import say_last
+from pretrain.launch import LaunchError, LostProcessError, launched, leave
+from pretrain.loader import WorkerError
+from pretrain.loop import Job, stages
 from pretrain.metrics import NotFiniteError
 from pretrain.progress import duration, say
 from pretrain.recipes import RECIPES
@@ -28,7 +33,7 @@ from pretrain.run import (
     write_snapshot,
 )
 from pretrain.settings import SettingsError
-from pretrain.stop import EXIT_STATUS, stop_request
+from pretrain.stop import EXIT_STATUS, StopRequest, stop_request
 
 
 def main(arguments: list[str]) -> int:
@@ -42,12 +47,25 @@ def main(arguments: list[str]) -> int:
         return 0 if name in ("-h", "--help") else 2
     try:
         return run(name, parse(name, arguments[1:]))
+    except (DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (NotFiniteError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except OutOfMemoryError as error:
+        advice = "spread the batch over more GPUs, or choose a smaller --batch-size"
+        print(f"error: {first_line(error)}; {advice}", file=sys.stderr)
         return 1
+    except Exception as error:
+        traceback.print_exc()
+        print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
+        return 1
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, without the details that follow on further lines."""
+    return str(error).partition("\n")[0]
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:
@@ -65,9 +83,10 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
 
 
 def run(name: str, command: Command[Any]) -> int:
-    """Train, export, and say so in one line on stdout; the exit status."""
+    """Train, export, and say so in one line on stdout; return the exit status."""
     started_s = time.monotonic()
-    with stop_request() as stop, claimed_by_first(command.out), launched(command.device) as process:
+    # the folder is claimed last: where that fails, the others notice that the first has left
+    with stop_request() as stop, launched(command.device) as process, claimed_by_first(command.out):
         job = prepare(name, command, process)
         if process.speaks:
             say(describe(job))
@@ -75,18 +94,36 @@ def run(name: str, command: Command[Any]) -> int:
                 say(f"note: {caution}")
         if command.dry_run:
             return 0
-        steps = 0
-        for steps in stages(job, stop):
-            if process.speaks and job.pauses_after(steps):
-                write_snapshot(job, command, steps)
-        finished = steps == job.num_steps
+        steps = train(job, command, stop)
         if process.speaks:
             path = write_backbone(job, command, steps)
-            state = "" if finished else f"stopped by {stop.name}, start again to go on  "
             epochs = steps / job.feed.plan.steps_per_epoch
             taken = duration(time.monotonic() - started_s)
-            print(f"{name}  {state}{epochs:g} epochs  {taken}  ->  {path}")
-        return 0 if finished else EXIT_STATUS
+            state = "" if steps == job.num_steps else f"stopped by {asked_by(stop)}  "
+            print(f"{name}  {state}{epochs:g} epochs  {taken}  ->  {path}", flush=True)
+        if steps == job.num_steps:
+            return 0
+        if process.speaks:
+            say_last(
+                f"stopped by {asked_by(stop)}, run the same command to go on from step {steps} of "
+                f"{job.num_steps}, which {job.checkpoint_path} holds"
+            )
+        return EXIT_STATUS
+
+
+def asked_by(stop: StopRequest) -> str:
+    """Return the name of the signal that has stopped a run."""
+    return stop.name or "a signal to another process"
+
+
+def train(job: Job, command: Command[Any], stop: StopRequest) -> int:
+    """Train and write the snapshots; return the number of finished steps."""
+    steps = 0
+    with closing(stages(job, stop)) as pauses:
+        for steps in pauses:
+            if job.process.speaks and job.pauses_after(steps):
+                write_snapshot(job, command, steps)
+    return steps
 
 
 def recipe_list(words: Sequence[str] = ()) -> str:
@@ -114,4 +151,4 @@ def recipe_list(words: Sequence[str] = ()) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+UNKNOWN_TO_OLDER = {"batch_norm_groups", "local_prior_images"}
+"""Settings that older checkpoints lack; they are taken to agree."""
+
 
 class CheckpointError(ValueError):
     """A checkpoint does not belong to this run."""
@@ -48,7 +51,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
-    """The state saved under the same settings, on the CPU; None where none was saved."""
+    """Return the state saved under the same settings, on the CPU; None where none was saved."""
     if not path.exists():
         return None
     try:
@@ -58,14 +61,25 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
         raise CheckpointError(
             f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
         ) from error
-    changed = [
-        f"{name} {saved.get(name)!r} -> {settings.get(name)!r}"
-        for name in sorted(settings.keys() | saved.keys())
-        if settings.get(name) != saved.get(name)
-    ]
-    if changed:
+    compared = (settings.keys() | saved.keys()) - (UNKNOWN_TO_OLDER - saved.keys())
+    if "batch_norm_groups" in saved:
+        compared -= {"config.bn_splits"}  # a factor of it, which the other one may make up for
+    names = [name for name in sorted(compared) if settings.get(name) != saved.get(name)]
+    if names:
+        changed = "; ".join(
+            f"{name} {saved.get(name)!r} -> {settings.get(name)!r}" for name in names
+        )
+        advice = _processes_advice(saved) if "batch_norm_groups" in names else ""
         raise CheckpointError(
-            f"{path} was made by another run: {'; '.join(changed)}. "
-            f"Start with its settings to go on, or choose another --out"
+            f"{path} was made by another run: {changed}. "
+            f"Start with its settings to go on{advice}, or choose another --out"
         )
     return state
+
+
+def _processes_advice(saved: dict[str, Any]) -> str:
+    """Return how a run comes to as many batch-norm groups as it had."""
+    groups = saved["batch_norm_groups"]
+    if "config.bn_splits" in saved:
+        return f": processes times --bn-splits were {groups}"
+    return f": with {groups} process{'es' * (groups > 1)}"

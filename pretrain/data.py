@@ -4,9 +4,11 @@ A folder may be flat or hold a folder per class; only supervised training asks f
 """
 
 import hashlib
+import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -24,6 +26,10 @@ class DataError(ValueError):
     """The images are not what the run needs."""
 
 
+class DecodeError(DataError):
+    """An image that opened before the run does not decode."""
+
+
 @dataclass(frozen=True)
 class TrainingImages:
     """Readable files of one folder and their sizes."""
@@ -32,9 +38,16 @@ class TrainingImages:
     files: tuple[Path, ...]
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
+    repeated: tuple[Path, ...] = ()
+    """Links, and folders behind links, whose images are in the set under another name."""
 
     def __len__(self) -> int:
         return len(self.files)
+
+    @property
+    def num_folders(self) -> int:
+        """How many folders hold images."""
+        return len({file.parent for file in self.files})
 
     @cached_property
     def classes(self) -> list[str]:
@@ -62,13 +75,17 @@ class TrainingImages:
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
-    """All images below a folder, sorted by name; those that do not open are left out.
+    """Return all images below a folder, sorted by name; those that do not open are left out.
 
-    More unreadable files than tolerated, or no image at all, are a DataError that names them.
+    Links to folders are followed. A link that leads nowhere is an unreadable image, since it may
+    stand for a whole class. More unreadable ones than tolerated, or no image at all, are a
+    DataError that names them.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
-    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    tree = walk(folder)
+    images = [file for file in tree.files if file.suffix.lower() in SUFFIXES]
+    found = sorted([*images, *tree.broken_links])
     if not found:
         raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
     with ThreadPoolExecutor(8) as pool:
@@ -83,7 +100,64 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
         )
     files = tuple(file for file, size in zip(found, sizes, strict=True) if size is not None)
     measured = np.array([size for size in sizes if size is not None], dtype=np.int64)
-    return TrainingImages(folder, files, measured[:, 0], measured[:, 1])
+    return TrainingImages(
+        folder, files, measured[:, 0], measured[:, 1], repeated=tuple(tree.repeated)
+    )
+
+
+@dataclass
+class Tree:
+    """What lies below a folder, at any depth, under the names that lead there."""
+
+    files: list[Path] = field(default_factory=list)
+    """Files and links to files."""
+    broken_links: list[Path] = field(default_factory=list)
+    repeated: list[Path] = field(default_factory=list)
+    """Links to folders, and folders behind links, that were walked under another name."""
+
+
+def walk(folder: Path) -> Tree:
+    """List a folder, following links; each real folder is walked once.
+
+    Folders come before links to them, and among links the shorter path, then the first by name.
+    """
+    tree = Tree()
+    walked: set[tuple[int, int]] = set()
+    links = [folder]
+    while links:
+        found: list[Path] = []
+        for link in sorted(links, key=lambda path: (len(path.parts), path)):
+            if not _walk(link, tree, walked, found):
+                tree.repeated.append(link)
+        links = found
+    return tree
+
+
+def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Path]) -> bool:
+    """List a folder but what its links to folders hold; return whether it is new."""
+    place = folder.stat()
+    if (place.st_dev, place.st_ino) in walked:
+        return False
+    walked.add((place.st_dev, place.st_ino))
+    try:
+        entries = list(os.scandir(folder))
+    except PermissionError:
+        return True
+    for entry in entries:
+        path = folder / entry.name
+        if entry.is_symlink():
+            try:
+                is_folder = stat.S_ISDIR(path.stat().st_mode)
+            except OSError:  # no target, or a circle of links
+                tree.broken_links.append(path)
+                continue
+            (links if is_folder else tree.files).append(path)
+        elif entry.is_dir():
+            if not _walk(path, tree, walked, links):
+                tree.repeated.append(path)
+        else:
+            tree.files.append(path)
+    return True
 
 
 def _size(file: Path) -> tuple[int, int] | None:
@@ -95,7 +169,7 @@ def _size(file: Path) -> tuple[int, int] | None:
 
 
 def read_pixels(file: Path) -> Tensor:
-    """RGB pixels (H, W, 3), uint8; a DataError names a file that does not decode."""
+    """RGB pixels (H, W, 3), uint8; a DecodeError names a file that does not decode."""
     try:
         if file.suffix.lower() in {".jpg", ".jpeg"}:
             # PIL below knows what this does not: CMYK, and other formats named .jpeg
@@ -104,7 +178,7 @@ def read_pixels(file: Path) -> Tensor:
         with Image.open(file) as image:
             return torch.from_numpy(np.array(image.convert("RGB")))
     except (OSError, ValueError, UnidentifiedImageError) as error:
-        raise DataError(f"{file} does not decode ({error}); replace or delete it") from error
+        raise DecodeError(f"{file} does not decode ({error}); replace or delete it") from error
 
 
 @dataclass(frozen=True, kw_only=True)

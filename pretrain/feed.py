@@ -5,8 +5,8 @@ decoded and cropped by workers, each image once for all its views; workers color
 where a CPU trains, and leave that to the device where a GPU does.
 """
 
-import signal
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from pretrain import augment_cpu
 from pretrain.augment import crop, finish, normalized
-from pretrain.augment_cpu import colored, cropped, worker_threads
+from pretrain.augment_cpu import colored, cropped
 from pretrain.data import BatchPlan, TrainingImages, read_pixels
+from pretrain.loader import load_ahead
 from pretrain.parts.view import View
 from pretrain.styles import StyleBank
 from pretrain.views import (
@@ -120,25 +121,24 @@ class Feed:
             colors.texture[:, 0] = 0  # a styled copy stands for it
         return colors
 
-    def batches(self, first_step: int, num_steps: int) -> Iterator[Batch]:
-        """A batch for each step from `first_step` to `num_steps`."""
+    def batches(self, first_step: int, num_steps: int) -> Generator[Batch, None, None]:
+        """Yield a batch for each step from `first_step` to `num_steps`; close it to end workers."""
         made = self._from_memory if self.in_memory else self._from_files
         labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
-        for step, views in zip(
-            range(first_step, num_steps), made(first_step, num_steps), strict=True
-        ):
-            chosen = None
-            indices = torch.from_numpy(self.plan.batch(step)[1]).to(self.device)
-            if labels is not None:
-                chosen = labels[indices]
-            yield Batch(views, chosen, indices if self.uses_indices else None)
+        with closing(made(first_step, num_steps)) as all_views:
+            for step, views in zip(range(first_step, num_steps), all_views, strict=True):
+                chosen = None
+                indices = torch.from_numpy(self.plan.batch(step)[1]).to(self.device)
+                if labels is not None:
+                    chosen = labels[indices]
+                yield Batch(views, chosen, indices if self.uses_indices else None)
 
     def batch_numbers(self, step: int) -> Floats:
         """Numbers (V, n, NUM_UNIFORMS) of this process's images."""
         epoch, indices = self.plan.batch(step)
         return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
 
-    def _from_memory(self, first_step: int, num_steps: int) -> Iterator[list[Tensor]]:
+    def _from_memory(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
         pixels = decode_all(self.images).to(self.device)
         for step in range(first_step, num_steps):
             _, indices = self.plan.batch(step)
@@ -157,27 +157,31 @@ class Feed:
                 views += made.chunk(num_views)
             yield views
 
-    def _from_files(self, first_step: int, num_steps: int) -> Iterator[list[Tensor]]:
+    def _from_files(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
+        steps = range(first_step, num_steps)
         # one loader for all epochs: workers never wait for a next one to start
-        loader = DataLoader(
+        loaded = load_ahead(
             FileViews(self),
-            batch_size=None,  # a sample is a whole step
-            sampler=range(first_step, num_steps),
-            num_workers=self.workers,
+            steps,
+            workers=self.workers,
             pin_memory=self.device.type == "cuda",
-            worker_init_fn=_start_worker,
         )
-        for step, stacks in zip(range(first_step, num_steps), loader, strict=True):
-            views: list[Tensor] = []
-            for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
-                num_views = rows.stop - rows.start
-                if self.colors_in_workers and self.device.type == "cpu":
-                    # apart: memory of this size is used again, that of all views is not
-                    parts = stacked.chunk(num_views)
-                    views += [augment_cpu.normalized(part, recipe) for part in parts]
-                else:
-                    views += self._finished(step, stacked, recipe, rows).chunk(num_views)
-            yield views
+        with closing(loaded) as all_stacks:
+            for step, stacks in zip(steps, all_stacks, strict=True):
+                yield self._views(step, stacks)
+
+    def _views(self, step: int, stacks: list[Tensor]) -> list[Tensor]:
+        """Return the views of a step, V of (n, 3, S, S), from the stack of each group."""
+        views: list[Tensor] = []
+        for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
+            num_views = rows.stop - rows.start
+            if self.colors_in_workers and self.device.type == "cpu":
+                # apart: memory of this size is used again, that of all views is not
+                parts = stacked.chunk(num_views)
+                views += [augment_cpu.normalized(part, recipe) for part in parts]
+            else:
+                views += self._finished(step, stacked, recipe, rows).chunk(num_views)
+        return views
 
     def _finished(self, step: int, stacked: Tensor, recipe: ViewRecipe, rows: slice) -> Tensor:
         """Views (V * n, 3, S, S) on the device from what workers sent, (V * n, S, S, 3) uint8."""
@@ -265,10 +269,3 @@ class FileViews(Dataset[list[Tensor]]):
             box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
         view: NDArray[np.uint8] = cropped(pixels, box, recipe.size_px)
         return view
-
-
-def _start_worker(worker: int) -> None:
-    # the main process decides when to stop; a scheduler signals every process of a job
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
-    worker_threads()

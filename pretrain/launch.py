@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,14 @@ DeviceChoice = Literal["auto", "cpu", "cuda"]
 
 class LaunchError(ValueError):
     """The run cannot start here as asked."""
+
+
+class LostProcessError(RuntimeError):
+    """Another process of the run has ended in the midst of it."""
+
+
+LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process")
+"""What gloo and NCCL say of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +43,11 @@ class Process:
 
 @contextmanager
 def launched(choice: DeviceChoice) -> Iterator[Process]:
-    """Join the processes that torchrun started, nccl on GPUs and gloo on CPUs, or be alone."""
+    """Join the processes that torchrun started, nccl on GPUs and gloo on CPUs, or be alone.
+
+    A LostProcessError tells that another one has left too early. A process that fails does not wait
+    for the others to let it go: they notice when it ends.
+    """
     if choice == "cuda" and not torch.cuda.is_available():
         raise LaunchError("--device cuda, but this machine has no CUDA device; use --device cpu")
     cuda = choice != "cpu" and torch.cuda.is_available()
@@ -49,8 +62,25 @@ def launched(choice: DeviceChoice) -> Iterator[Process]:
         yield Process(
             rank=dist.get_rank(), num_processes=dist.get_world_size(), device=torch.device(device)
         )
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        reason = next((words for words in LOST if words in str(error)), None)
+        if reason is None:
+            raise
+        raise LostProcessError(
+            f"process {dist.get_rank()} has lost another process of the run ({reason}), whose own "
+            f"messages tell why"
+        ) from error
+    dist.destroy_process_group()
+
+
+def leave(status: int) -> NoReturn:
+    """End this process. One of several ends at once, whatever its threads are waiting for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        # torch 2.15 keeps gloo's threads where DDP was used, and they may abort a usual end
+        os._exit(status)
+    sys.exit(status)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ and the state before it, so a resumed run equals one that never stopped.
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from torch.optim import Optimizer
 from pretrain import checkpoint
 from pretrain.feed import Batch, Feed
 from pretrain.launch import Process
+from pretrain.method import Method
 from pretrain.metrics import Log, NotFiniteError, Window
 from pretrain.optim import lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
@@ -58,7 +60,7 @@ class Job:
 
     name: str
     recipe: Recipe[Any]
-    method: nn.Module
+    method: Method
     feed: Feed
     num_steps: int
     settings: dict[str, object]
@@ -92,7 +94,7 @@ class Training:
         # all names are looked up, those of shares that are over as well: a wrong one is refused
         self.frozen_until = [
             (self.method.get_parameter(name), share)
-            for name, share in getattr(self.method, "frozen_until", {}).items()
+            for name, share in job.method.frozen_until.items()
         ]
         self.step = 0
         self.window = Window()
@@ -135,14 +137,16 @@ def train(job: Job, stop: StopRequest) -> int:
 
     Raises NotFiniteError when a loss is not finite; the last checkpoint is from before.
     """
-    (steps,) = deque(stages(job, stop), maxlen=1)
+    with closing(stages(job, stop)) as pauses:
+        (steps,) = deque(pauses, maxlen=1)
     return steps
 
 
 def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
-    """The same with pauses: finished steps at every snapshot, and at the end.
+    """Train with pauses: yield the finished steps at every snapshot, and at the end.
 
-    What a snapshot shows is saved after its pause, so that an interrupted one comes again.
+    What a snapshot shows is saved after its pause, so that an interrupted one comes again. Close
+    the generator: the processes that make its batches end with it.
     """
     training = Training(job)
     state = checkpoint.load(job.checkpoint_path, job.settings)
@@ -150,25 +154,30 @@ def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
         training.load_state_dict(state)
         if job.process.speaks:
             say(f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}")
+            if "batch_norm_groups" not in state["settings"]:
+                num = job.process.num_processes
+                say(f"note: the checkpoint does not tell its number of processes; now it is {num}")
     log = Log(job.folder, training.step) if job.process.speaks else None
     try:
         if training.step == 0 and job.pauses_after(0):
             yield 0
-        yield from _steps(job, training, stop, log)
+        with closing(job.feed.batches(training.step, job.num_steps)) as batches:
+            yield from _steps(job, training, stop, log, batches)
     finally:
         if log is not None:
             log.close()
     yield training.step
 
 
-def _steps(job: Job, training: Training, stop: StopRequest, log: Log | None) -> Iterator[int]:
-    """Train; the number of steps at each snapshot."""
+def _steps(
+    job: Job, training: Training, stop: StopRequest, log: Log | None, batches: Iterator[Batch]
+) -> Iterator[int]:
+    """Train; yield the number of steps at each snapshot."""
     network = _wrapped(job, training.method)
     steps_per_epoch = job.feed.plan.steps_per_epoch
     progress = Progress(
         job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
     )
-    batches = job.feed.batches(training.step, job.num_steps)
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:

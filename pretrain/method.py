@@ -12,7 +12,7 @@ from pretrain.parts.view import View
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNeeds:
-    """Conditions on the size of a batch; the defaults allow every batch."""
+    """Conditions on a batch and on its division among processes; defaults allow every batch."""
 
     bn_splits: int = 0
     """Equal groups that the images of a process must split into; 0: the method does not split."""
@@ -20,6 +20,10 @@ class BatchNeeds:
     """Divisor of the batch size, images in a sub-batch."""
     queue_size: int = 0
     """Keys that the embeddings of a batch must fit into; 0: no queue."""
+    sync_bn: bool = False
+    """Batch norm is over the images of all processes."""
+    local_prior: bool = False
+    """A prior joins the images of one process, so their number changes the loss."""
 
 
 class Method(nn.Module):

@@ -14,15 +14,18 @@ from pretrain.export import commit, export, versions
 from pretrain.feed import Feed
 from pretrain.launch import DeviceChoice, Process, claimed
 from pretrain.loop import Execution, Job
+from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Config, Recipe
 from pretrain.settings import (
     SettingsError,
+    batch_norm_groups,
     check_batch,
     check_schedule,
     check_views,
+    local_prior_images,
     steps_of,
 )
 from pretrain.styles import StyleBank, find_styles
@@ -83,9 +86,10 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
     module, _ = METHODS[recipe.method]
     try:
         backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
-        method: Any = module(backbone, feature_dim, recipe.config)
+        method: Method = module(backbone, feature_dim, recipe.config)
     except ValueError as error:
         raise SettingsError(str(error)) from error
+    require_counts(method, images)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     num_steps = steps_of(recipe, command.steps, plan)
     feed = Feed(
@@ -96,8 +100,8 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         device=process.device,
         workers=command.workers,
         memory_gb=command.memory_gb,
-        uses_labels=uses_labels(method, images),
-        uses_indices=uses_indices(method, images),
+        uses_labels=method.uses_labels,
+        uses_indices=method.uses_indices,
         styles=None if command.style_bank is None else find_styles(command.style_bank, images),
         colors_in_workers=command.colors_in == "workers"
         or (command.colors_in == "auto" and process.device.type == "cpu"),
@@ -114,6 +118,8 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
             "num_steps": num_steps,
             "seed": command.seed,
             "precision": str(command.execution.dtype(process.device.type)),
+            "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
+            "local_prior_images": local_prior_images(recipe, process.num_processes),
             "data": images.fingerprint,
             "texture": texture(recipe.views, feed.styles),
             "views_made": feed.made,
@@ -125,30 +131,18 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
     )
 
 
-def uses_labels(method: Any, images: TrainingImages) -> bool:
-    """Whether a method learns from labels; a DataError if there are not as many as it expects."""
-    if not getattr(method, "uses_labels", False):
-        return False
-    found, expected = len(images.classes), method.config.num_classes
-    if found != expected:
+def require_counts(method: Method, images: TrainingImages) -> None:
+    """Raise a DataError if the data have not as many classes or images as a method expects."""
+    if method.uses_labels and len(images.classes) != method.num_classes:
         raise DataError(
-            f"{images.folder} holds {found} classes and the recipe expects {expected}; "
-            f"pass --num-classes {found} or another folder"
+            f"{images.folder} holds {len(images.classes)} classes and the recipe expects "
+            f"{method.num_classes}; pass --num-classes {len(images.classes)} or another folder"
         )
-    return True
-
-
-def uses_indices(method: Any, images: TrainingImages) -> bool:
-    """Whether a method knows images by their place; a DataError if it expects another number."""
-    if not getattr(method, "uses_indices", False):
-        return False
-    found, expected = len(images), method.config.num_images
-    if found != expected:
+    if method.uses_indices and len(images) != method.num_images:
         raise DataError(
-            f"{images.folder} holds {found} images and the recipe expects {expected}; "
-            f"pass --num-images {found} or another folder"
+            f"{images.folder} holds {len(images)} images and the recipe expects "
+            f"{method.num_images}; pass --num-images {len(images)} or another folder"
         )
-    return True
 
 
 def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
@@ -170,28 +164,32 @@ def describe(job: Job) -> str:
     )
     return (
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, "
-        f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
+        f"{plan.num_images} images of {_folders(job.feed.images)} {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
         f"{job.process.num_processes} x {job.process.device.type}"
     )
 
 
+def _folders(images: TrainingImages) -> str:
+    return "1 folder" if images.num_folders == 1 else f"{images.num_folders} folders"
+
+
 def cautions(job: Job) -> list[str]:
     """What a reader of the results would want to have been told before the run."""
     found = []
-    if job.process.num_processes == 1 and getattr(job.recipe.config, "bn_splits", 0) == 1:
+    repeated = [str(link.relative_to(job.feed.images.folder)) for link in job.feed.images.repeated]
+    if repeated:
+        found.append(
+            f"{len(repeated)} linked folders are read under another name and left out here, since "
+            f"each folder is read once: {', '.join(repeated[:10])}"
+            f"{', ...' if len(repeated) > 10 else ''}"
+        )
+    if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
         found.append(
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
             "pass --bn-splits 8 to stand for eight processes"
         )
-    config = job.recipe.config
-    if getattr(config, "variant", "affinity") != "affinity":
-        features, rows = config.embedding_dim // config.groups, 2 * job.recipe.batch_size
-        if features >= rows - 1 and config.ridge < 0.1:
-            found.append(
-                f"{rows} rows whiten {features} features with ridge {config.ridge:g}: hardly any "
-                f"signal is left; pass --ridge 1 or more --groups"
-            )
+    found += job.method.cautions(job.recipe.batch_size)
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
         found.append(
             "textures by randconv_luma, a stand-in for the paper's style transfer; "
@@ -217,6 +215,9 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
         "precision": command.execution.precision,
+        "num_processes": job.process.num_processes,  # of the last start
+        "images_per_process": recipe.batch_size // job.process.num_processes,
+        "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),
         "texture": texture(recipe.views, job.feed.styles),
         "views_made": job.feed.made,
         "commit": commit(),

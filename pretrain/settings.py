@@ -56,6 +56,23 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
         )
 
 
+def batch_norm_groups(recipe: Recipe[Any], num_processes: int) -> int:
+    """Return how many groups of a batch have batch-norm statistics of their own.
+
+    The numbers of a run depend on it, and on the number of processes only through it, except for
+    rounding and a local prior. 1 where batch norm is over all processes; else each process has
+    --bn-splits groups.
+    """
+    needs = METHODS[recipe.method][0].batch_needs(recipe.config)
+    return 1 if needs.sync_bn else num_processes * max(1, needs.bn_splits)
+
+
+def local_prior_images(recipe: Recipe[Any], num_processes: int) -> int:
+    """Return how many images share LORAC's batch-wise prior; 0 where there is no local one."""
+    needs = METHODS[recipe.method][0].batch_needs(recipe.config)
+    return recipe.batch_size // num_processes if needs.local_prior else 0
+
+
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
     """Raise a SettingsError if views or a style bank need an augmentation that never happens."""
     for view in views:

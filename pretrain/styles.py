@@ -7,7 +7,7 @@ for Stylized-ImageNet: Geirhos et al., ICLR 2019, arXiv:1811.12231.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pretrain.data import DataError, TrainingImages
+from pretrain.data import DataError, TrainingImages, walk
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
     missing: list[Path] = []
     for style, name in enumerate(names):
         # on a network disk one walk through the folder is faster than a look-up for each file
-        present = set((folder / name).rglob("*"))
+        present = set(walk(folder / name).files)
         copies = (bank.copy_of(file, style) for file in images.files)
         missing += [copy for copy in copies if copy not in present]
     if missing:

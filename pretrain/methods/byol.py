@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_plain_output
@@ -55,6 +55,11 @@ class BYOL(Method):
             synchronize_batch_norms(self.encoder)
             synchronize_batch_norms(self.predictor)
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
+
+    @staticmethod
+    def batch_needs(config: BYOLConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), the sum of both directions (section 3.1).

@@ -5,13 +5,13 @@ the target encoder.
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
@@ -75,6 +75,8 @@ class DINOConfig:
     """d, inputs of the last layer."""
     head_norm: bool = True
     """Batch norm in the head, as for the authors' ResNets; their transformers have none."""
+    sync_bn: ClassVar[bool] = True
+    """Batch norm is over the images of all processes."""
 
 
 class Head(nn.Module):
@@ -123,6 +125,11 @@ class DINO(Method):
         # the loop drops these gradients up to a share of the run
         self.frozen_until = {"encoder.1.last_layer.weight": config.last_layer_from}
         self.register_buffer("center", torch.zeros(config.output_dim))
+
+    @staticmethod
+    def batch_needs(config: DINOConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 2 + S views (n, 3, H, W), small ones last.

@@ -163,7 +163,11 @@ class LORAC(Method):
     @staticmethod
     def batch_needs(config: LORACConfig) -> BatchNeeds:
         """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
+        return BatchNeeds(
+            bn_splits=config.bn_splits,
+            queue_size=config.queue_size,
+            local_prior=config.prior == "batch" and config.batch_scope == "local",
+        )
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient, own_share
 from pretrain.parts.precision import at_least_float32
 from pretrain.parts.sync_bn import synchronize_batch_norms
@@ -70,6 +70,11 @@ class SimCLR(Method):
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
+
+    @staticmethod
+    def batch_needs(config: SimCLRConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W); progress has no effect."""

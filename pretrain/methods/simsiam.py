@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_final_norm, predictor
 from pretrain.parts.sync_bn import synchronize_batch_norms
@@ -53,6 +53,11 @@ class SimSiam(Method):
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
             synchronize_batch_norms(self.predictor)
+
+    @staticmethod
+    def batch_needs(config: SimSiamConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W); progress has no effect."""

@@ -6,7 +6,7 @@ Caron et al., NeurIPS 2020, arXiv:2006.09882.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +76,8 @@ class SwAVConfig:
     """Width of the projector's hidden layer."""
     embedding_dim: int = 128
     """d."""
+    sync_bn: ClassVar[bool] = True
+    """Batch norm is over the images of all processes."""
 
 
 class SwAV(Method):
@@ -121,7 +123,7 @@ class SwAV(Method):
     @staticmethod
     def batch_needs(config: SwAVConfig) -> BatchNeeds:
         """Return the queue that must hold the embeddings of a batch."""
-        return BatchNeeds(queue_size=config.queue_size)
+        return BatchNeeds(sync_bn=config.sync_bn, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""

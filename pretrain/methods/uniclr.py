@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.precision import at_least_float32
@@ -230,6 +230,11 @@ class UniCLR(Method):
         self.target_encoder = (
             MomentumEncoder(self.encoder, config.momentum) if config.momentum_encoder else None
         )
+
+    @staticmethod
+    def batch_needs(config: UniCLRConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 2 + S views (n, 3, H, W), small ones last, at a share of the run."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
@@ -114,6 +114,11 @@ class VICReg(Method):
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
+
+    @staticmethod
+    def batch_needs(config: VICRegConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""

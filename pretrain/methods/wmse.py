@@ -114,7 +114,7 @@ class WMSE(Method):
     @staticmethod
     def batch_needs(config: WMSEConfig) -> BatchNeeds:
         """Return the sub-batches that the batch must split into."""
-        return BatchNeeds(whitening_size=config.whitening_size)
+        return BatchNeeds(sync_bn=config.sync_bn, whitening_size=config.whitening_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of V views (n, 3, H, W); progress has no effect."""

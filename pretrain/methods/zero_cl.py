@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, layer_norm
 
-from pretrain.method import Method
+from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
@@ -143,6 +143,11 @@ class ZeroCL(Method):
         self.encoder = nn.Sequential(backbone, projector)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
+
+    @staticmethod
+    def batch_needs(config: ZeroCLConfig) -> BatchNeeds:
+        """Return the conditions on a batch."""
+        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""

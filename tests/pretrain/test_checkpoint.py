@@ -48,6 +48,36 @@ def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path:
         load(tmp_path / "checkpoint.pt", SETTINGS | {"seed": 7})
 
 
+def groups(number: int, splits: int | None = 1) -> dict[str, object]:
+    settings = SETTINGS | {"batch_norm_groups": number}
+    return settings if splits is None else settings | {"config.bn_splits": splits}
+
+
+@pytest.mark.parametrize(
+    ("splits", "advice"), [(1, "processes times --bn-splits were 2"), (None, "with 2 processes,")]
+)
+def test_another_number_of_batch_norm_groups_is_refused_with_the_way_to_the_same(
+    tmp_path: Path, splits: int | None, advice: str
+) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0) | {"settings": groups(2, splits)})
+    with pytest.raises(CheckpointError, match=f"batch_norm_groups 2 -> 1.*{advice}"):
+        load(tmp_path / "checkpoint.pt", groups(1, splits))
+
+
+def test_splits_make_up_for_processes(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0) | {"settings": groups(2, 1)})
+    assert load(tmp_path / "checkpoint.pt", groups(2, 2)) is not None
+
+
+def test_a_checkpoint_from_before_processes_were_recorded_is_compared_by_its_splits(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0) | {"settings": SETTINGS | {"config.bn_splits": 2}})
+    assert load(tmp_path / "checkpoint.pt", groups(4, 2)) is not None
+    with pytest.raises(CheckpointError, match=r"run: config.bn_splits 2 -> 1\."):
+        load(tmp_path / "checkpoint.pt", groups(2, 1))
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut"])
 def test_a_broken_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "checkpoint.pt"

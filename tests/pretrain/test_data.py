@@ -74,6 +74,99 @@ def test_an_image_without_a_folder_has_no_label(image_folder: Path) -> None:
         images.classes  # noqa: B018
 
 
+def names(folder: Path) -> list[str]:
+    """Relative names of the images that are found, in their order."""
+    return [file.relative_to(folder).as_posix() for file in find_images(folder).files]
+
+
+def test_without_links_the_order_is_that_of_sorted_paths(image_folder: Path) -> None:
+    for name in ("warm.png", "warm/a/1.png", "warm/B/1.png", "warm-er/1.png", "cold/.hidden.JPG"):
+        (image_folder / name).parent.mkdir(exist_ok=True)
+        Image.new("L", (9, 5)).save(image_folder / name)
+    assert find_images(image_folder).files == tuple(sorted(image_folder.rglob("*.[pJ][nP][gG]")))
+
+
+def test_linked_folders_are_followed_and_named_by_the_link(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "b").symlink_to(image_folder / "cold")
+    (linked / "a").symlink_to(image_folder / "warm")
+    images = find_images(linked)
+    assert (len(images), images.num_folders, images.classes) == (20, 2, ["a", "b"])
+    assert images.labels.tolist() == [0] * 10 + [1] * 10
+    assert images.files[0] == linked / "a" / "0.png"
+
+
+def test_a_folder_of_links_has_the_fingerprint_of_the_copy(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "linked").mkdir()
+    for folder in image_folder.iterdir():
+        (tmp_path / "linked" / folder.name).symlink_to(folder)
+    assert find_images(tmp_path / "linked").fingerprint == find_images(image_folder).fingerprint
+
+
+def test_links_within_linked_folders_are_followed(image_folder: Path, tmp_path: Path) -> None:
+    for folder in ("data", "store"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "data" / "all").symlink_to(tmp_path / "store")
+    (tmp_path / "store" / "x").symlink_to(image_folder / "cold")
+    assert names(tmp_path / "data") == [f"all/x/{number}.png" for number in range(10)]
+
+
+@pytest.mark.parametrize("target", [".", "..", "../..", "warm"])
+def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
+    image_folder: Path, target: str
+) -> None:
+    before = names(image_folder)
+    where = image_folder / ("warm" if target.startswith("..") else "") / "again"
+    where.symlink_to(target)
+    images = find_images(image_folder)
+    assert names(image_folder) == before
+    assert [link.is_relative_to(where) for link in images.repeated] == [True]
+
+
+def test_two_folders_that_link_to_each_other_are_read_once_each(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        Image.new("L", (9, 5)).save(tmp_path / name / "0.png")
+        (tmp_path / name / "other").symlink_to(tmp_path / other)
+    assert names(tmp_path) == ["a/0.png", "b/0.png"]
+
+
+def test_of_two_links_to_one_folder_the_first_by_name_is_read(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("hound", "dog"):
+        (tmp_path / "data" / name).symlink_to(image_folder / "cold")
+    images = find_images(tmp_path / "data")
+    assert (len(images), images.classes) == (10, ["dog"])
+    assert images.repeated == (tmp_path / "data" / "hound",)
+
+
+def test_the_folder_itself_comes_before_a_link_to_it(image_folder: Path) -> None:
+    (image_folder / "a link").symlink_to("warm")
+    assert find_images(image_folder).classes == ["cold", "warm"]
+
+
+def test_a_link_to_a_file_is_a_file(image_folder: Path) -> None:
+    (image_folder / "cold" / "again.png").symlink_to(image_folder / "warm" / "0.png")
+    assert "cold/again.png" in names(image_folder)
+
+
+@pytest.mark.parametrize("target", ["absent", "class"])
+def test_a_link_that_leads_nowhere_is_named_and_refused_unless_tolerated(
+    image_folder: Path, target: str
+) -> None:
+    (image_folder / "class").symlink_to(target)
+    with pytest.raises(DataError, match=r"1 of 21 images are unreadable \(class\)"):
+        find_images(image_folder)
+    assert len(find_images(image_folder, tolerated=1)) == 20
+
+
 def plan(rank: int = 0, num_processes: int = 1, seed: int = 0) -> BatchPlan:
     return BatchPlan(num_images=23, batch_size=6, seed=seed, rank=rank, num_processes=num_processes)
 

@@ -5,7 +5,8 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from pretrain.data import BatchPlan, find_images
 from pretrain.feed import Feed
 from pretrain.launch import Process
 from pretrain.loop import Execution, Job, Training, train
+from pretrain.method import Method
 from pretrain.methods.jcl import JCL, JCLConfig
 from pretrain.metrics import NotFiniteError
 from pretrain.parts.view import View
@@ -34,7 +36,7 @@ RECIPE = replace(
 )
 
 
-def small_jcl() -> nn.Module:
+def small_jcl() -> JCL:
     """JCL on one convolution with batch norm."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
@@ -45,7 +47,7 @@ def job(
     images: Path,
     folder: Path,
     *,
-    method: nn.Module | None = None,
+    method: Method | None = None,
     recipe: Recipe[Any] = RECIPE,
     execution: Execution | None = None,
     memory_gb: float = 1.0,
@@ -139,7 +141,7 @@ def test_a_run_killed_between_checkpoints_repeats_its_lost_steps(
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
 
 
-class Recorder(nn.Module):
+class Recorder(Method):
     """A method that remembers what the loop told it."""
 
     views = (View(),) * 3
@@ -153,7 +155,9 @@ class Recorder(nn.Module):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         self.progress.append(progress)
         bad = len(self.progress) == self.bad_step
-        return {"loss": self.backbone.weight.sum() * (float("nan") if bad else 1.0)}
+        return {
+            "loss": self.backbone.get_parameter("weight").sum() * (float("nan") if bad else 1.0)
+        }
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before(
@@ -211,15 +215,16 @@ def test_rate_and_ramp_change_once_per_unit(
 class Freezer(Recorder):
     """A method whose weight stays for a third of the run; its bias moves from the start."""
 
-    frozen_until: ClassVar = {"backbone.weight": 1 / 3}
+    frozen_until = MappingProxyType({"backbone.weight": 1 / 3})
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[tuple[float, float]] = []
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        self.seen.append((self.backbone.weight.item(), self.backbone.bias.item()))
-        return {"loss": self.backbone.weight.sum() + self.backbone.bias.sum()}
+        weight, bias = self.backbone.parameters()
+        self.seen.append((weight.item(), bias.item()))
+        return {"loss": weight.sum() + bias.sum()}
 
 
 @pytest.mark.parametrize("unit", ["epoch", "step"])

@@ -177,7 +177,10 @@ def test_loocpp_writes_both_files_in_both_formats(image_folder: Path) -> None:
 
 def test_the_description_names_both_sizes_of_views(image_folder: Path) -> None:
     text = describe(job("lorac", image_folder, "--steps", "7"))
-    assert "2 views of 32 px and 2 views of 16 px, 20 images in memory, batch 4, 7 steps" in text
+    assert (
+        "2 views of 32 px and 2 views of 16 px, 20 images of 2 folders in memory, batch 4, 7 steps"
+        in text
+    )
 
 
 @pytest.mark.parametrize(("choice", "in_workers"), [("auto", True), ("device", False)])
@@ -265,8 +268,68 @@ def test_a_reader_is_told_what_makes_a_run_less_than_it_seems(image_folder: Path
     alone = cautions(job("moco", image_folder, "--bn-splits", "1"))
     assert any("--bn-splits 8" in line for line in alone)
     assert not cautions(job("moco", image_folder))
+    (image_folder / "again").symlink_to("warm")
+    assert any(
+        "left out" in line and "again" in line for line in cautions(job("moco", image_folder))
+    )
     singular = cautions(job("simtrace", image_folder, "--embedding-dim", "64"))
     assert any("8 rows whiten 64 features" in line for line in singular)
+
+
+def groups_of(name: str, images: Path, num_processes: int, *options: str) -> object:
+    process = replace(CPU, num_processes=num_processes)
+    ready = prepare(f"{name}/smoke", command(name, images, *options), process)
+    return ready.settings["batch_norm_groups"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "groups"),
+    [
+        ("moco", ("--bn-splits", "1"), 2),
+        ("moco", ("--bn-splits", "2"), 4),
+        ("supervised", ("--num-classes", "2"), 2),
+        ("instdisc", ("--num-images", "20"), 2),
+        ("simclr", (), 1),
+        ("simclr", ("--no-sync-bn",), 2),
+        ("swav", (), 1),
+        ("dino", (), 1),
+    ],
+)
+def test_batch_norm_groups_are_those_of_two_processes(
+    image_folder: Path, name: str, options: tuple[str, ...], groups: int
+) -> None:
+    assert groups_of(name, image_folder, 2, *options) == groups
+
+
+def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_splits(
+    image_folder: Path,
+) -> None:
+    begun = job("moco", image_folder, "--bn-splits", "1", "--steps", "2")
+    both = prepare(
+        "moco/smoke",
+        command("moco", image_folder, "--bn-splits", "1", "--steps", "2"),
+        replace(CPU, num_processes=2),
+    )
+    train(replace(begun, settings=both.settings), StopAfter(1))
+    with pytest.raises(CheckpointError, match=r"batch_norm_groups 2 -> 1.*--bn-splits were 2"):
+        train(begun, StopRequest())
+    split = job("moco", image_folder, "--bn-splits", "2", "--steps", "2")
+    assert train(split, StopRequest()) == 2
+
+
+def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
+    for scope, images in (("local", 2), ("global", 0)):
+        asked = command("lorac", image_folder, "--prior", "batch", "--batch-scope", scope)
+        ready = prepare("lorac/smoke", asked, replace(CPU, num_processes=2))
+        assert ready.settings["local_prior_images"] == images
+
+
+def test_the_backbone_tells_its_processes(image_folder: Path) -> None:
+    asked = command("moco", image_folder, "--bn-splits", "1")
+    ready = prepare("moco/smoke", asked, replace(CPU, num_processes=2))
+    made_by = torch.load(write_backbone(ready, asked, 0), weights_only=True)["made_by"]
+    names = ("num_processes", "images_per_process", "batch_norm_groups")
+    assert [made_by[name] for name in names] == [2, 2, 2]
 
 
 def test_where_views_were_made_is_recorded_and_binds_a_resumed_run(image_folder: Path) -> None:

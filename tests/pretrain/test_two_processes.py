@@ -1,5 +1,6 @@
 """Two processes with half a batch each equal one process with the whole batch."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 from pretrain.feed import Batch
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.shuffle_bn import shuffled_forward
+from pretrain.recipes import RECIPES
+from pretrain.settings import batch_norm_groups
 from tests.tiny_methods import LEARNING, forward, tiny_batch, tiny_method
 from tests.two_processes import two_processes
 
@@ -84,6 +87,18 @@ def trained(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
             gradients = {name: parameter.grad.clone() for name, parameter in learning.items()}
         optimizer.step()
     return {"losses": torch.stack(losses), "gradients": gradients, "state": method.state_dict()}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_where_all_norms_are_synchronized_two_processes_have_one_group(name: str) -> None:
+    recipe = RECIPES[f"{name}/smoke"]
+    recipe = replace(recipe, config=replace(recipe.config, **_one_split(recipe.config)))
+    groups = batch_norm_groups(recipe, 2)
+    assert groups == (1 if name in ALL_NORMS_SYNCHRONIZED else 2)
+
+
+def _one_split(config: Any) -> dict[str, int]:
+    return {"bn_splits": 1} if hasattr(config, "bn_splits") else {}
 
 
 @pytest.fixture(scope="module")
