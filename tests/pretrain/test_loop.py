@@ -246,7 +246,7 @@ def test_a_frozen_name_that_is_no_parameters_is_refused_before_the_first_step(
     image_folder: Path, tmp_path: Path
 ) -> None:
     method = Freezer()
-    method.frozen_until = {"backbone.wieght": 0.0}  # type: ignore[misc]
+    method.frozen_until = MappingProxyType({"backbone.wieght": 0.0})
     with pytest.raises(AttributeError, match="wieght"):
         Training(job(image_folder, tmp_path, method=method))
 
