@@ -15,17 +15,17 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.curve_page import CURVES, MARK
-from benchmarks.plan import planned
-from benchmarks.run_all import succeeded
+from benchmarks.execution.sequence import run_cell
+from benchmarks.pages.curve_page import CURVES, MARK
+from benchmarks.planning.plan import planned
 from benchmarks.tables import renew_tables
-from transfer import stop
-from transfer.__main__ import data_folder
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cell import Cell, Place
+from transfer.cells.cell import Cell, Place
 from transfer.datasets.images import DataError
-from transfer.features import AskedPrecision
-from transfer.schedule import share
+from transfer.frozen.features import AskedPrecision
+from transfer.running import stop
+from transfer.running.folders import data_folder
+from transfer.running.schedule import share
 from transfer.tasks import task_of
 
 
@@ -92,7 +92,7 @@ def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
     done = []
     for cell in cells:
         stop.leave_if_asked()
-        done.append(succeeded(cell))
+        done.append(run_cell(cell))
     return all(done)
 
 

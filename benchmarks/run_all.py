@@ -7,16 +7,20 @@ rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the reque
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from benchmarks import cell_resources, slurm_cells
-from benchmarks.checkpoints import Origin, Origins, loaded, looked_at
-from benchmarks.plan import (
+from benchmarks.cluster import arrays as slurm_cells
+from benchmarks.cluster.cell_status import failed_helpers, render, statuses
+from benchmarks.execution.sequence import run_cells
+from benchmarks.execution.workers import run_side_by_side
+from benchmarks.pages.suites import SUITES
+from benchmarks.planning import cluster_resources as cell_resources
+from benchmarks.planning.checkpoints import Origin, Origins, loaded, looked_at
+from benchmarks.planning.plan import (
     PlannedCell,
     planned,
     protocol_notes,
@@ -24,30 +28,24 @@ from benchmarks.plan import (
     with_classifiers,
     with_shared_heads,
 )
-from benchmarks.slurm_options import SlurmOptions
-from benchmarks.status import failed_helpers, render, statuses
-from benchmarks.suites import SUITES
+from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.tables import renew_tables
-from benchmarks.workers import run_side_by_side
 from slurm.cluster import ClusterError, cluster
-from transfer import stop
-from transfer.__main__ import data_folder, summary
-from transfer.alone import BusyError
 from transfer.backbone import Backbone, BackboneError
-from transfer.cell import Cell, Place, note_failure, prepare
-from transfer.checked_data import fingerprint
-from transfer.console import duration
+from transfer.cells.cell import Cell, Place
+from transfer.cells.checked_data import fingerprint
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
-from transfer.dependent import ClassifierError
 from transfer.detection.engines import engine_for
-from transfer.features import AskedPrecision
-from transfer.many_gpus import evaluate_where_asked
-from transfer.processes import assume_gpus
-from transfer.schedule import share
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.features import AskedPrecision
+from transfer.running import stop
+from transfer.running.atomic_files import explain_write_errors
+from transfer.running.console import duration
+from transfer.running.folders import data_folder
+from transfer.running.processes import assume_gpus
+from transfer.running.schedule import share
 from transfer.tasks import default_tasks, reading_of, task_of
-from transfer.training.options import TrainingOptions
-from transfer.whole_file import explain_write_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,63 +186,6 @@ def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
     """From which file each backbone of the plan comes."""
     names = dict.fromkeys(row.cell.backbone.name for row in rows)
     return dict(zip(names, origins(request), strict=True))
-
-
-def run_cells(rows: list[PlannedCell]) -> list[Cell]:
-    """Run what is not finished; the cells that failed."""
-    failed = []
-    reasons: dict[Path, str] = {}
-    """Of the classifiers among them."""
-    waiting = [row.cell for row in rows if row.state == "run"]
-    waiting.sort(key=lambda cell: cell.needed is not None)  # its classifier is trained before
-    for number, cell in enumerate(waiting, 1):
-        stop.leave_if_asked()
-        print(
-            f"[{number}/{len(waiting)}] {cell.backbone.name}  {cell.key}",
-            file=sys.stderr,
-            flush=True,
-        )
-        if not succeeded(cell, waiting[number:], reasons):
-            failed.append(cell)
-    return failed
-
-
-def succeeded(
-    cell: Cell, later: Sequence[Cell] = (), reasons: dict[Path, str] | None = None
-) -> bool:
-    """Whether its record is written now; else the reason is.
-
-    Whatever breaks one cell must not take the others with it. later: cells that may look at the
-    same images. reasons: of the cells that have failed in this run, by their records; added to.
-    """
-    reasons = {} if reasons is None else reasons
-    try:
-        if cell.needed is not None:
-            _prepare_together(cell, later, reasons)
-        print(summary(cell, evaluate_where_asked(cell)), flush=True)
-        return True
-    except BusyError as error:  # its result is on the way: no reason for the tables
-        print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
-    except Exception as error:
-        note_failure(cell, error)
-        reasons[cell.path] = str(error)
-        if isinstance(error, ClassifierError) and cell.needed is not None:
-            reasons[cell.needed.path] = error.reason
-        print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
-    return False
-
-
-def _prepare_together(cell: Cell, others: Sequence[Cell], reasons: dict[Path, str]) -> None:
-    """Features of a cell that uses a classifier, and of those of the same task that come later.
-
-    ClassifierError if the classifier has failed in this run.
-    """
-    alike = [cell, *(other for other in others if other.task == cell.task)]
-    lost = {other.path: reasons.get(other.needed.path) for other in alike if other.needed}
-    reason = lost[cell.path]
-    if reason is not None and cell.needed is not None:
-        raise ClassifierError(cell.needed.key, reason)
-    prepare([other for other in alike if lost[other.path] is None])
 
 
 def run(request: RunAll) -> int:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.curve_page import curve_files, curve_pages
-from benchmarks.method_page import method_page
-from benchmarks.overview import overview_page
-from benchmarks.paper_page import paper_page, tasks_of
-from benchmarks.published import published
-from benchmarks.records import CURVES, TABLES, read_results
-from benchmarks.suites import BUILT_TASKS
-from transfer.whole_file import explain_write_errors, write_whole
+from benchmarks.pages.curve_page import curve_files, curve_pages
+from benchmarks.pages.method_page import method_page
+from benchmarks.pages.overview import overview_page
+from benchmarks.pages.paper_page import paper_page, tasks_of
+from benchmarks.pages.published import published
+from benchmarks.pages.records import CURVES, TABLES, read_results
+from benchmarks.pages.suites import BUILT_TASKS
+from transfer.running.atomic_files import explain_write_errors, write_whole
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,9 @@ from typing import Any
 import tyro
 from torch import OutOfMemoryError
 
-from pretrain.checkpoint import CheckpointError
-from pretrain.data import DataError, DecodeError
-from pretrain.last_line import say_last
-from pretrain.launch import LaunchError, LostProcessError, launched, leave
-from pretrain.loader import WorkerError
+from pretrain.data.images import DataError, DecodeError
+from pretrain.data.loader import WorkerError
 from pretrain.loop import Job, stages
-from pretrain.metrics import NotFiniteError
-from pretrain.progress import duration, say
 from pretrain.recipes import RECIPES
 from pretrain.run import (
     Command,
@@ -32,8 +27,13 @@ from pretrain.run import (
     write_backbone,
     write_snapshot,
 )
+from pretrain.running.checkpoint import CheckpointError
+from pretrain.running.last_line import say_last
+from pretrain.running.launch import LaunchError, LostProcessError, launched, leave
+from pretrain.running.metrics import NotFiniteError
+from pretrain.running.progress import duration, say
+from pretrain.running.stop import EXIT_STATUS, StopRequest, stop_request
 from pretrain.settings import SettingsError
-from pretrain.stop import EXIT_STATUS, StopRequest, stop_request
 
 
 def main(arguments: list[str]) -> int:

@@ -12,9 +12,9 @@ import torchvision
 from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
-from pretrain.checkpoint import write_atomically
+from pretrain.data.views import ViewRecipe
 from pretrain.parts.resnet import Stem
-from pretrain.views import ViewRecipe
+from pretrain.running.checkpoint import write_atomically
 
 FORMAT = "ssl-backbone/1"
 

@@ -17,17 +17,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from pretrain import checkpoint
-from pretrain.feed import Batch, Feed
-from pretrain.launch import Process
+from pretrain.data.feed import Batch, Feed
 from pretrain.method import Method
-from pretrain.metrics import Log, NotFiniteError, Window
 from pretrain.optim import lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
 from pretrain.parts.heads import BranchedResNet
-from pretrain.progress import Progress, say
 from pretrain.recipes import Recipe
-from pretrain.stop import StopRequest
+from pretrain.running import checkpoint
+from pretrain.running.launch import Process
+from pretrain.running.metrics import Log, NotFiniteError, Window
+from pretrain.running.progress import Progress, say
+from pretrain.running.stop import StopRequest
 
 Precision = Literal["auto", "float32", "bfloat16"]
 

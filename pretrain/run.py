@@ -9,16 +9,18 @@ from typing import Any, Generic, Literal
 import torch
 from torch import nn
 
-from pretrain.data import BatchPlan, DataError, TrainingImages, find_images
+from pretrain.data.feed import Feed
+from pretrain.data.images import BatchPlan, DataError, TrainingImages, find_images
+from pretrain.data.styles import StyleBank, find_styles
+from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
-from pretrain.feed import Feed
-from pretrain.launch import DeviceChoice, Process, claimed
 from pretrain.loop import Execution, Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Config, Recipe
+from pretrain.running.launch import DeviceChoice, Process, claimed
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
@@ -28,8 +30,6 @@ from pretrain.settings import (
     local_prior_images,
     steps_of,
 )
-from pretrain.styles import StyleBank, find_styles
-from pretrain.views import ViewRecipe
 
 
 @dataclass(frozen=True, kw_only=True)

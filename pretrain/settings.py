@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pretrain.data import BatchPlan
+from pretrain.data.images import BatchPlan
+from pretrain.data.views import ViewRecipe
 from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
 from pretrain.recipes import Recipe
-from pretrain.views import ViewRecipe
 
 
 class SettingsError(ValueError):

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suites import TRANSFER, primary_metric
+from benchmarks.pages.suites import TRANSFER, primary_metric
 from benchmarks.tables import write_tables
 
 

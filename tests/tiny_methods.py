@@ -9,7 +9,7 @@ from torch.nn.functional import avg_pool2d
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.feed import Batch
+from pretrain.data.feed import Batch
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pretrain.launch import launched
+from pretrain.running.launch import launched
 
 ROOT = Path(__file__).parents[1]
 

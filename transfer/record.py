@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from transfer.whole_file import WriteError, write_whole
+from transfer.running.atomic_files import WriteError, write_whole
 
 PACKAGES = (
     "torch",

@@ -11,12 +11,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import (
-    KeyForward,
-    positive_metrics,
-    query_and_keys,
-    similarities,
-)
+from pretrain.parts.positive_keys import KeyForward, positive_metrics, query_and_keys, similarities
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp

@@ -10,12 +10,7 @@ from torch import Tensor, nn
 
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import (
-    KeyForward,
-    positive_metrics,
-    query_and_keys,
-    similarities,
-)
+from pretrain.parts.positive_keys import KeyForward, positive_metrics, query_and_keys, similarities
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pretrain.data.views import ViewRecipe
 from pretrain.methods.looc import LooCConfig, MoCoPPConfig
 from pretrain.methods.moco import MoCoConfig
 from pretrain.methods.supervised import SupervisedConfig
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
-from pretrain.views import ViewRecipe
 
 HALF = 0.5
 """Probability of a rotation and of another texture (appendix A)."""

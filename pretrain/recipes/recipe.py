@@ -8,9 +8,9 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import tyro
 
+from pretrain.data.views import ViewRecipe
 from pretrain.optim import OptimizerName, Schedule
 from pretrain.parts.resnet import Stem
-from pretrain.views import ViewRecipe
 
 Config = TypeVar("Config")
 Said = Annotated[str, tyro.conf.Suppress]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from pretrain.data.views import ViewRecipe
 from pretrain.methods.barlow_twins import BarlowTwinsConfig
 from pretrain.methods.byol import BYOLConfig
 from pretrain.methods.co2 import CO2Config
@@ -29,7 +30,6 @@ from pretrain.methods.wmse import WMSEConfig
 from pretrain.methods.zero_cl import ZeroCLConfig
 from pretrain.recipes import uniclr
 from pretrain.recipes.recipe import Recipe, linear_rate
-from pretrain.views import ViewRecipe
 
 TEMPERATURE = 0.1
 """Temperature of all methods with a queue; small images and short runs need less than 0.2."""

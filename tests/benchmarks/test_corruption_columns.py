@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.published import published_table
+from benchmarks.pages.published import published_table
 from tests.synthetic_records import blocks, page, record
 
 MOCO = {"method": "moco", "recipe": "moco/in100-r50", "epochs": 500.0, "data": "in100"}

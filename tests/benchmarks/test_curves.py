@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from benchmarks.curves import main
-from benchmarks.records import read_results
+from benchmarks.pages.records import read_results
 from benchmarks.tables import write_tables
-from transfer.cell import Cell
+from transfer.cells.cell import Cell
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_cells_know_how_many_broken_images_are_tolerated(
         tolerated.append(cell.place.tolerated)
         return True
 
-    monkeypatch.setattr("benchmarks.curves.succeeded", succeeded)
+    monkeypatch.setattr("benchmarks.curves.run_cell", succeeded)
     assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
     assert tolerated == [3, 3, 3]
 

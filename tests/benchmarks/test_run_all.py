@@ -10,16 +10,16 @@ import pytest
 import torch
 
 import benchmarks.run_all
-from benchmarks.plan import planned, render_plan
+from benchmarks.planning.plan import planned, render_plan
 from benchmarks.run_all import RunAll, by_name, chosen_tasks, main, plan, run
-from transfer.alone import BusyError
 from transfer.backbone import Backbone, random_backbone
-from transfer.cell import Cell, Place, evaluate
+from transfer.cells.cell import Cell, Place, evaluate
 from transfer.datasets.images import DataError
+from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
+from transfer.running.atomic_files import WriteError
+from transfer.running.lock import BusyError
 from transfer.tasks import TASKS
-from transfer.training.options import TrainingOptions
-from transfer.whole_file import WriteError
 
 Request = Callable[..., RunAll]
 

@@ -16,19 +16,19 @@ from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 from pretrain.run import flat
 from transfer.backbone import Backbone, InputFormat
-from transfer.cell import Cell, Place
-from transfer.cost_search import search_key
+from transfer.cells.cell import Cell, Place
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
-from transfer.features import EvalTransform, cache_key
-from transfer.finetune import ProbeTraining, _file
+from transfer.finetuning.prepared import Prepared, identity
+from transfer.frozen.cost_search import search_key
+from transfer.frozen.features import EvalTransform, cache_key
+from transfer.frozen.linear_heads import ProbeTraining, _file
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.tasks.voc_svm import VOCSVM
-from transfer.training.prepared import Prepared, identity
 
 FILE = Path(__file__).with_suffix(".json")
 SCHEDULES = ("paper", "short", "smoke", "0.02")

@@ -15,8 +15,35 @@ MAY_IMPORT = {
     "benchmarks": {"benchmarks", "transfer", "slurm"},
     "slurm": {"slurm"},
 }
+LAYERS = {
+    "transfer": (
+        ("__main__",),
+        ("cells",),
+        ("tasks",),
+        ("detection", "segmentation"),
+        ("finetuning",),
+        ("frozen",),
+        ("backbone",),
+        ("convert",),
+        ("datasets",),
+        ("record",),
+        ("metrics",),
+        ("running",),
+    ),
+    "benchmarks": (
+        ("speed", "curves", "run_all"),
+        ("cluster",),
+        ("execution",),
+        ("planning",),
+        ("tables",),
+        ("pages",),
+    ),
+}
+"""Rooms from top to bottom: imports go downwards, and rooms of one layer do not know each other."""
+BENCHMARKED = {"benchmarks.run_all"}
+"""What the benchmarks of speed/ run although it stands beside them."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
-NOT_A_TASKS_BUSINESS = {"transfer.cell", "transfer.record", "transfer.__main__"}
+NOT_A_TASKS_BUSINESS = {"transfer.cells.cell", "transfer.record", "transfer.__main__"}
 
 
 CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")
@@ -80,3 +107,31 @@ def test_a_task_never_imports_another_nor_the_record(path: Path) -> None:
 @pytest.mark.parametrize("path", sources(), ids=name_of)
 def test_nobody_asks_of_which_class_a_task_is(path: Path) -> None:
     assert not CLASS_OF_A_TASK.search(path.read_text())
+
+
+def layer_of(name: str) -> int | None:
+    top, *rest = name.split(".")
+    layers = LAYERS.get(top, ())
+    return next((i for i, rooms in enumerate(layers) if rest and rest[0] in rooms), None)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sources() if layer_of(name_of(p)) is not None], ids=name_of
+)
+def test_imports_go_downwards_between_rooms(path: Path) -> None:
+    own = name_of(path)
+    here, room = layer_of(own), own.split(".")[:2]
+    for name in set(imported(ast.parse(path.read_text()))):
+        there = layer_of(name)
+        if there is None or name.split(".")[:2] == room or name.split(".")[0] != room[0]:
+            continue
+        below = here is not None and there > here
+        assert below or ".".join(name.split(".")[:2]) in BENCHMARKED, f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("room", LAYERS)
+def test_every_room_has_a_layer(room: str) -> None:
+    inside = {
+        p.stem for p in (ROOT / room).iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert inside - {"__init__"} == {name for layer in LAYERS[room] for name in layer}

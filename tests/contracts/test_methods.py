@@ -12,16 +12,16 @@ from PIL import Image
 from torch import nn
 
 from pretrain.__main__ import main
-from pretrain.data import BatchPlan, find_images
-from pretrain.feed import Batch, Feed
-from pretrain.launch import Process
+from pretrain.data.feed import Batch, Feed
+from pretrain.data.images import BatchPlan, find_images
+from pretrain.data.views import ViewRecipe
 from pretrain.loop import Execution, Job, Training, train, training_step
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
-from pretrain.stop import StopRequest
-from pretrain.views import ViewRecipe
+from pretrain.running.launch import Process
+from pretrain.running.stop import StopRequest
 from tests.tiny_methods import LEARNING, forward, tiny_batch, tiny_config, tiny_method
 from transfer.backbone import load_backbone
 

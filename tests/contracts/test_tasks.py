@@ -11,11 +11,11 @@ from torch.nn.functional import one_hot
 from tests.transfer.detection.solved import solved_detection
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
-from transfer.cell import Cell, Place, departures, evaluate
+from transfer.cells.cell import Cell, Place, departures, evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet_c import KINDS
 from transfer.datasets.synthetic.generate import generate
-from transfer.features import Predictions
+from transfer.frozen.features import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.corruptions import Corrupted, CorruptionEval

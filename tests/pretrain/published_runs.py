@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pretrain.views import ViewRecipe
+from pretrain.data.views import ViewRecipe
 
 MOCO_V2 = ViewRecipe(
     size_px=224,

@@ -8,9 +8,9 @@ from safetensors import safe_open
 from torch import nn
 from torchvision.models import resnet18
 
+from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
 from pretrain.parts.resnet import build_resnet
-from pretrain.views import ViewRecipe
 
 MADE_BY: dict[str, object] = {"method": "jcl", "recipe": "jcl/smoke", "epochs": 2.0}
 

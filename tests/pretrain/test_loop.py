@@ -12,18 +12,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.checkpoint import SaveError
-from pretrain.data import BatchPlan, find_images
-from pretrain.feed import Feed
-from pretrain.launch import Process
+from pretrain.data.feed import Feed
+from pretrain.data.images import BatchPlan, find_images
+from pretrain.data.views import ViewRecipe
 from pretrain.loop import Execution, Job, Training, train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL, JCLConfig
-from pretrain.metrics import NotFiniteError
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
-from pretrain.stop import StopRequest
-from pretrain.views import ViewRecipe
+from pretrain.running.checkpoint import SaveError
+from pretrain.running.launch import Process
+from pretrain.running.metrics import NotFiniteError
+from pretrain.running.stop import StopRequest
 
 CONFIG = JCLConfig(num_keys=2, queue_size=10, momentum=0.9, embedding_dim=8, bn_splits=2)
 RECIPE = replace(

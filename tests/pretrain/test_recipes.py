@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.published import Row, published
+from benchmarks.pages.published import Row, published
 from pretrain import recipes
 from pretrain.__main__ import main
 from pretrain.methods import METHODS

@@ -9,10 +9,10 @@ import torch
 
 import pretrain.__main__
 from pretrain.__main__ import main, parse
-from pretrain.launch import Process
 from pretrain.loop import stages
 from pretrain.run import prepare
-from pretrain.stop import StopRequest
+from pretrain.running.launch import Process
+from pretrain.running.stop import StopRequest
 
 CPU = Process(device=torch.device("cpu"))
 

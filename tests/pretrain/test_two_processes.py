@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.feed import Batch
+from pretrain.data.feed import Batch
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.shuffle_bn import shuffled_forward
 from pretrain.recipes import RECIPES

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.cluster.cell_status import CellStatus, statuses
+from benchmarks.cluster.submission import submissions
+from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.run_all import RunAll, main, run
-from benchmarks.slurm_options import SlurmOptions
-from benchmarks.status import CellStatus, statuses
-from benchmarks.submission import submissions
 from slurm.cluster import cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
@@ -139,9 +139,9 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     assert run(request) == 0
     (submission,) = submissions(request.runs)
     (cell,) = submission.cells
-    wait_until(lambda: len(running(str(request.runs), "benchmarks.one_cell")) > 1)
+    wait_until(lambda: len(running(str(request.runs), "benchmarks.execution.one_cell")) > 1)
     if fault == "kill":
-        pretend.kill(*running(str(request.runs), "benchmarks.one_cell"))
+        pretend.kill(*running(str(request.runs), "benchmarks.execution.one_cell"))
     elif fault == "preemption":
         preempt(home / "urgent")
     else:

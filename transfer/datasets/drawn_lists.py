@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from transfer.datasets.images import Images
-from transfer.whole_file import write_whole
+from transfer.running.atomic_files import write_whole
 
 
 def keep_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transfer.datasets.images import DataError
-from transfer.whole_file import write_whole
+from transfer.running.atomic_files import write_whole
 
 SMALL_DATA = "small-data.json"
 

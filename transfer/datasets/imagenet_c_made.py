@@ -22,7 +22,7 @@ from transfer.datasets.imagenet_c import (
 )
 from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, SmallVersion
-from transfer.whole_file import write_whole
+from transfer.running.atomic_files import write_whole
 
 FOLDER = "imagenet-c-made"
 MANIFEST_FILE = "made.json"

@@ -18,8 +18,6 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional
 
-from transfer import stop
-from transfer.console import progress
 from transfer.datasets.catalog import expected_sizes, open_split
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
 from transfer.datasets.imagenet_c import KINDS, SEVERITIES
@@ -31,8 +29,10 @@ from transfer.datasets.imagenet_c_made import (
     write_manifest,
 )
 from transfer.datasets.images import DataError, Images
+from transfer.running import stop
+from transfer.running.atomic_files import explain_write_errors
+from transfer.running.console import progress
 from transfer.running.loader import load_batches
-from transfer.whole_file import explain_write_errors
 
 PACKAGE = "torch-uncertainty"
 CLASS_NAMES = {

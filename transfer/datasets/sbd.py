@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer import stop
-from transfer.console import progress
 from transfer.datasets.images import DataError
 from transfer.datasets.segmented import Mask, write_mask
-from transfer.whole_file import write_whole
+from transfer.running import stop
+from transfer.running.atomic_files import write_whole
+from transfer.running.console import progress
 
 FOLDERS = ("benchmark_RELEASE/dataset", "sbd", "SBD/dataset", "VOCdevkit/benchmark_RELEASE/dataset")
 """Folders below the data folder into which SBD is usually unpacked."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from transfer.datasets.images import DataError, ImageFiles
-from transfer.whole_file import write_whole
+from transfer.running.atomic_files import write_whole
 
 IGNORED = 255
 """In a mask: outlines and what belongs to no class; neither learned nor counted."""

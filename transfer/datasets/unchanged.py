@@ -4,10 +4,22 @@ from transfer.datasets.catalog import dataset_info
 from transfer.datasets.check import Report
 from transfer.datasets.images import DataError
 from transfer.datasets.info import AnySplit
+from transfer.datasets.splits import Split
+from transfer.running.folders import Folders
 
 
 class ChangedDataError(DataError):
     """A data set is no longer what was checked."""
+
+
+def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split:
+    """Return an opened split without the broken images that the user tolerates.
+
+    ChangedDataError if it is not the split that was checked.
+    """
+    if key in folders.reports:
+        require_unchanged(folders.reports[key], split, opened)
+    return opened.without(folders.broken) if folders.broken else opened
 
 
 def require_unchanged(report: Report, split: str, opened: AnySplit) -> None:

@@ -5,13 +5,13 @@ from contextlib import nullcontext
 import torch
 import torch.distributed as dist
 
-from transfer.console import progress
 from transfer.datasets.scenes import Scenes
 from transfer.detection.recipe import Recipe
 from transfer.detection.results import Detections, in_original
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
-from transfer.processes import Process, dealt
+from transfer.running.console import progress
+from transfer.running.processes import Process, dealt
 
 
 def detect(

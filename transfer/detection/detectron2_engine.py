@@ -22,7 +22,7 @@ from transfer.detection.fit import check_all_placed, check_can_be_built
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Found, Sample
 from transfer.detection.scaled_gradient import scale_gradient
-from transfer.training.norms import Norm
+from transfer.finetuning.norms import Norm
 
 HOW_TO_INSTALL = (
     "pip install --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git' "

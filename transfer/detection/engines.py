@@ -7,8 +7,8 @@ from transfer.detection.detectron2_engine import build_detector as build_on_dete
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine import build_detector as build_on_torchvision
-from transfer.training.norms import Norm
-from transfer.training.options import EngineChoice
+from transfer.finetuning.norms import Norm
+from transfer.finetuning.options import EngineChoice
 
 __all__ = ["HOW_TO_INSTALL", "EngineName", "available", "build_detector", "engine_for"]
 

@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from transfer.convert.resnet import network_with
-from transfer.convert.same_maps import (
-    check_trained,
-    differences,
-    fixed_images,
-    torchvision_maps,
-)
+from transfer.convert.same_maps import check_trained, differences, fixed_images, torchvision_maps
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 

@@ -9,7 +9,7 @@ arXiv:2010.02217).
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from transfer.training.course import Precision
+from transfer.finetuning.schedule import Precision
 
 Finds = Literal["boxes", "masks", "keypoints"]
 Part = Literal["fpn", "box_head", "mask_head", "keypoint_head", "rpn_head"]

@@ -11,10 +11,10 @@ from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Sample
 from transfer.detection.samples import training_sample
 from transfer.detection.solver import sgd
-from transfer.processes import Process
-from transfer.training import loop
-from transfer.training.state import TrainingSummary
-from transfer.training.stream import Place
+from transfer.finetuning import loop
+from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.stream import Place
+from transfer.running.processes import Process
 
 Indices = Sequence[int] | NDArray[np.int64]
 

@@ -31,7 +31,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from transfer import stop
+from transfer.running import stop
 from transfer.running.portable import pickled_error
 
 BATCHES_AHEAD = 2

@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy, interpolate, pad
 from transfer.convert.resnet import FEATURE_DIM
 from transfer.convert.to_mmseg import place_in_mmseg
 from transfer.datasets.segmented import IGNORED
+from transfer.finetuning.norms import Norm, norm_layer
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import Sample
-from transfer.training.norms import Norm, norm_layer
 
 
 class FCN(nn.Module):

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from transfer.console import progress
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.processes import Process, dealt
+from transfer.running.console import progress
+from transfer.running.processes import Process, dealt
 from transfer.segmentation.network import FCN
 from transfer.segmentation.samples import pixels
 

@@ -13,12 +13,7 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
 from transfer.convert.resnet import network_with
-from transfer.convert.same_maps import (
-    check_trained,
-    differences,
-    fixed_images,
-    torchvision_maps,
-)
+from transfer.convert.same_maps import check_trained, differences, fixed_images, torchvision_maps
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
 

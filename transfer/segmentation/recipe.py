@@ -7,7 +7,7 @@ on VOC (He et al., CVPR 2020, arXiv:1911.05722, appendix).
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from transfer.training.course import Precision
+from transfer.finetuning.schedule import Precision
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 from transfer.datasets.segmented import Segmented
+from transfer.finetuning.stream import Place
 from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.training.stream import Place
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

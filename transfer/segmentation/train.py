@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 
 from transfer.datasets.segmented import Segmented
-from transfer.processes import Process
+from transfer.finetuning import loop
+from transfer.finetuning.state import TrainingSummary
+from transfer.running.processes import Process
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import TrainingSamples
-from transfer.training import loop
-from transfer.training.state import TrainingSummary
 
 
 def train(

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.classifier import Heads, among, load_classifier, scores_of
-from transfer.cost import probe_hours
 from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
-from transfer.features import (
+from transfer.frozen.classifier import Heads, among, load_classifier, scores_of
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import (
     EvalTransform,
     Features,
     features_together,
     frozen_features,
     open_images,
 )
-from transfer.folders import Folders
 from transfer.metrics import top1
+from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 SEVERE = 3

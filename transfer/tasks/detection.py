@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from transfer.backbone import Backbone
-from transfer.cost import FORWARD_COST
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.scenes import Scenes, usable_for_training
+from transfer.datasets.unchanged import usable_split
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.detect import detect
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
@@ -36,14 +36,21 @@ from transfer.detection.results import Detections
 from transfer.detection.sample import Detector
 from transfer.detection.train import train as train_detector
 from transfer.detection.voc_ap import voc_ap
-from transfer.folders import Folders
-from transfer.processes import this_process
+from transfer.finetuning.learning_rate_search import search_then_train
+from transfer.finetuning.length import at_schedule
+from transfer.finetuning.norms import Norm
+from transfer.finetuning.options import EngineChoice, TrainingOptions
+from transfer.finetuning.prepared import (
+    Prepared,
+    identity,
+    prepare_training,
+    training_details,
+    unfit,
+)
+from transfer.frozen.cost import FORWARD_COST
+from transfer.running.folders import Folders
+from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
-from transfer.training.length import at_schedule
-from transfer.training.norms import Norm
-from transfer.training.options import EngineChoice, TrainingOptions
-from transfer.training.prepared import Prepared, identity, prepare_training, training_details, unfit
-from transfer.training.rates import search_then_train
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
@@ -202,8 +209,9 @@ class Detection(TaskDefaults):
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Two splits as they were checked, without the broken images that the user tolerates."""
         learned, tested = (
-            folders.usable(self.dataset, split, open_scenes(self.dataset, folders.data, split))
+            usable_split(folders, self.dataset, split, opened)
             for split in (train, test)
+            for opened in [open_scenes(self.dataset, folders.data, split)]
         )
         return Portion(learned, usable_for_training(learned, self.recipe.finds), tested)
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.cost import probe_hours
-from transfer.features import EvalTransform, TrainAndTest, train_and_test
-from transfer.few_shot_training import FewShotTraining, Problem, draw_support, train_together
-from transfer.finetune import NotFiniteError
-from transfer.folders import Folders
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import EvalTransform, TrainAndTest, train_and_test
+from transfer.frozen.few_shot_heads import FewShotTraining, Problem, draw_support, train_together
+from transfer.frozen.linear_heads import NotFiniteError
 from transfer.metrics import top1
-from transfer.schedule import share
+from transfer.running.folders import Folders
+from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 
 

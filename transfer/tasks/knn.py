@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.cost import probe_hours
-from transfer.features import EvalTransform, Predictions, TrainAndTest, train_and_test
-from transfer.folders import Folders
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import EvalTransform, Predictions, TrainAndTest, train_and_test
+from transfer.frozen.nearest import knn_scores
 from transfer.metrics import top1
-from transfer.nearest import knn_scores
+from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 

@@ -12,13 +12,19 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from transfer.backbone import Backbone
-from transfer.cost import probe_hours
 from transfer.datasets.images import Images
-from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
-from transfer.finetune import Decay, ProbeTraining, probed
-from transfer.folders import Folders
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import (
+    EvalTransform,
+    Features,
+    Predictions,
+    frozen_features,
+    open_images,
+)
+from transfer.frozen.linear_heads import Decay, ProbeTraining, probed
 from transfer.metrics import top1, topk
-from transfer.schedule import share
+from transfer.running.folders import Folders
+from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 
 

@@ -12,15 +12,21 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.classifier import Heads
-from transfer.cost import probe_hours
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
-from transfer.features import EvalTransform, Features, Predictions, frozen_features, open_images
-from transfer.finetune import NotFiniteError, ProbeTraining, train_heads
-from transfer.folders import Folders
+from transfer.frozen.classifier import Heads
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import (
+    EvalTransform,
+    Features,
+    Predictions,
+    frozen_features,
+    open_images,
+)
+from transfer.frozen.linear_heads import NotFiniteError, ProbeTraining, train_heads
 from transfer.metrics import mean_per_class, top1
-from transfer.schedule import share
+from transfer.running.folders import Folders
+from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))

@@ -12,12 +12,12 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.cost import probe_hours
-from transfer.features import EvalTransform, Features, TrainAndTest, train_and_test
-from transfer.few_shot_training import draw_support
-from transfer.folders import Folders
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import EvalTransform, Features, TrainAndTest, train_and_test
+from transfer.frozen.few_shot_heads import draw_support
+from transfer.frozen.nearest import knn_scores
 from transfer.metrics import top1
-from transfer.nearest import knn_scores
+from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 

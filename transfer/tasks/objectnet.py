@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.classifier import Heads, among, load_classifier, scores_of
-from transfer.cost import probe_hours
 from transfer.datasets.objectnet import BORDER_PX
-from transfer.features import (
+from transfer.frozen.classifier import Heads, among, load_classifier, scores_of
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import (
     EvalTransform,
     Features,
     Predictions,
@@ -20,8 +20,8 @@ from transfer.features import (
     frozen_features,
     open_images,
 )
-from transfer.folders import Folders
 from transfer.metrics import top1, topk
+from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 

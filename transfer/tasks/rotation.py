@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, Self
 import torch
 
 from transfer.backbone import Backbone
-from transfer.cost import probe_hours
 from transfer.datasets.images import Images
-from transfer.features import (
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.features import (
     QUARTER_TURNS,
     EvalTransform,
     Features,
@@ -21,10 +21,10 @@ from transfer.features import (
     frozen_features,
     open_images,
 )
-from transfer.finetune import ProbeTraining, probed
-from transfer.folders import Folders
+from transfer.frozen.linear_heads import ProbeTraining, probed
 from transfer.metrics import top1
-from transfer.schedule import share
+from transfer.running.folders import Folders
+from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 
 

@@ -13,11 +13,23 @@ import numpy as np
 import torch
 
 from transfer.backbone import Backbone
-from transfer.cost import FORWARD_COST
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
-from transfer.folders import Folders
-from transfer.processes import this_process
+from transfer.datasets.unchanged import usable_split
+from transfer.finetuning.learning_rate_search import search_then_train
+from transfer.finetuning.length import at_schedule
+from transfer.finetuning.norms import Norm
+from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.prepared import (
+    Prepared,
+    identity,
+    prepare_training,
+    training_details,
+    unfit,
+)
+from transfer.frozen.cost import FORWARD_COST
+from transfer.running.folders import Folders
+from transfer.running.processes import this_process
 from transfer.segmentation.iou import Overlap, confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.predict import predict, prediction_path
@@ -25,11 +37,6 @@ from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.segmentation.train import train as train_network
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
-from transfer.training.length import at_schedule
-from transfer.training.norms import Norm
-from transfer.training.options import TrainingOptions
-from transfer.training.prepared import Prepared, identity, prepare_training, training_details, unfit
-from transfer.training.rates import search_then_train
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
@@ -156,8 +163,9 @@ class Segmentation(TaskDefaults):
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Two splits as they were checked, without the broken images that the user tolerates."""
         learned, tested = (
-            folders.usable(self.dataset, split, open_segmented(self.dataset, folders.data, split))
+            usable_split(folders, self.dataset, split, opened)
             for split in (train, test)
+            for opened in [open_segmented(self.dataset, folders.data, split)]
         )
         return Portion(learned, tested)
 

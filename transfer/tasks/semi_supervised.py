@@ -15,23 +15,27 @@ import numpy as np
 import torch
 
 from transfer.backbone import Backbone
-from transfer.classification import Classifier, FineTuning, predicted
-from transfer.classification import train as train_classifier
-from transfer.cost import BACKWARD_COST, forward_hours
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.drawn_lists import keep_list
 from transfer.datasets.images import Images
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
-from transfer.features import EvalTransform, Predictions, open_images
-from transfer.finetune import NotFiniteError
-from transfer.folders import Folders
+from transfer.finetuning.classification import Classifier, FineTuning, predicted
+from transfer.finetuning.classification import train as train_classifier
+from transfer.finetuning.learning_rate_search import (
+    best_rate,
+    scores_by_name,
+    search_learning_rates,
+)
+from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.schedule import Precision
+from transfer.frozen.cost import BACKWARD_COST, forward_hours
+from transfer.frozen.features import EvalTransform, Predictions, open_images
+from transfer.frozen.linear_heads import NotFiniteError
 from transfer.metrics import top1, topk
-from transfer.processes import this_process
-from transfer.schedule import share
+from transfer.running.folders import Folders
+from transfer.running.processes import this_process
+from transfer.running.schedule import share
 from transfer.tasks.task import PlannedTask, TaskDefaults
-from transfer.training.course import Precision
-from transfer.training.options import TrainingOptions
-from transfer.training.rates import best_rate, scores_by_name, search_learning_rates
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from transfer.backbone import Backbone
-from transfer.folders import Folders
-from transfer.training.course import Course
-from transfer.training.options import TrainingOptions
+from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.schedule import Course
+from transfer.running.folders import Folders
 
 AnyTask = TypeVar("AnyTask")
 

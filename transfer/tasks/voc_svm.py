@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.console import say
-from transfer.cost import probe_hours
-from transfer.cost_search import Choice, CostSearch, Solver, choose_costs
 from transfer.datasets.images import DataError
-from transfer.features import (
+from transfer.frozen.cost import probe_hours
+from transfer.frozen.cost_search import Choice, CostSearch, Solver, choose_costs
+from transfer.frozen.features import (
     EvalTransform,
     Features,
     Predictions,
@@ -24,9 +23,10 @@ from transfer.features import (
     frozen_features,
     open_images,
 )
-from transfer.folders import Folders
-from transfer.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
+from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
 from transfer.metrics import Points, average_precision
+from transfer.running.console import say
+from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 PRESENT, DIFFICULT = 1, 0  # an absent class is -1

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.__main__ import parse
-from pretrain.launch import Process
 from pretrain.loop import Training, training_step
 from pretrain.methods.simsiam import SimSiam, SimSiamConfig, simsiam_loss
 from pretrain.parts.view import View
 from pretrain.run import prepare
+from pretrain.running.launch import Process
 
 
 def tiny_simsiam(**changes: Any) -> Any:

@@ -16,7 +16,7 @@ from transfer.detection.detect import detect
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_KEYPOINTS, COCO_FPN_MASKS, Recipe
 from transfer.detection.train import train
-from transfer.processes import Process
+from transfer.running.processes import Process
 
 HEIGHT, WIDTH = 96, 128
 COLORS = ("crimson", "royalblue")

@@ -31,7 +31,7 @@ from transfer.detection import detectron2_engine, torchvision_engine
 from transfer.detection.recipe import COCO_FPN, Recipe
 from transfer.detection.sample import Detector, Sample
 from transfer.detection.solver import sgd
-from transfer.training.course import learning_rate, set_rate
+from transfer.finetuning.schedule import learning_rate, set_rate
 
 pytestmark = pytest.mark.detectron2
 

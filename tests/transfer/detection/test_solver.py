@@ -10,8 +10,8 @@ from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe
 from transfer.detection.detectron2_engine import known_noise_ignored
 from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
 from transfer.detection.solver import sgd
-from transfer.training.course import learning_rate, set_rate
-from transfer.training.length import of_length
+from transfer.finetuning.length import of_length
+from transfer.finetuning.schedule import learning_rate, set_rate
 
 
 def group_of(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import torch
 
-from transfer import stop
+from transfer.running import stop
 
 PATIENCE_S = 300.0
 """For what takes seconds on an idle machine."""

@@ -17,14 +17,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer import stop
 from transfer.datasets.images import DataError
-from transfer.running.loader import (
-    SharedMemoryError,
-    WorkerKilledError,
-    load_batches,
-    load_stacked,
-)
+from transfer.running import stop
+from transfer.running.loader import SharedMemoryError, WorkerKilledError, load_batches, load_stacked
 
 
 def square(number: int) -> Tensor:

@@ -17,24 +17,24 @@ from unittest.mock import patch
 import pytest
 from PIL import Image
 
-import benchmarks.one_cell
+import benchmarks.execution.one_cell
 import transfer.__main__
 from tests.transfer.datasets.test_make_corruptions import contents
 from tests.transfer.datasets.test_make_corruptions import data as data_to_corrupt
 from tests.transfer.running.forked_command import ForkedCommand, children
 from tests.transfer.running.many_images import generate_many
-from transfer import stop
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.synthetic.generate import generate
+from transfer.running import stop
 from transfer.running.loader import _packed
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
 NUM_WORKERS_HERE = (
-    "transfer.features.num_workers",
-    "transfer.crops.num_workers",
-    "transfer.classification.num_workers",
-    "transfer.training.loop.usual_workers",
+    "transfer.frozen.features.num_workers",
+    "transfer.frozen.crops.num_workers",
+    "transfer.finetuning.classification.num_workers",
+    "transfer.finetuning.loop.usual_workers",
 )
 __all__ = ["data_to_corrupt"]
 
@@ -70,7 +70,7 @@ class OneCell:
     def start(self) -> ForkedCommand:
         places = ["--results", str(self.home / "results"), "--runs", str(self.home / "runs")]
         words, log = [*self.words, *places], self.home.with_suffix(".log")
-        return ForkedCommand(benchmarks.one_cell.main, words, log)
+        return ForkedCommand(benchmarks.execution.one_cell.main, words, log)
 
     def record(self, name: str = "*") -> dict[str, Any]:
         """What does not depend on time and load."""

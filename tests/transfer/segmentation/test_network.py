@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from transfer.backbone import random_backbone
 from transfer.convert.same_maps import fixed_images, torchvision_maps
+from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
 from transfer.segmentation import network as networks
 from transfer.segmentation.network import FCN, build_network, load_backbone, noise_in
 from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
-from transfer.training.norms import NaiveSyncBatchNorm, Norm
 
 pytestmark = pytest.mark.slow  # mmsegmentation takes seconds to import
 TINY = VOC_FCN.tiny()

@@ -9,9 +9,9 @@ from PIL import Image
 
 from tests.transfer.segmentation.color_reader import color_reader
 from tests.transfer.segmentation.drawn_split import drawn_split
-from transfer import stop
 from transfer.datasets.segmented import read_mask, voc_palette
-from transfer.processes import Process
+from transfer.running import stop
+from transfer.running.processes import Process
 from transfer.segmentation.predict import predict, prediction_path
 
 ALONE = Process(device=torch.device("cpu"))

@@ -2,10 +2,10 @@
 
 import pytest
 
+from transfer.finetuning.length import of_length
+from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.schedule import learning_rate
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.training.course import learning_rate
-from transfer.training.length import of_length
-from transfer.training.options import TrainingOptions
 
 
 def test_co2_trains_fifty_epochs_and_moco_30k_iterations() -> None:

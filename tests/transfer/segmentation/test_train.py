@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from tests.transfer.segmentation.drawn_split import drawn_split
-from transfer import stop
 from transfer.backbone import random_backbone
 from transfer.datasets.segmented import Segmented, read_mask
-from transfer.processes import Process
+from transfer.finetuning import loop
+from transfer.finetuning.schedule import Precision
+from transfer.running import stop
+from transfer.running.processes import Process
 from transfer.segmentation.iou import confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.train import train
-from transfer.training import loop
-from transfer.training.course import Precision
 
 slow = pytest.mark.slow  # mmsegmentation takes seconds to import
 ALONE = Process(device=torch.device("cpu"))

@@ -11,12 +11,12 @@ import torch
 from tests.transfer.segmentation.drawn_split import drawn_split
 from tests.two_processes import two_processes
 from transfer.backbone import random_backbone
-from transfer.processes import Process
+from transfer.finetuning.norms import norm_for
+from transfer.running.processes import Process
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.predict import predict
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.train import train
-from transfer.training.norms import norm_for
 
 pytestmark = pytest.mark.slow
 FOLDER = "SEGMENTATIONS"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from transfer.backbone import Backbone, BackboneError, random_backbone
-from transfer.cell import Cell, Place, departures, evaluate, finished
+from transfer.cells.cell import Cell, Place, departures, evaluate, finished
+from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
-from transfer.training.options import TrainingOptions
 
 DETECTION = {k: t for k, t in TASKS.items() if isinstance(t, Detection)}
 CPU = TrainingOptions(engine="torchvision", gpus=1)

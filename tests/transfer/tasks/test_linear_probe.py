@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import transfer.finetune
-from transfer.alone import alone
+import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
-from transfer.cell import Cell, Place, departures
-from transfer.features import Predictions
-from transfer.folders import Folders
+from transfer.cells.cell import Cell, Place, departures
+from transfer.frozen.features import Predictions
 from transfer.record import protocol_hash
+from transfer.running.folders import Folders
+from transfer.running.lock import alone
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe
 
@@ -133,7 +133,7 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
     alone = ran(READINGS[1], small_backbone, others)
     assert torch.equal(second.scores, alone.scores)
     assert second.details == alone.details
-    monkeypatch.setattr(transfer.finetune, "forward", None)  # nothing is trained
+    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", None)  # nothing is trained
     again = replace(folders, work=tmp_path / "a third place")
     assert torch.equal(ran(READINGS[0], small_backbone, again).scores, first.scores)
 

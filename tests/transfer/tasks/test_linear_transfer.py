@@ -8,12 +8,12 @@ from torch import Tensor
 
 import transfer.tasks.linear_transfer
 from transfer.backbone import Backbone
-from transfer.classifier import Heads
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
-from transfer.features import Features
-from transfer.finetune import NotFiniteError, ProbeTraining
-from transfer.folders import Folders
+from transfer.frozen.classifier import Heads
+from transfer.frozen.features import Features
+from transfer.frozen.linear_heads import NotFiniteError, ProbeTraining
+from transfer.running.folders import Folders
 from transfer.tasks import TASKS
 from transfer.tasks.linear_transfer import RATES, LinearTransfer, Prepared
 

@@ -6,8 +6,8 @@ import torch
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
-from transfer.features import EvalTransform, frozen_network, turned
-from transfer.folders import Folders
+from transfer.frozen.features import EvalTransform, frozen_network, turned
+from transfer.running.folders import Folders
 from transfer.tasks.rotation import RotationProbe
 
 TASK = RotationProbe(crop_px=32)

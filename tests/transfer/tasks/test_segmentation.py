@@ -15,15 +15,15 @@ from sklearn.metrics import jaccard_score
 
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone, BackboneError, random_backbone
-from transfer.cell import Cell, Place, departures, evaluate, finished
+from transfer.cells.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 from transfer.datasets.voc_masks import FOLDER
-from transfer.finetune import NotFiniteError
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.linear_heads import NotFiniteError
 from transfer.tasks import TASKS
 from transfer.tasks.segmentation import Portion, Predicted, Segmentation
-from transfer.training.options import TrainingOptions
 
 KEY = "voc12_seg_fcn"
 CPU = TrainingOptions(gpus=1)

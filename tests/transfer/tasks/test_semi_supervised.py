@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 import transfer.tasks.semi_supervised
 from transfer.backbone import Backbone
-from transfer.cell import Cell, Place, departures, evaluate
-from transfer.classification import FineTuning
+from transfer.cells.cell import Cell, Place, departures, evaluate
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
-from transfer.finetune import NotFiniteError
-from transfer.folders import Folders
+from transfer.finetuning.classification import FineTuning
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.linear_heads import NotFiniteError
 from transfer.record import protocol_hash
+from transfer.running.folders import Folders
 from transfer.tasks.semi_supervised import TASKS, SemiSupervised
-from transfer.training.options import TrainingOptions
 
 IMAGENET = {key: task for key, task in TASKS.items() if task.by_default}
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.bench_svm import Settings, column, synthetic_voc
+from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.images import DataError
-from transfer.features import EvalTransform, Features, Predictions
-from transfer.folders import Folders
+from transfer.frozen.features import EvalTransform, Features, Predictions
 from transfer.metrics import average_precision
-from transfer.stages import save_stage
+from transfer.running.folders import Folders
+from transfer.running.stages import save_stage
 from transfer.tasks import voc_svm
 from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
 
@@ -124,7 +124,7 @@ def test_an_interrupted_task_ends_with_the_same_bits(
         save_stage(path, tensors)
 
     with monkeypatch.context() as patch:
-        patch.setattr("transfer.cost_search.save_stage", save_or_end)
+        patch.setattr("transfer.frozen.cost_search.save_stage", save_or_end)
         with pytest.raises(KeyboardInterrupt):
             QUICK.run(small(), folders(tmp_path / "work"), seed=0)
     resumed = QUICK.run(small(), folders(tmp_path / "work"), seed=0)

@@ -17,7 +17,7 @@ from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.expected import mark_small, small_sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.patterns import KINDS, draw_size_px, jpeg, paint
-from transfer.whole_file import explain_write_errors
+from transfer.running.atomic_files import explain_write_errors
 
 POOL_FOLDER = "pretrain"
 POOL_IMAGES = 2_000

@@ -67,7 +67,7 @@ from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine.detector import TorchvisionDetector
 from transfer.detection.torchvision_engine.network import RCNN
-from transfer.training.norms import Norm
+from transfer.finetuning.norms import Norm
 
 
 def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:

@@ -28,7 +28,7 @@ from transfer.detection.torchvision_engine.masks import mask_loss, own_masks
 from transfer.detection.torchvision_engine.pooling import pool
 from transfer.detection.torchvision_engine.proposals import RPN, Size
 from transfer.detection.torchvision_engine.regions import Regions, foreground, sampled_regions
-from transfer.training.norms import Norm, norm_layer
+from transfer.finetuning.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FINE_POOL = 14

@@ -2,13 +2,7 @@
 
 import torch
 
-from transfer.detection.torchvision_engine.matching import (
-    BACKGROUND,
-    NEITHER,
-    OBJECT,
-    drawn,
-    match,
-)
+from transfer.detection.torchvision_engine.matching import BACKGROUND, NEITHER, OBJECT, drawn, match
 
 IOU = torch.tensor(
     [

@@ -1,0 +1,132 @@
+"""Where submitted cells are: queued, running, done or failed, with reason and log.
+
+Told by the records first, then by Slurm, then by what a job has left behind, so that it is right
+long after Slurm has forgotten the job and where there is no accounting.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from benchmarks.cluster.submission import Submission, SubmittedCell, submissions
+from slurm.cluster import ClusterError
+from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
+
+HINT = {
+    "extraction": "its cells extract for themselves",
+    "tables": "make them: python -m benchmarks.tables",
+}
+"""What a failed helper means."""
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """A cell of its latest submission."""
+
+    submission: Submission
+    cell: SubmittedCell
+    state: State
+    detail: str
+    """Progress, or the reason."""
+
+    @property
+    def log(self) -> Path:
+        """What the cell says."""
+        return log_path(self.submission.folder, self.cell.job)
+
+
+def statuses(runs: Path) -> tuple[list[CellStatus], str]:
+    """Of every cell that was ever submitted below the runs, and why Slurm could not be asked."""
+    latest: dict[str, tuple[Submission, SubmittedCell]] = {}
+    for submission in submissions(runs):
+        for cell in submission.cells:
+            latest[cell.record] = (submission, cell)
+    known, silence = _asked([cell.job for _, cell in latest.values() if not cell.done])
+    return [_status(*pair, known, bool(silence)) for pair in latest.values()], silence
+
+
+def status_of(submission: Submission) -> list[CellStatus]:
+    """Of the cells of one submission."""
+    known, silence = _asked([cell.job for cell in submission.cells if not cell.done])
+    return [_status(submission, cell, known, bool(silence)) for cell in submission.cells]
+
+
+def failed_helpers(runs: Path) -> list[str]:
+    """A line for each job of the latest submission that helps and has failed, with its log."""
+    *_, last = [None, *submissions(runs)]
+    if last is None:
+        return []
+    known, _ = _asked(last.helpers)
+    lines = []
+    for job in last.helpers:
+        left = saved_error(last.folder, job)
+        state = known.get(job, JobState("unknown"))
+        lost = (
+            left is None and state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
+        )
+        if state.stage in ("queued", "running") or not (left or lost):
+            continue
+        what = "tables" if job == last.helpers[-1] else "extraction"
+        log = log_path(last.folder, job)
+        reason = "; ".join(part for part in (left or state.reason, last_log_line(log)) if part)
+        lines.append(f"{what} failed: {reason}; {HINT[what]}\n{'':<16}log: {log}")
+    return lines
+
+
+def _asked(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
+    if not jobs:
+        return {}, ""
+    try:
+        return job_states(jobs), ""
+    except ClusterError as error:
+        return {}, str(error)
+
+
+def _status(
+    submission: Submission, cell: SubmittedCell, known: dict[str, JobState], silent: bool
+) -> CellStatus:
+    def told(state: State, detail: str = "") -> CellStatus:
+        return CellStatus(submission, cell, state, detail)
+
+    if cell.done:
+        return told("done")
+    job = known.get(cell.job, JobState("unknown"))
+    words = last_log_line(log_path(submission.folder, cell.job))
+    if job.stage == "queued":
+        return told("queued", f"{job.reason}; so far: {words}" if words else job.reason)
+    if job.stage == "running":
+        return told("running", words)
+    if job.word == "CANCELLED":
+        return told("cancelled", "by a user or an administrator")
+    left = saved_error(submission.folder, cell.job)
+    if left == "":  # it has found the record of another run
+        return told("done")
+    reason = cell.failure or "; ".join(part for part in (left, words) if part)
+    if left is None and not cell.failure:
+        if silent:
+            return told("queued", "or running, or killed: the cluster does not answer")
+        ended = job.word or "killed; the cluster does not say why"
+        reason = f"{ended}; last words: {words}" if words else ended
+    return told("failed", reason)
+
+
+def render(found: Sequence[CellStatus], silence: str) -> str:
+    """A line for each cell, another with the log of those that failed, and the sums."""
+    if not found:
+        return "nothing was submitted below these --runs"
+    lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
+    for status in found:
+        cell = status.cell
+        head = f"{cell.backbone:<16}{cell.key:<30}{cell.seed:<6}{status.state:<11}"
+        lines.append(f"{head}{status.detail}".rstrip())
+        if status.state == "failed":
+            lines.append(f"{'':<16}log: {status.log}")
+    counts = {state: sum(status.state == state for status in found) for state in get_args(State)}
+    lines.append(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    if silence:
+        lines.append(f"the cluster does not answer: {silence}")
+    if counts["failed"] or counts["cancelled"]:
+        lines.append("once more, each from where it was: run_all.py --retry-failed")
+    return "\n".join(lines)

@@ -1,0 +1,26 @@
+"""The last job of a submission: reasons of cells that could leave none, then the tables.
+
+python -m benchmarks.cluster.collect runs/slurm/WHEN/submission.json
+"""
+
+import sys
+from pathlib import Path
+
+from benchmarks.cluster.cell_status import render, status_of
+from benchmarks.cluster.submission import read
+from benchmarks.tables import renew_tables
+
+
+def collect(file: Path) -> int:
+    """Return 0 once the tables are made, whatever is missing in them; 1 if they cannot be."""
+    submission = read(file)
+    found = status_of(submission)
+    for status in found:
+        if status.state == "failed" and not status.cell.failure:
+            status.cell.note_failure(status.detail)
+    print(render(found, ""))
+    return int(not renew_tables(Path(submission.results)))
+
+
+if __name__ == "__main__":
+    sys.exit(collect(Path(sys.argv[1])))

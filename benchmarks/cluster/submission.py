@@ -1,0 +1,178 @@
+"""What was submitted to a cluster: one JSON for each submission, below the runs."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm.resources import Queue, Resources
+from transfer.cells.cell import Cell
+from transfer.record import failure_path, record_files, write_failure, write_json
+from transfer.running.atomic_files import explain_write_errors
+from transfer.tasks import reading_of
+
+FILE = "submission.json"
+FORMAT = "ssl-submission/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmittedCell:
+    """A cell as it waits: enough to follow it and to submit it again without its checkpoint."""
+
+    job: str
+    backbone: str
+    key: str
+    protocol: str
+    schedule: str
+    seed: int
+    record: str
+    """Path of the cell's record; others of its records may lie beside it."""
+    before: tuple[int, int]
+    """Versions of record and failure at submission, 0 where there was none: only newer ones
+    count."""
+    words: tuple[str, ...]
+    """Of benchmarks.execution.one_cell."""
+    resources: Resources
+
+    @property
+    def done(self) -> bool:
+        """A record was written since."""
+        return newest(Path(self.record)) not in (0, self.before[0])
+
+    @property
+    def failure(self) -> str:
+        """The reason that the cell has left since; empty if none."""
+        path = failure_path(Path(self.record))
+        if version(path) in (0, self.before[1]):
+            return ""
+        try:
+            return str(json.loads(path.read_text())["reason"])
+        except (OSError, ValueError, KeyError):
+            return ""
+
+    def note_failure(self, reason: str) -> None:
+        """For a cell that could not do so itself."""
+        write_failure(
+            Path(self.record),
+            {
+                "backbone": self.backbone,
+                "task": reading_of(self.key)[0],
+                "protocol": self.protocol,
+                "schedule": self.schedule,
+                "seed": self.seed,
+                "reason": reason,
+                "traceback": "",
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """Arrays that were submitted together."""
+
+    folder: Path
+    """Of this file, logs and pickles."""
+    results: str
+    parallel: int
+    queue: Queue
+    cells: tuple[SubmittedCell, ...]
+    helpers: tuple[str, ...]
+    """Jobs that extract features for several cells, and last the one that makes tables."""
+    tables_partition: str = ""
+    """Of the last one; the queue's if empty."""
+    submitted: str = field(
+        default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    )
+
+    def save(self) -> Path:
+        """Whole or not at all; the path."""
+        content = asdict(self) | {"format": FORMAT}
+        del content["folder"]
+        write_json(self.folder / FILE, content, "--runs")
+        return self.folder / FILE
+
+
+def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> SubmittedCell:
+    """A cell that is about to be submitted."""
+    path = cell.path.absolute()
+    return SubmittedCell(
+        job="",
+        backbone=cell.backbone.name,
+        key=cell.key,
+        protocol=cell.task.protocol,
+        schedule=cell.place.schedule,
+        seed=cell.seed,
+        record=str(path),
+        before=versions(path),
+        words=words,
+        resources=asked,
+    )
+
+
+def versions(record: Path) -> tuple[int, int]:
+    """Of the newest record of a cell and of the failure beside it."""
+    return newest(record), version(failure_path(record))
+
+
+def newest(record: Path) -> int:
+    """Return the latest version among the records of the cell at this path, 0 without any."""
+    return max(map(version, record_files(record)), default=0)
+
+
+def version(path: Path) -> int:
+    """Differs between any two contents that a path has had; 0 if there is no file."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def new_folder(runs: Path) -> Path:
+    """An empty folder for a submission, named after the time."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1000):
+        folder = (runs / "slurm" / f"{stamp}{f'-{number}' * bool(number)}").absolute()
+        with explain_write_errors(folder, "--runs"):
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+        return folder
+    raise OSError(f"{runs}/slurm/{stamp}: a thousand submissions in one second")
+
+
+def read(path: Path) -> Submission:
+    """What a file tells; ValueError if it is not one of ours."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content.pop("format") != FORMAT:
+            raise ValueError("another format")
+        cells = tuple(
+            SubmittedCell(
+                **cell
+                | {
+                    "before": tuple(cell["before"]),
+                    "words": tuple(cell["words"]),
+                    "resources": Resources(**cell["resources"]),
+                }
+            )
+            for cell in content.pop("cells")
+        )
+        queue: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content.pop("queue").items()
+        }
+        helpers = tuple(content.pop("helpers"))
+        return Submission(
+            folder=path.parent, cells=cells, queue=Queue(**queue), helpers=helpers, **content
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not a submission ({error})") from error
+
+
+def submissions(runs: Path) -> Iterator[Submission]:
+    """All below the runs, in the order of time."""
+    for path in sorted((runs / "slurm").glob(f"*/{FILE}")):
+        yield read(path)

@@ -1,0 +1,6 @@
+"""Cells that run.
+
+sequence.py  cells one after another in this process
+one_cell.py  one cell in a process of its own, and its command line
+workers.py   cells side by side on one machine
+"""

@@ -1,0 +1,128 @@
+"""One cell of a larger run in a process of its own.
+
+    python -m benchmarks.execution.one_cell TASK --ckpt FILE
+
+The words are those of python -m transfer. Beside it, a failure leaves its reason for the tables,
+and a cell that another process works on is waited for. --prepare TASK,TASK --ckpt FILE only fills
+the cache that these tasks share; behind it, --and --ckpt FILE does so for one more backbone:
+ImageNet-C and the like are decoded once for all.
+Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped, to go on,
+128 and a signal's number if that has killed one of its processes.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+
+import tyro
+
+from benchmarks.planning.checkpoints import Origins
+from transfer.backbone import BackboneError
+from transfer.cells.cell import Cell, note_failure, prepare
+from transfer.cells.command import Evaluate, summary
+from transfer.cells.many_gpus import KilledError, evaluate_where_asked
+from transfer.datasets.images import DataError
+from transfer.finetuning.options import TrainingOptions
+from transfer.running import stop
+from transfer.running.lock import BusyError
+
+LOOK_AGAIN_S = 10.0
+PREPARE, AND = "--prepare", "--and"
+
+
+def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
+    """The command line of a cell, true in every folder."""
+    place, origin = cell.place, origins[cell.backbone.name]
+    words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
+    words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
+    words += ["--heads", *map(str, origin.heads)] if origin.heads else []
+    words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
+    words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
+    words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    words += ["--with-weights"] if cell.with_weights else []
+    for option in fields(TrainingOptions):
+        value = getattr(place.training, option.name)
+        if value != option.default:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
+    return tuple(words)
+
+
+def preparation(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
+    """The command line that prepares the tasks of these cells, each backbone once."""
+    keys = ",".join(dict.fromkeys(cell.key for cell in cells))
+    each = {cell.backbone.sha256: words_of(cell, origins)[1:] for cell in cells}
+    first, *others = each.values()
+    return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
+
+
+def program(words: Sequence[str]) -> tuple[str, ...]:
+    """What starts a process with these words."""
+    return (sys.executable, "-m", "benchmarks.execution.one_cell", *words)
+
+
+def wanted(words: Sequence[str]) -> Cell:
+    """The cell of a command line."""
+    return tyro.cli(
+        Evaluate,
+        args=list(words),
+        prog="python -m benchmarks.execution.one_cell",
+        description=__doc__,
+    ).cell()
+
+
+def _parts(words: Sequence[str]) -> list[list[str]]:
+    """What stands between the words AND."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == AND:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def run(cell: Cell) -> int:
+    """Exit status, once the cell has its record or its reason."""
+    told = False
+    while True:
+        stop.leave_if_asked()
+        try:
+            print(summary(cell, evaluate_where_asked(cell)), flush=True)
+        except BusyError:
+            if not told:
+                told = True
+                print(f"{cell.key}  waits for the process that has it", file=sys.stderr, flush=True)
+            time.sleep(LOOK_AGAIN_S)
+        except KilledError as error:  # no fault of the cell: it can go on
+            print(f"{cell.key}  {error}", file=sys.stderr, flush=True)
+            return 128 - error.status
+        except Exception as error:  # whatever it is, the tables must be able to tell it
+            note_failure(cell, error)
+            print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+            return 1
+        else:
+            return 0
+
+
+def main(words: list[str]) -> int:
+    """Exit status of the command line."""
+    stop.listen()
+    try:
+        if words[:1] != [PREPARE]:
+            return run(wanted(words))
+        for key in words[1].split(","):
+            prepare([wanted([key, *part]) for part in _parts(words[2:])])
+            stop.leave_if_asked()
+    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:  # such as a full disk, while features are prepared
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(stop.exit_status(main, sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""Cells one after another in this process."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.planning.plan import PlannedCell
+from transfer.cells.cell import Cell, note_failure, prepare
+from transfer.cells.command import summary
+from transfer.cells.many_gpus import evaluate_where_asked
+from transfer.cells.shared_classifier import ClassifierError
+from transfer.running import stop
+from transfer.running.lock import BusyError
+
+
+def run_cells(rows: list[PlannedCell]) -> list[Cell]:
+    """Run what is not finished; return the cells that failed."""
+    failed = []
+    reasons: dict[Path, str] = {}
+    """Reasons of failed classifiers, by their records."""
+    waiting = [row.cell for row in rows if row.state == "run"]
+    waiting.sort(key=lambda cell: cell.needed is not None)  # its classifier is trained before
+    for number, cell in enumerate(waiting, 1):
+        stop.leave_if_asked()
+        print(
+            f"[{number}/{len(waiting)}] {cell.backbone.name}  {cell.key}",
+            file=sys.stderr,
+            flush=True,
+        )
+        if not run_cell(cell, waiting[number:], reasons):
+            failed.append(cell)
+    return failed
+
+
+def run_cell(
+    cell: Cell, later: Sequence[Cell] = (), reasons: dict[Path, str] | None = None
+) -> bool:
+    """Run the cell; return whether it succeeded. A failure is written to the failure file.
+
+    Whatever breaks one cell must not take the others with it. later: cells that may read the same
+    images. reasons: why cells have failed in this run, by their records; a failure is added.
+    """
+    reasons = {} if reasons is None else reasons
+    try:
+        if cell.needed is not None:
+            _prepare_together(cell, later, reasons)
+        print(summary(cell, evaluate_where_asked(cell)), flush=True)
+        return True
+    except BusyError as error:  # its result is on the way: no reason for the tables
+        print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        note_failure(cell, error)
+        reasons[cell.path] = str(error)
+        if isinstance(error, ClassifierError) and cell.needed is not None:
+            reasons[cell.needed.path] = error.reason
+        print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+    return False
+
+
+def _prepare_together(cell: Cell, others: Sequence[Cell], reasons: dict[Path, str]) -> None:
+    """Extract features for a cell that uses a classifier, and for later cells of the same task.
+
+    ClassifierError if the classifier has failed in this run.
+    """
+    alike = [cell, *(other for other in others if other.task == cell.task)]
+    lost = {other.path: reasons.get(other.needed.path) for other in alike if other.needed}
+    reason = lost[cell.path]
+    if reason is not None and cell.needed is not None:
+        raise ClassifierError(cell.needed.key, reason)
+    prepare([other for other in alike if lost[other.path] is None])

@@ -1,0 +1,213 @@
+"""Cells side by side on this machine: a process for each, with GPUs of its own where there are any.
+
+A cell that uses a classifier starts once that is trained, and not at all if its training failed.
+Features of such cells of several backbones are made before, in a process that decodes images once.
+Ctrl-C and the signals of schedulers are handed on: each cell saves, and the same command goes on.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from benchmarks.execution.one_cell import preparation, program, words_of
+from benchmarks.planning.checkpoints import Origins
+from benchmarks.planning.plan import PlannedCell, shared
+from transfer.cells.cell import Cell, note_failure
+from transfer.cells.shared_classifier import ClassifierError
+from transfer.record import failure_path
+from transfer.running import stop
+
+SAID_WHY = 1
+"""Exit status of a cell that has left its reason."""
+STOPPED = (stop.REQUEUE, -signal.SIGTERM)
+"""Of one that was asked to leave: it has saved, or had not begun to listen."""
+SIGNAL_DELAY_S = 1.0
+"""Within which a signal to all processes of a job has reached this one too."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process does."""
+
+    cell: Cell
+    """To be run; or one of those that the features are for."""
+    words: tuple[str, ...]
+    prepares: bool = False
+    """It only makes features."""
+
+    @property
+    def needs(self) -> Path | None:
+        """Record of the classifier that has to be there before."""
+        return None if self.prepares or self.cell.needed is None else self.cell.needed.path
+
+    def waits_for(self, other: "Work") -> bool:
+        """Whether the other one has to end first."""
+        if other.prepares:
+            return not self.prepares and other.cell.task == self.cell.task
+        return other.cell.path == self.needs
+
+
+@dataclass
+class Side:
+    """What runs now, and on which GPUs."""
+
+    free: list[str]
+    """Names of GPUs as CUDA_VISIBLE_DEVICES has them; empty on a machine without."""
+    running: dict[subprocess.Popen[bytes], tuple[Work, list[str]]] = field(default_factory=dict)
+
+
+def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int) -> list[Cell]:
+    """Run what is not finished, so many at a time; the cells that failed.
+
+    Raises Stopped, once all cells have saved, if a signal asked for it.
+    """
+    waiting = _work(rows, origins)
+    number, total = 0, len(waiting)
+    gpus = visible_gpus()
+    side = Side(list(gpus))
+    failed: list[Cell] = []
+    told = False
+    while waiting or side.running:
+        if stop.asked():
+            waiting.clear()
+            if not told:
+                told = True
+                for process in side.running:
+                    process.send_signal(signal.SIGTERM)
+        while len(side.running) < workers:
+            work = _next(waiting, side)
+            if work is None or len(side.free) < _asked(work.cell, len(gpus)):
+                break
+            waiting.remove(work)
+            number += 1
+            what = "features for" if work.prepares else work.cell.backbone.name
+            print(f"[{number}/{total}] {what}  {work.cell.key}", file=sys.stderr)
+            lost = [cell for cell in failed if cell.path == work.needs]
+            if lost:
+                failed.append(_left_out(work.cell, lost[0]))
+            else:
+                _start(work, side, len(gpus))
+        failed += _ended(side)
+        _wait(side)
+    stop.leave_if_asked()
+    return failed
+
+
+def _wait(side: Side) -> None:
+    """A moment; the second Ctrl-C, which means now, ends the cells at once."""
+    try:
+        time.sleep(0.1)
+    except KeyboardInterrupt:
+        for process in side.running:
+            process.kill()
+        raise
+
+
+def _was_stopped(status: int) -> bool:
+    """Whether a process ended because all were asked to; the signal may come here last."""
+    until = time.monotonic() + SIGNAL_DELAY_S
+    while status in STOPPED and not stop.asked() and time.monotonic() < until:
+        time.sleep(0.05)
+    return status in STOPPED and stop.asked()
+
+
+def _work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
+    """Features of several backbones come first, what uses a classifier last."""
+    waiting = [row for row in rows if row.state == "run"]
+    cells = sorted((row.cell for row in waiting), key=lambda cell: cell.needed is not None)
+    groups = [[row.cell for row in group] for group in shared(waiting)]
+    return [
+        *(
+            Work(group[0], preparation(group, origins), prepares=True)
+            for group in groups
+            if len({cell.backbone.sha256 for cell in group}) > 1
+        ),
+        *(Work(cell, words_of(cell, origins)) for cell in cells),
+    ]
+
+
+def _next(waiting: Sequence[Work], side: Side) -> Work | None:
+    """The first that waits for nothing but GPUs."""
+    others = [*waiting, *(work for work, _ in side.running.values())]
+    free = (work for work in waiting if not any(work.waits_for(other) for other in others))
+    return next(free, None)
+
+
+def _left_out(cell: Cell, lost: Cell) -> Cell:
+    """The cell, which has its reason now."""
+    try:
+        reason = json.loads(failure_path(lost.path).read_text())["reason"]
+    except (OSError, ValueError, KeyError):
+        reason = "it has left no reason"
+    error = ClassifierError(lost.key, reason)
+    note_failure(cell, error)
+    print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
+    return cell
+
+
+def visible_gpus() -> list[str]:
+    """Names of this machine's GPUs, of those that were given to this process."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return given.split(",")[:count] if given else [str(index) for index in range(count)]
+
+
+def _asked(cell: Cell, num_gpus: int) -> int:
+    """GPUs of a cell: one, or as many as it trains on."""
+    if not num_gpus:
+        return 0
+    many = cell.task.distributed_training is not None and cell.place.training.gpus
+    return min(cell.place.training.gpus, num_gpus) if many else 1
+
+
+def _start(work: Work, side: Side, num_gpus: int) -> None:
+    count = _asked(work.cell, num_gpus)
+    mine, side.free = side.free[:count], side.free[count:]
+    environment = dict(os.environ)
+    if mine:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+    process = subprocess.Popen(
+        program(work.words),
+        env=environment,
+        start_new_session=True,  # Ctrl-C reaches it through this process only
+        preexec_fn=stop.asked_at_parents_end,
+    )
+    side.running[process] = (work, mine)
+
+
+def _ended(side: Side) -> list[Cell]:
+    """Take away what has ended; the cells that failed."""
+    failed = []
+    for process in [process for process in side.running if process.poll() is not None]:
+        work, gpus = side.running.pop(process)
+        side.free += gpus
+        status, cell = process.returncode, work.cell
+        if status == 0 or _was_stopped(status):
+            continue
+        if work.prepares:
+            told = f"no features for all: {_told(status)}; each cell makes its own"
+            print(f"{cell.key}  {told}", file=sys.stderr, flush=True)
+            continue
+        failed.append(cell)
+        if status != SAID_WHY:
+            note_failure(cell, RuntimeError(_told(status)))
+            print(f"{cell.key}  failed: {_told(status)}", file=sys.stderr, flush=True)
+    return failed
+
+
+def _told(status: int) -> str:
+    """Of a process that has left no reason."""
+    if status == stop.REQUEUE:
+        return "stopped by somebody else; the same command goes on"
+    number = -status if status < 0 else status - 128
+    if number in {known.value for known in signal.Signals}:
+        return f"killed by {signal.Signals(number).name}; the same command goes on"
+    return f"exit status {status}"

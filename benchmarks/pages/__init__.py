@@ -1,0 +1,17 @@
+"""From records and published numbers to pages. Nothing here imports torch.
+
+records.py     reads the result files, tolerant of torn ones
+published.py   reads benchmarks/published
+suites.py      which tasks each paper reports
+conditions.py  under which conditions a number came about
+blocks.py      which results may share a column
+entries.py     what stands in a table: mean, deviation, number of runs
+verdict.py     tolerances, the best of a column, what a difference means
+against.py     our numbers beside the published ones of the same method
+overview.py    every backbone and every task on one page
+paper_page.py  one published table with our rows in it
+method_page.py methods that were trained alike, beside each other
+curve_page.py  curves over pre-training, and their CSV files
+grid.py        lines of numbers, the best of each column bold
+markdown.py    padded tables and numbered notes
+"""

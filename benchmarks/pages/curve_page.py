@@ -1,0 +1,121 @@
+"""Curves over pre-training: a page per task with the curves side by side, a CSV file per curve."""
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+
+from benchmarks.pages.blocks import Block, Column, arrange
+from benchmarks.pages.entries import cell
+from benchmarks.pages.markdown import escape, table
+from benchmarks.pages.records import CURVES, Model, Results
+
+__all__ = ["CURVES", "MARK", "curve_files", "curve_pages"]
+
+MARK = "@"
+"""Between a curve's name and its snapshot's, in the name of a backbone."""
+
+
+def run_of(model: Model) -> str:
+    """Return the pre-training run that a snapshot belongs to."""
+    return model.name.rpartition(MARK)[0]
+
+
+def curve_of(model: Model) -> str:
+    """Return the curve that a snapshot belongs to: its run, and how it was computed if unlike."""
+    return f"{run_of(model)} ({model.apart})" if model.apart else run_of(model)
+
+
+def curve_pages(results: Results, command: str) -> dict[str, str]:
+    """File name -> page, for each task that was run on snapshots."""
+    parts: dict[str, list[str]] = {}
+    for block in arrange(results.done, results.failed, together=run_of):
+        for column in block.columns:
+            parts.setdefault(column[0], []).extend(_section(block, column))
+    return {
+        f"curves_{task.replace('/', '_')}.md": "\n\n".join([*_head(task, command), *parts[task]])
+        + "\n"
+        for task in sorted(parts)
+    }
+
+
+def _head(task: str, command: str) -> list[str]:
+    return [
+        f"# {task} during pre-training",
+        f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`.",
+    ]
+
+
+def _section(block: Block, column: Column) -> list[str]:
+    """One protocol's heading, a table for each of its metrics, and what holds for the numbers."""
+    done = [(m, results[0]) for (m, key), results in block.done.items() if key == column]
+    parts = [f"## {block.heading}, protocol {column[1]}"]
+    for metric in dict.fromkeys(name for _, result in done for name in result.metrics):
+        parts += [f"{metric}:", _table(block, column, metric)]
+    if done:
+        seeds = ", ".join(str(seed) for seed in sorted({result.seed for _, result in done}))
+        departures = dict.fromkeys(words for _, result in done for words in result.departures)
+        of_all = [words for words in departures if all(words in r.departures for _, r in done)]
+        named = [f"protocol {block.protocols([column])}", f"seed {seeds}", *of_all]
+        parts.append(f"- {'; '.join(named)}.")
+        own = {curve_of(m): [w for w in r.departures if w not in of_all] for m, r in done}
+        parts += [f"- {curve}: {'; '.join(words)}." for curve, words in own.items() if words]
+    for (model, key), failed in block.failed.items():
+        if key == column:
+            parts += [f"- {model.name} failed: {escape(failure.reason)}" for failure in failed]
+    return parts
+
+
+def _table(block: Block, column: Column, metric: str) -> str:
+    scores = {
+        (curve_of(model), float(model.epochs or 0)): score.text(2)
+        for model in block.models
+        if (score := cell(block, model, *column, metric).score) is not None
+    }
+    curves = sorted({curve for curve, _ in scores})
+    epochs = sorted({epoch for _, epoch in scores})
+    rows = [[f"{epoch:g}", *(scores.get((c, epoch), "") for c in curves)] for epoch in epochs]
+    return table(["epoch", *curves], rows)
+
+
+def curve_files(results: Results) -> dict[str, str]:
+    """File name -> CSV of one curve: epoch, and every metric of the task.
+
+    What no column of the page shares shares no file either.
+    """
+    files = {}
+    for block in arrange(results.done, (), together=run_of):
+        for column in block.columns:
+            points: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
+            for (model, other), done in block.done.items():
+                if other == column:
+                    point = (float(model.epochs or 0), done[0].metrics)
+                    points.setdefault((run_of(model), model.apart), []).append(point)
+                    schedule = done[0].schedule
+            kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
+            for (run, apart), found in points.items():
+                words = [*kind, apart] if apart else kind
+                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(found)
+    return files
+
+
+def _kind(block: Block) -> list[str]:
+    """What, beside the schedule, keeps a block's numbers from being compared with others."""
+    reasons = [why for why in block.reasons if not why.endswith(" schedule")]
+    return [*reasons, f"other {block.version}"] if block.version else reasons
+
+
+def _as_file_name(words: str) -> str:
+    return re.sub(r"[ /]+", "-", words)
+
+
+def _csv(points: list[tuple[float, Mapping[str, float]]]) -> str:
+    text = io.StringIO()
+    names = list(points[0][1])
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["epoch", *names])
+    writer.writerows(
+        [f"{epoch:g}", *(f"{metrics[name]:.4f}" for name in names)]
+        for epoch, metrics in sorted(points, key=lambda point: point[0])
+    )
+    return text.getvalue()

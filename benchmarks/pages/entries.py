@@ -1,0 +1,126 @@
+"""What stands in a cell: mean, standard deviation and number of runs, or why there is nothing."""
+
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from benchmarks.pages.blocks import Block, schedule_words
+from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
+from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
+from benchmarks.pages.suites import TRANSFER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A number in percent, over seeds."""
+
+    mean: float
+    std: float = 0.0
+    """Sample standard deviation; 0 for a single run."""
+    runs: int = 1
+    interval: float = 0.0
+    """Half width of the 95 % interval over the trials of a single run."""
+
+    def text(self, decimals: int) -> str:
+        """ "71.2", or "71.2 ± 0.3" of several runs or trials."""
+        spread = self.std if self.runs > 1 else self.interval
+        told = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
+        return f"{self.mean:.{decimals}f}{told}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of a new row."""
+
+    score: Score | None = None
+    missing: str = "not run"
+    """What stands there without a score."""
+    notes: tuple[str, ...] = ()
+    """How the number came about."""
+    failures: tuple[str, ...] = ()
+
+
+def score_of(values: list[float]) -> Score:
+    """Mean and deviation of at least one value."""
+    return Score(
+        mean=fmean(values), std=stdev(values) if len(values) > 1 else 0.0, runs=len(values)
+    )
+
+
+def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> Cell:
+    """A model's result on a task; protocol without version."""
+    done = block.done.get((model, (task, protocol)), ())
+    failed = block.failed.get((model, (task, protocol)), ())
+    values = [result.metrics[metric] for result in done if metric in result.metrics]
+    if values:
+        broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
+        score = score_of(values)
+        if len(done) == 1:
+            score = replace(score, interval=done[0].interval95.get(metric, 0.0))
+        return Cell(score=score, notes=_notes(done), failures=broken)
+    if failed:
+        return Cell(missing="failed", failures=_reasons(failed))
+    if done:
+        names = ", ".join(sorted(done[0].metrics))
+        return Cell(missing="–", failures=(f"the record has {names}, not {metric}",))
+    return Cell(missing="") if model.apart else Cell()
+
+
+def average(block: Block, model: Model, protocol: str) -> Cell:
+    """LORAC's average: the unweighted mean of the twelve data sets, if all twelve are there."""
+    done = [block.done.get((model, (task, protocol)), ()) for task in TRANSFER]
+    members = [_single(results) for results in done if results]
+    if len(members) < len(TRANSFER):
+        if model.apart:
+            return Cell(missing="")
+        return Cell(missing=f"– ({len(members)} of {len(TRANSFER)})" if members else "not run")
+    unlike = _unlike(done)
+    if unlike:
+        return Cell(missing="–", failures=(f"no average of unlike runs: {unlike}",))
+    shared = [
+        note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
+    ]
+    of_some = [note for r in done for note in (*tolerated_words(r[0]), *r[0].departures)]
+    notes = tuple(dict.fromkeys([*shared, *of_some]))
+    seeds = set(members[0])
+    if all(set(member) == seeds for member in members):
+        per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
+        return Cell(score=score_of(per_seed), notes=notes)
+    means = [fmean(member.values()) for member in members]
+    return Cell(score=Score(mean=fmean(means)), notes=notes)
+
+
+def _unlike(done: list[tuple[Result, ...]]) -> str:
+    """Return the arithmetic, engines or numbers of processes in which results differ."""
+    each = zip(*(conditions(results[0])[:3] for results in done), strict=True)
+    return "; ".join(" and ".join(sorted(set(words))) for words in each if len(set(words)) > 1)
+
+
+def _single(results: tuple[Result, ...]) -> dict[int, float]:
+    """Per seed the record's only metric."""
+    return {result.seed: next(iter(result.metrics.values())) for result in results}
+
+
+def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
+    """Schedule, engine, seeds, data and departures behind a number, each once.
+
+    Runs of one mean differ in their seeds alone.
+    """
+    first = done[0]
+    notes = [schedule_words(first.schedule)]
+    notes.append(f"engine {first.engine}")
+    if first.num_processes > 1:
+        notes.append(processes_words(first.num_processes))
+    seeds = ", ".join(str(result.seed) for result in done)
+    notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
+    if first.small:
+        notes.append(SMALL_DATA[first.small])
+    notes += tolerated_words(first)
+    at_edge = [str(result.seed) for result in done if result.at_grid_edge]
+    if at_edge:
+        of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
+        notes.append(f"chosen rate at the edge of the grid{of}")
+    return (*notes, *first.departures)
+
+
+def _reasons(failed: tuple[Failure, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"failed: {failure.reason}" for failure in failed))

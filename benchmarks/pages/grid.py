@@ -1,0 +1,140 @@
+"""Lines of numbers with raised notes, the best of each column bold."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.pages.entries import Cell, Score
+from benchmarks.pages.markdown import Notes, bold, table
+from benchmarks.pages.records import Model
+from benchmarks.pages.verdict import leader
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Of a column of numbers."""
+
+    label: str
+    task: str
+    """Its tolerance decides what is bold; a line's scope goes before it."""
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One number as it will be printed."""
+
+    number: str
+    after: str = ""
+    """Footnote marks."""
+    score: Score | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One row as it will be printed."""
+
+    label: str
+    attributes: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    scope: str = ""
+    """The best is sought among the lines of one scope."""
+
+
+@dataclass(frozen=True)
+class Sayings:
+    """How numbers came about: what holds for a whole table is said once, the rest by notes."""
+
+    everywhere: tuple[str, ...]
+    notes: Notes
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell], notes: Notes) -> "Sayings":
+        """For the cells of one table."""
+        return cls(shared_notes(cells), notes)
+
+    def line(self, protocols: str) -> str:
+        """Protocols of the table, and what else holds for all of it."""
+        return "; ".join((f"protocol {protocols}", *self.everywhere))
+
+
+def shared_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Notes that stand at every number, in order."""
+    rows = [cell.notes for cell in cells if cell.score]
+    return tuple(n for n in rows[0] if all(n in row for row in rows)) if rows else ()
+
+
+def new_line(
+    label: str,
+    cells: Sequence[Cell],
+    say: Sayings,
+    *,
+    decimals: Sequence[int],
+    attributes: Sequence[str] = (),
+) -> Line:
+    """One of our rows; what holds for all its numbers stands at its name."""
+    of_row = [note for note in shared_notes(cells) if note not in say.everywhere]
+    label += say.notes.mark(of_row)
+    entries = []
+    for cell, digits in zip(cells, decimals, strict=True):
+        own = [note for note in cell.notes if note not in (*say.everywhere, *of_row)]
+        number = cell.score.text(digits) if cell.score else cell.missing
+        after = say.notes.mark([*own, *cell.failures])
+        entries.append(Entry(number=number, after=after, score=cell.score))
+    return Line(label=label, attributes=tuple(attributes), entries=tuple(entries))
+
+
+def row_label(model: Model, rows: Sequence[Model]) -> str:
+    """A backbone's name; of two with one name, the beginning of the weights' hash too.
+
+    A further row of a backbone says what its results were computed with instead.
+    """
+    twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
+    label = f"{model.name} ({model.sha256[:8]})" if twins else model.name
+    return f"{label} ({model.apart})" if model.apart else label
+
+
+def backbones_of(models: Iterable[Model]) -> list[Model]:
+    """Return each backbone once, however many rows it has, in order."""
+    return sorted({replace(model, apart="") for model in models})
+
+
+def describe(model: Model) -> str:
+    """A backbone in one list item."""
+    network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
+    origin = model.source
+    if model.recipe:
+        origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
+    if model.heads:
+        origin += f"; {model.heads}"
+    if model.texture == "randconv_luma":
+        origin += "; textures by randconv_luma, a stand-in for style transfer: no reproduction"
+    elif model.texture:
+        origin += f"; textures from a {model.texture}"
+    weights = f"weights {model.sha256[:12]}" if model.sha256 else ""
+    return "- " + "; ".join(x for x in (f"{model.name}: {network}", origin, weights) if x)
+
+
+def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Line]) -> str:
+    """The table; a number is bold where it leads its scope by more than the noise."""
+    best = {
+        (row, j)
+        for j, heading in enumerate(headings)
+        for scope in {line.scope for line in lines}
+        if (row := _leading(lines, j, scope, heading)) is not None
+    }
+    width = len(header) - 1 + len(headings)
+    rows = []
+    for i, line in enumerate(lines):
+        numbers = [
+            (bold(entry.number) if (i, j) in best else entry.number) + entry.after
+            for j, entry in enumerate(line.entries)
+        ]
+        rows.append([line.label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
+    return table([*header, *(heading.label for heading in headings)], rows)
+
+
+def _leading(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:
+    rows = [i for i, line in enumerate(lines) if line.entries and line.scope == scope]
+    scores = [lines[i].entries[column].score for i in rows]
+    first = leader(scores, scope or heading.task, higher_is_better=heading.higher_is_better)
+    return None if first is None else rows[first]

@@ -1,0 +1,81 @@
+"""Pre-training methods beside each other: backbones of one size of recipe, METHOD/SIZE."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from benchmarks.pages.blocks import Block, Column, arrange
+from benchmarks.pages.entries import cell
+from benchmarks.pages.grid import Heading, Sayings, describe, grid, new_line, row_label
+from benchmarks.pages.markdown import Notes
+from benchmarks.pages.records import Model, Results
+from benchmarks.pages.suites import primary_metric
+from benchmarks.pages.verdict import noise_rule
+
+DECIMALS = 1
+
+
+def method_page(results: Results, command: str) -> str:
+    """The whole page; empty without two methods that ran the same task."""
+    blocks = arrange(results.done, results.failed)
+    models = {model for block in blocks for model in block.models if "/" in model.recipe}
+    parts = []
+    for size, group in groupby(sorted(models, key=_place), key=lambda model: _place(model)[0]):
+        parts += _table(size, list(group), blocks)
+    if not parts:
+        return ""
+    header = [
+        "# Methods",
+        "Percent; one row per method, all of one size of recipe. Only numbers of one column may be "
+        f"compared. Made by `{command}`.",
+    ]
+    return "\n\n".join([*header, *parts]) + "\n"
+
+
+def _place(model: Model) -> tuple[str, bool, Model]:
+    """By size, the random initialization first."""
+    return model.recipe.partition("/")[2], model.method != "random", model
+
+
+def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
+    columns = [(block, column) for block in blocks for column in _shared(block, models)]
+    rows = [m for m in models if any((m, column) in block.done for block, column in columns)]
+    if not columns:
+        return []
+    found = {
+        model: [
+            cell(block, model, task, protocol, primary_metric(task))
+            for block, (task, protocol) in columns
+        ]
+        for model in rows
+    }
+    notes = Notes()
+    say = Sayings.of((c for cells in found.values() for c in cells), notes)
+    decimals = [DECIMALS] * len(columns)
+    lines = [
+        new_line(row_label(model, rows), cells, say, decimals=decimals)
+        for model, cells in found.items()
+    ]
+    headings = [Heading(f"{task} {primary_metric(task)}", task) for _, (task, _) in columns]
+    told = [
+        f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
+        for block, (task, protocol) in columns
+    ]
+    return [
+        f"## {size}",
+        noise_rule(sorted({task for _, (task, _) in columns})),
+        grid(["backbone"], headings, lines),
+        "\n".join([*told, f"- All rows: {'; '.join(say.everywhere)}."]),
+        "\n".join(notes.lines()),
+        "\n".join(map(describe, dict.fromkeys(replace(model, apart="") for model in rows))),
+    ]
+
+
+def _shared(block: Block, models: Sequence[Model]) -> list[Column]:
+    """Columns in which two methods have a result, the random initialization not counted."""
+    trained = [model for model in models if model.method != "random"]
+    return [
+        column
+        for column in block.columns
+        if len({model.method for model in trained if (model, column) in block.done}) > 1
+    ]

@@ -1,0 +1,141 @@
+"""Every backbone and every task on one page, one part per schedule."""
+
+from collections.abc import Sequence
+
+from benchmarks.pages.blocks import Block, Column, arrange
+from benchmarks.pages.entries import Cell, average, cell
+from benchmarks.pages.grid import (
+    Heading,
+    Sayings,
+    backbones_of,
+    describe,
+    grid,
+    new_line,
+    row_label,
+)
+from benchmarks.pages.markdown import Notes
+from benchmarks.pages.records import Model, Results
+from benchmarks.pages.suites import AVERAGE, BUILT_TASKS, TRANSFER, primary_metric
+from benchmarks.pages.verdict import noise_rule
+
+DECIMALS = 1
+
+
+def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
+    """The whole page; tables: title and file name of the papers' tables."""
+    blocks = arrange(results.done, results.failed)
+    notes = Notes()
+    parts = [
+        "# Overview",
+        "Percent; one row per backbone, one column per task. Only rows of one table may be "
+        f"compared: they share protocol, length and data. Made by `{command}`.",
+    ]
+    tasks = {task for block in blocks for task, _ in block.columns}
+    parts.append(noise_rule(sorted(tasks)) if blocks else "No results yet.")
+    for block in blocks:
+        parts += [f"## {block.heading}", *_block(block, notes)]
+    if notes.lines():
+        parts += ["## Notes", "\n".join(notes.lines())]
+    models = backbones_of(model for block in blocks for model in block.models)
+    if models:
+        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+    if tables:
+        listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
+        parts += ["## Beside the papers", listed]
+    if results.warnings:
+        listed = "\n".join(f"- warning: {line}" for line in results.warnings)
+        parts += ["## Files that could not be read", listed]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _block(block: Block, notes: Notes) -> list[str]:
+    """A table per kind of task: all in one would be wider than any screen."""
+    kinds: dict[str, list[Column]] = {}
+    for column in _columns(block):
+        kinds.setdefault(kind_of(column[0]), []).append(column)
+    parts = []
+    for kind, columns in kinds.items():
+        models = [m for m in block.models if any((m, c) in _touched(block) for c in columns)]
+        rows = {model: [_cell(block, model, column) for column in columns] for model in models}
+        say = Sayings.of((found for row in rows.values() for found in row), notes)
+        decimals = [DECIMALS] * len(columns)
+        lines = [
+            new_line(row_label(model, block.models), row, say, decimals=decimals)
+            for model, row in rows.items()
+        ]
+        headings = [Heading(label, column[0]) for label, column in _labelled(columns)]
+        parts += [
+            f"### {kind}",
+            grid(["backbone"], headings, lines),
+            "\n".join(_said(block, columns, say)),
+        ]
+    return parts
+
+
+def _touched(block: Block) -> set[tuple[Model, Column]]:
+    cells = {*block.done, *block.failed}
+    averages = {(m, (AVERAGE, name)) for m, (task, name) in cells if task in TRANSFER}
+    return cells | averages
+
+
+def _columns(block: Block) -> list[Column]:
+    """Those with a number or a failure, the twelve sets first and with their average."""
+    names = dict.fromkeys(name for task, name in block.columns if task in TRANSFER)
+    ran = set(block.columns)
+    transfer = [
+        column
+        for name in names
+        for column in (*((task, name) for task in TRANSFER), (AVERAGE, name))
+        if column in ran or column[0] == AVERAGE
+    ]
+    order = {task: i for i, task in enumerate(BUILT_TASKS)}
+    others = [column for column in block.columns if column[0] not in TRANSFER]
+    return transfer + sorted(others, key=lambda column: (order.get(column[0], len(order)), column))
+
+
+def kind_of(task: str) -> str:
+    """The part of the page that a task is in."""
+    if task.startswith("transfer_linear/"):
+        return "Linear transfer"
+    if task.endswith("_linear"):
+        return "Linear probes"
+    if "_semi_" in task or task.endswith("_fewshot"):
+        return "Few labels"
+    if task.endswith("_eval"):
+        return "Robustness"
+    if task.endswith("_knn"):
+        return "Nearest neighbors"
+    return "VOC 2007 SVM" if task == "voc07_svm" else "Other tasks"
+
+
+def _labelled(columns: Sequence[Column]) -> list[tuple[str, Column]]:
+    """Short names; the protocol is said where a kind has several."""
+    protocols = {name for _, name in columns}
+    labels = []
+    for task, name in columns:
+        short = task.removeprefix("transfer_linear/").removesuffix("_linear").removesuffix("_knn")
+        labels.append((short if len(protocols) == 1 else f"{short} {name}", (task, name)))
+    return labels
+
+
+def _said(block: Block, columns: Sequence[Column], say: Sayings) -> list[str]:
+    """Metrics and protocols of one table, and what holds for all its numbers."""
+    metrics: dict[str, list[str]] = {}
+    for label, (task, _) in _labelled(columns):
+        if task != AVERAGE:
+            metrics.setdefault(primary_metric(task), []).append(label)
+    told = [
+        metric if len(metrics) == 1 else f"{metric} of {', '.join(labels)}"
+        for metric, labels in sorted(metrics.items())
+    ]
+    protocols = block.protocols(columns)
+    lines = [f"- Metric: {'; '.join(told)}."]
+    lines += [f"- All rows: {say.line(protocols)}."] if protocols else []
+    return lines
+
+
+def _cell(block: Block, model: Model, column: Column) -> Cell:
+    task, protocol = column
+    if task == AVERAGE:
+        return average(block, model, protocol)
+    return cell(block, model, task, protocol, primary_metric(task))

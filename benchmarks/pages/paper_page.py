@@ -1,0 +1,294 @@
+"""One published table with our rows in it: the paper's rows and order, then ours, then the rest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.pages.against import RANDOM, comparison_lines, needed_lines, of_method
+from benchmarks.pages.blocks import Apart, Block, arrange, family
+from benchmarks.pages.entries import Cell, Score, average, cell
+from benchmarks.pages.grid import (
+    Entry,
+    Heading,
+    Line,
+    Sayings,
+    backbones_of,
+    describe,
+    grid,
+    new_line,
+    row_label,
+)
+from benchmarks.pages.markdown import Notes
+from benchmarks.pages.published import Column, Mark, Paper, Row, Table
+from benchmarks.pages.records import Failure, Model, Result, Results
+from benchmarks.pages.suites import AVERAGE, TRANSFER
+from benchmarks.pages.verdict import noise_rule, suspicion
+
+MARKS = {True: "✓", False: "", None: "?", "default": "*"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Consecutive rows of one group; our rows are added where `ours` says so."""
+
+    title: str
+    task: str
+    """Where rows tell the task; else empty."""
+    rows: tuple[Row, ...]
+    ours: bool
+
+
+def tasks_of(published: Table) -> set[str]:
+    """Task ids that fill its columns; the average counts as its twelve members."""
+    named = {column.task for column in published.columns} | {row.task for row in published.rows}
+    return (named - {"", AVERAGE}) | (set(TRANSFER) if AVERAGE in named else set())
+
+
+def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
+    """The whole page."""
+    readings = _readings(published)
+    of_rows = {row.protocol for row in published.rows} - {""}
+    done = [r for r in results.done if _belongs(r, readings, of_rows)]
+    failed = [f for f in results.failed if _belongs(f, readings, of_rows)]
+    blocks = arrange(done, failed, _apart(published, readings, of_rows))
+    comparable = next((b for b in blocks if not b.reasons and not b.version), EMPTY)
+    others = [b for b in blocks if b is not comparable]
+    others.sort(key=lambda block: not _read_so(published, block))
+    notes = Notes()
+    parts = [_head(published, paper, command), *_block(published, comparable, notes, printed=True)]
+    parts += [_legend(published, comparable, printed=True)]
+    for block in others:
+        rows = _read_so(published, block)
+        beside = ": not comparable with the rows above" if published.rows else ""
+        if rows:
+            beside = f": the paper's reading for {', '.join(row.label for row in rows)}"
+        parts.append(f"## {block.heading}{beside}")
+        shown = replace(published, rows=rows or published.rows)
+        parts += [*_block(shown, block, notes, printed=bool(rows))]
+        parts.append(_legend(published, block, printed=False))
+    if notes.lines():
+        parts += ["## Notes", "\n".join(notes.lines())]
+    parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
+    needed = needed_lines(published, done)
+    if needed:
+        parts += ["## Rows to be made (`python -m pretrain RECIPE`)", "\n".join(needed)]
+    models = backbones_of(model for block in blocks for model in block.models)
+    if models:
+        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+EMPTY = Block(reasons=(), version=0, done={}, failed={})
+
+
+def _readings(published: Table) -> dict[str, str]:
+    """Per task the protocol that the table asks for."""
+    protocol = published.columns[0].protocol
+    named = {column.task: column.protocol for column in published.columns}
+    return {task: named.get(task, protocol) for task in tasks_of(published)}
+
+
+def _apart(published: Table, readings: dict[str, str], of_rows: set[str]) -> Apart:
+    """Beside the printed rows stands what was read as the columns ask, unless the paper read a
+    backbone's own row in another way."""
+
+    def words(model: Model, task: str, name: str) -> str:
+        reading = readings[task]
+        own = {r.protocol or reading for r in of_method(published, model) if r.task in ("", task)}
+        if own and name not in own and name in {reading, *of_rows}:
+            return f"protocol {name} instead of {', '.join(sorted(own))}"
+        return "" if name == reading else f"protocol {name}"
+
+    return words
+
+
+def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
+    """Rows that the paper read as this block, if nothing else parts them from it."""
+    return tuple(
+        row
+        for row in published.rows
+        if row.protocol and block.reasons == (f"protocol {row.protocol}",) and not block.version
+    )
+
+
+def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str]) -> bool:
+    """Under the paper's reading of the task, a variant of it such as co2-2021-11point, or the
+    reading of one of its rows."""
+    reading = readings.get(entry.task)
+    if reading is None:
+        return False
+    name = family(entry.protocol)
+    return name == reading or name.startswith(reading + "-") or name in of_rows
+
+
+def _head(published: Table, paper: Paper, command: str) -> str:
+    lines = [
+        f"# {paper.name}, {published.number}",
+        "",
+        f"{published.title}.",
+        f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
+        "",
+        f"Percent. Rows with → are measured here, all others are the paper's. Made by `{command}`.",
+    ]
+    grouped: dict[str, list[str]] = {}
+    for column in published.columns:
+        if column.block:
+            grouped.setdefault(column.block, []).append(column.label)
+    if grouped:
+        said = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in grouped.items())
+        lines += ["", f"Columns: {said}."]
+    lines += ["", noise_rule(sorted(tasks_of(published)))]
+    return "\n".join(lines)
+
+
+def sections(published: Table) -> list[Section]:
+    """The printed groups of rows; where rows tell the task, every group gets our rows."""
+    found: list[Section] = []
+    for row in published.rows:
+        if found and (found[-1].title, found[-1].task) == (row.group, row.task):
+            found[-1] = replace(found[-1], rows=(*found[-1].rows, row))
+        else:
+            found.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
+    if not any(section.ours for section in found):
+        title = "measured here" if any(section.title for section in found) else ""
+        found.append(Section(title=title, task="", rows=(), ours=True))
+    return found
+
+
+def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:
+    """A table, and what holds for all its new rows."""
+    cells = {
+        (section.task, model): [
+            _checked(published, block, model, column, section.task) for column in published.columns
+        ]
+        for section in sections(published)
+        if section.ours
+        for model in block.models
+    }
+    say = Sayings.of((c for row in cells.values() for c in row), notes)
+    lines: list[Line] = []
+    for section in sections(published):
+        rows = [_printed_line(published, row) for row in section.rows] if printed else []
+        if section.ours:
+            rows += [
+                _new_line(published, block, model, cells[section.task, model], say)
+                for model in block.models
+            ]
+        if section.title and rows:
+            lines.append(Line(label=f"*{section.title}*"))
+        lines += [replace(row, scope=section.task) for row in rows]
+    if not lines:
+        return ["No row yet."]
+    header = ["method", *(a.label for a in published.attributes)]
+    return [
+        grid(header, [_heading(column) for column in published.columns], lines),
+        _said(block, say),
+    ]
+
+
+def _said(block: Block, say: Sayings) -> str:
+    if not block.done:
+        return ""
+    return f"All → rows: {say.line(block.protocols(block.columns))}."
+
+
+def _heading(column: Column) -> Heading:
+    return Heading(column.label, column.task, column.higher_is_better is not False)
+
+
+def _new_line(
+    published: Table, block: Block, model: Model, cells: Sequence[Cell], say: Sayings
+) -> Line:
+    known = {"arch": model.arch, "epochs": model.epochs}
+    return new_line(
+        "→ " + row_label(model, block.models),
+        cells,
+        say,
+        decimals=[_decimals(published, column) for column in published.columns],
+        attributes=[known.get(a.key, "") for a in published.attributes],
+    )
+
+
+def _checked(published: Table, block: Block, model: Model, column: Column, task: str) -> Cell:
+    """The cell; at the paper's length it says so where a detector is no better than by chance."""
+    found = _cell(block, model, column, task)
+    if found.score is None or block.reasons or model.method == RANDOM:
+        return found
+    random = _random_score(published, block, column)
+    printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
+    best = max(printed, default=None)
+    doubt = suspicion(found.score, random, best, task or column.task, column.metric)
+    return replace(found, failures=(*found.failures, doubt)) if doubt else found
+
+
+def _random_score(published: Table, block: Block, column: Column) -> Score | None:
+    """Of the paper's random row, or of ours where the paper has none."""
+    printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
+    if printed and printed[0] is not None:
+        return Score(mean=printed[0])
+    ours = [_cell(block, m, column, "").score for m in block.models if m.method == RANDOM]
+    return next((score for score in ours if score is not None), None)
+
+
+def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell:
+    task = section_task or column.task
+    if task == AVERAGE:
+        names = [name for member, name in block.columns if member in TRANSFER]
+        return average(block, model, names[0] if names else "")
+    names = [name for member, name in block.columns if member == task]
+    return cell(block, model, task, names[0] if names else "", column.metric)
+
+
+def _printed_line(published: Table, row: Row) -> Line:
+    notes = [row.note] if row.note else []
+    notes += [f"protocol {row.protocol}"] if row.protocol else []
+    return Line(
+        label=f"{row.label} ({'; '.join(notes)})" if notes else row.label,
+        attributes=tuple(_attribute(row, a.key) for a in published.attributes),
+        entries=tuple(_printed(published, row, column) for column in published.columns),
+    )
+
+
+def _attribute(row: Row, key: str) -> str:
+    if key in row.marks:
+        return _mark(row.marks[key], inferred=row.marks_inferred)
+    value = row.attrs.get(key)
+    return "–" if value is None else str(value)
+
+
+def _mark(mark: Mark, *, inferred: bool) -> str:
+    return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
+
+
+def _printed(published: Table, row: Row, column: Column) -> Entry:
+    value, decimals = row.values.get(column.key), _decimals(published, column)
+    if value is None:
+        return Entry(number="–")
+    interval = row.ci.get(column.key)
+    after = f" ± {interval:.1f}" if interval is not None else ""
+    after += row.markers.get(column.key, "")
+    if column.key in row.bracketed:
+        mark = row.markers.get("bracketed", "")
+        after += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
+    score = Score(mean=value, std=interval or 0.0)
+    return Entry(number=f"{value:.{decimals}f}", after=after, score=score)
+
+
+def _decimals(published: Table, column: Column) -> int:
+    """As many as the paper prints, at least one."""
+    values = [row.values.get(column.key) for row in published.rows]
+    printed = [repr(float(v)).partition(".")[2] for v in values if v is not None]
+    return max((len(digits) for digits in printed), default=1)
+
+
+def _legend(published: Table, block: Block, *, printed: bool) -> str:
+    """What the signs in the table above mean."""
+    lines = []
+    if any(len(results) > 1 for results in block.done.values()):
+        lines.append("- ± of → rows: standard deviation over the runs.")
+    if any(results[0].interval95 for results in block.done.values() if len(results) == 1):
+        lines.append("- ± of → rows with one run: 95 % interval over its trials.")
+    if printed:
+        empty = any(v is None for row in published.rows for v in row.values.values())
+        lines += ["- –: not reported by the paper."] if empty else []
+        lines += [f"- {fact}" for fact in published.facts]
+    return "\n".join(lines)

@@ -1,0 +1,191 @@
+"""The numbers that the five papers print, as data: published/<paper>.yaml."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+FOLDER = Path(__file__).parents[1] / "published"
+PAPERS = ("jcl", "co2", "lorac", "uniclr", "looc")
+
+Mark = bool | Literal["default"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One printed column of numbers."""
+
+    key: str
+    label: str
+    block: str = ""
+    """What the paper prints above several columns."""
+    task: str = ""
+    """Id of the task that yields the number; empty where each row has its own."""
+    metric: str = ""
+    """Name of the number in that task's record."""
+    protocol: str = ""
+    """The paper's reading of the task, without the version."""
+    higher_is_better: bool | None
+    """None for settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One printed column that describes a row; its cells are in `attrs` or `marks`."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """How a published row was pre-trained; None where the paper does not say."""
+
+    arch: str | None = None
+    data: str | None = None
+    epochs: int | str | None = None
+    batch_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One printed row."""
+
+    label: str
+    role: str
+    """own, baseline_trained, baseline_reeval, cited, supervised, random or unclear."""
+    group: str = ""
+    """The block of rows it stands in."""
+    task: str = ""
+    """Id of the task where rows, not columns, tell it."""
+    protocol: str = ""
+    """The reading, where it differs from the column's."""
+    method: str = ""
+    """Name in METHODS; empty where we have none."""
+    recipe: str = ""
+    """Of `python -m pretrain --list`: what makes the row's backbone."""
+    variant: str = ""
+    """Words that a recipe's name must have to be this row and not the method's other ones."""
+    pretrain: Pretraining = Pretraining()
+    attrs: Mapping[str, int | str | None] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """Check marks; None where the paper does not tell, "default" for its asterisk."""
+    marks_inferred: bool = False
+    """The marks follow from the text, not from the printed table."""
+    values: Mapping[str, float | None]
+    bracketed: Mapping[str, float] = field(default_factory=dict)
+    """Second numbers, printed in brackets."""
+    markers: Mapping[str, str] = field(default_factory=dict)
+    """Footnote marks per value; under "bracketed" those of the bracket."""
+    ci: Mapping[str, float] = field(default_factory=dict)
+    """Half width of the printed confidence interval."""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One printed table, or what a paper says about a figure."""
+
+    id: str
+    number: str
+    kind: Literal["results", "settings", "text"]
+    title: str
+    facts: tuple[str, ...]
+    """What a reader must know, footnote marks among them."""
+    columns: tuple[Column, ...]
+    attributes: tuple[Attribute, ...]
+    rows: tuple[Row, ...]
+    points: tuple[Row, ...] = ()
+    """What the paper draws and prints no number of: the figure's name, and recipes."""
+
+    @property
+    def file_name(self) -> str:
+        """lorac_table2.md"""
+        return self.id.replace("/", "_") + ".md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """Numbers that only the running text gives."""
+
+    where: str
+    what: str
+    values: Mapping[str, Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """Everything that one paper prints."""
+
+    id: str
+    name: str
+    """Of its method: the paper in a word."""
+    title: str
+    venue: str
+    arxiv: str
+    tables: tuple[Table, ...]
+    stated: tuple[Statement, ...]
+
+
+# the papers' names of the networks that we have
+ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resnet50"}
+
+
+@cache
+def published() -> tuple[Paper, ...]:
+    """The five papers, in the order of their ids in PAPERS."""
+    return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
+
+
+def published_table(table_id: str) -> Table:
+    """The table of an id such as lorac/table2; KeyError for an unknown one."""
+    tables = {table.id: table for paper in published() for table in paper.tables}
+    return tables[table_id]
+
+
+def load_paper(path: Path) -> Paper:
+    """One file of published/."""
+    # the C loader where PyYAML has it: the tables must be there at once
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    return Paper(
+        id=content["paper"],
+        name=content["name"],
+        title=content["title"],
+        venue=content["venue"],
+        arxiv=content["arxiv"],
+        tables=tuple(_table(entry) for entry in content["tables"]),
+        stated=tuple(Statement(**entry) for entry in content["stated"]),
+    )
+
+
+def _table(entry: dict[str, Any]) -> Table:
+    shared = entry.get("pretrain", {})
+    return Table(
+        id=entry["id"],
+        number=entry["number"],
+        kind=entry["kind"],
+        title=entry["title"],
+        facts=tuple(entry.get("facts", ())),
+        columns=tuple(Column(**column) for column in entry["columns"]),
+        attributes=tuple(Attribute(**attribute) for attribute in entry.get("attributes", ())),
+        rows=tuple(_row(row, shared) for row in entry["rows"]),
+        points=tuple(
+            _row({"label": entry["number"], "role": "own", "recipe": recipe, "values": {}}, shared)
+            for recipe in entry.get("recipes", ())
+        ),
+    )
+
+
+def _row(entry: dict[str, Any], shared: dict[str, Any]) -> Row:
+    """A row, its pre-training completed by what its table says of all rows."""
+    attrs = entry.get("attrs", {})
+    printed = {key: attrs[key] for key in ("arch", "epochs", "batch_size") if key in attrs}
+    settings = shared | entry.get("pretrain", {}) | printed
+    if "arch" in settings:
+        settings["arch"] = ARCHITECTURES.get(settings["arch"], settings["arch"])
+    return Row(**(entry | {"pretrain": Pretraining(**settings)}))

@@ -1,0 +1,101 @@
+"""How far numbers must be apart to mean something."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.pages.entries import Score
+
+Verdict = Literal["pass", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Largest differences, in points, between two runs of one protocol that are the same."""
+
+    passes: float
+    warns: float
+    source: str
+
+
+UNTOLD = Tolerance(0.5, 1.0, "no spread is published, taken as for VOC07 SVM")
+COCO = Tolerance(0.3, 0.6, "re-runs of the public recipes differ by 0.2 to 0.3")
+
+TOLERANCES = {
+    "in1k_linear": Tolerance(0.3, 1.0, "re-runs of MoCo v2 differ by 0.1 to 0.2"),
+    "voc0712_det_c4": Tolerance(0.5, 1.0, "standard deviation 0.2 to 0.4 over MoCo's five runs"),
+    "coco_det": COCO,
+    "coco_insseg": COCO,
+    "coco_keypoint": COCO,
+    "voc07_svm": Tolerance(0.5, 1.0, "re-implementations of one protocol differ by 0.6"),
+    "voc12_seg_fcn": Tolerance(0.6, 1.2, "estimated spread of re-runs"),
+}
+"""Per task id; what is not here has UNTOLD."""
+
+
+SUSPICIOUS = {
+    "coco_det": ("AP", 3.0),
+    "coco_insseg": ("AP", 3.0),
+    "coco_keypoint": ("AP", 3.0),
+    "voc0712_det_c4": ("AP", 3.0),
+    "voc12_seg_fcn": ("mIoU", 10.0),
+}
+"""Ahead of random weights by no more, a fine-tuned network may have trained from scratch."""
+
+
+def suspicion(ours: Score, random: Score | None, best: float | None, task: str, metric: str) -> str:
+    """What to say of a number that is as low as from random weights; empty if it is not.
+
+    best: the highest published number, for where even that lies close.
+    """
+    told, margin = SUSPICIOUS.get(task, ("", 0.0))
+    if metric != told or random is None or ours.mean - random.mean > margin:
+        return ""
+    beside = "" if best is None else f"; the best published is {best:.1f}"
+    return (
+        f"not more than {margin:g} {metric} above a random initialization "
+        f"({random.mean:.1f}{beside}): weights may not be loaded"
+    )
+
+
+def tolerance(task: str) -> Tolerance:
+    """That of a task id."""
+    return TOLERANCES.get(task, UNTOLD)
+
+
+def verdict(difference: float, task: str) -> Verdict:
+    """Of ours minus published, in points; too high is as suspicious as too low."""
+    gate = tolerance(task)
+    apart = round(abs(difference), 6)
+    if apart <= gate.passes:
+        return "pass"
+    return "warn" if apart <= gate.warns else "fail"
+
+
+def leader(
+    scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
+) -> int | None:
+    """Index of the best score if it leads the second by more than the noise, else None.
+
+    The noise is the larger of the two standard deviations and the task's tolerance.
+    """
+    sign = -1 if higher_is_better else 1
+    ranked = sorted(
+        ((score, i) for i, score in enumerate(scores) if score is not None),
+        key=lambda pair: sign * pair[0].mean,
+    )
+    if len(ranked) < 2:
+        return None
+    (best, index), (second, _) = ranked[:2]
+    noise = max(best.std, second.std, tolerance(task).passes)
+    return index if round(abs(best.mean - second.mean), 6) > noise else None
+
+
+def noise_rule(tasks: Sequence[str]) -> str:
+    """When a number is printed bold, with the tolerances of these tasks."""
+    special = [task for task in tasks if tolerance(task).passes != UNTOLD.passes]
+    said = "".join(f", {tolerance(task).passes} for {task}" for task in special)
+    return (
+        "**Bold**: best of its column and table, if ahead of the second by more than the noise: "
+        f"the larger of the standard deviation over seeds and {UNTOLD.passes} points{said}."
+    )

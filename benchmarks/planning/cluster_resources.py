@@ -1,0 +1,101 @@
+"""What a cell asks of a cluster: GPUs, processors and hours from its protocol."""
+
+import math
+from dataclasses import replace
+
+from benchmarks.planning.plan import PlannedCell
+from benchmarks.planning.slurm_options import SlurmOptions
+from slurm.resources import Resources
+from transfer.cells.cell import Cell
+from transfer.finetuning.schedule import Course
+from transfer.tasks import task_of
+
+GPUS_OF_A_NODE = 8
+CPUS_PER_GPU = 8
+"""Loader processes, and one to feed the GPU."""
+MARGIN = 3.0
+"""Estimated hours are of fast data and an idle node."""
+LEAST_HOURS, MOST_HOURS = 1, 24
+"""A cell that needs longer saves at the limit, waits again and goes on."""
+ON_GPUS = (
+    "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
+    "--features-in float32 for the papers' arithmetic"
+)
+
+
+def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
+    """The cell with its number of GPUs fixed: the node decides it, not the submitting machine."""
+    training = cell.place.training
+    schedule = replace_gpus(cell, 1).task.distributed_training
+    if training.gpus or schedule is None:
+        return cell
+    batch = schedule.batch_size
+    most = GPUS_OF_A_NODE if options.cell_gpus else 1
+    passes = batch // training.images_per_gpu if training.images_per_gpu else batch
+    return replace_gpus(cell, max(n for n in range(1, most + 1) if passes % n == 0))
+
+
+def replace_gpus(cell: Cell, gpus: int) -> Cell:
+    """The same cell on another number of GPUs: no number of its protocol changes."""
+    training = replace(cell.place.training, gpus=gpus)
+    return replace(cell, place=replace(cell.place, training=training))
+
+
+def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
+    """Of one cell; options that are given win."""
+    task = row.cell.task
+    processes = task.num_processes(row.cell.place.training)
+    gpus = processes if options.cell_gpus else 0
+    if task.distributed_training is None:
+        gpus = options.cell_gpus
+    hours = math.ceil(MARGIN * row.gpu_hours / max(1, processes))
+    return Resources(
+        gpus=gpus,
+        processes=1,  # a cell starts its own for its GPUs
+        cpus=options.cpus or CPUS_PER_GPU * max(1, gpus),
+        memory_gb=options.memory_gb,
+        hours=options.hours or min(max(hours, LEAST_HOURS), MOST_HOURS),
+    )
+
+
+def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
+    """How each task fits on its GPUs, and what the linear scaling rule has made of its recipe; and
+    the arithmetic of frozen networks, which the nodes decide."""
+    found: dict[str, str] = {}
+    for row in rows:
+        used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
+        if row.state == "run" and used is not None and paper is not None:
+            found.setdefault(row.cell.key, _fit(row, used, paper, options))
+        if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
+            found["frozen"] = ON_GPUS
+    return list(found.values())
+
+
+def _node_decides(cell: Cell) -> bool:
+    """In which arithmetic its frozen network computes."""
+    return not cell.task.trains_backbone and cell.place.features_in == "auto"
+
+
+def _fit(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
+    asked = resources(row, options)
+    gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
+    gpus = row.cell.place.training.gpus
+    text = (
+        f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
+        f"batch on each, {asked.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
+    )
+    if used.batch_size == paper.batch_size:
+        return text + (
+            f"the batch stays {used.batch_size}, so by the linear scaling rule the learning rate "
+            f"stays {used.learning_rate:g}, on any number of GPUs"
+        )
+    return text + (
+        f"batch {used.batch_size} instead of {paper.batch_size}: by the linear scaling rule "
+        f"learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
+        f"{used.iterations} iterations instead of {paper.iterations}"
+    )
+
+
+def _schedule_of_paper(cell: Cell) -> Course | None:
+    """Return the schedule of the paper's training, at the length that the user chose."""
+    return task_of(cell.key).at_schedule(cell.place.schedule).distributed_training

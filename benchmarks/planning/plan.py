@@ -1,0 +1,161 @@
+"""What a run would do, before it does anything: a line per cell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from transfer.cells.cell import Cell, departures, finished, without_classifier
+from transfer.datasets.catalog import DATASETS
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.cost import IMAGES_PER_GPU_SECOND
+from transfer.running.processes import num_gpus
+from transfer.tasks import task_of
+from transfer.tasks.task import PlannedTask, Task
+
+State = Literal["run", "cached", "no data", "unfit"]
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell, and what would become of it."""
+
+    cell: Cell
+    state: State
+    missing: tuple[str, ...]
+    """Data sets that are not there."""
+    gpu_hours: float
+    why: str = ""
+    """The backbone is unfit for the task; or whose classifier it uses."""
+
+
+def planned(cell: Cell) -> PlannedCell:
+    """Look at data and records of a cell without computing anything."""
+    missing = tuple(
+        key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.place.data)
+    )
+    if missing:
+        return PlannedCell(cell, "no data", missing, 0.0)
+    why = cell.task.unfit(cell.backbone)
+    if why:
+        return PlannedCell(cell, "unfit", (), 0.0, why)
+    if finished(cell) is not None:
+        return PlannedCell(cell, "cached", (), 0.0)
+    return PlannedCell(cell, "run", (), cell.task.gpu_hours(cell.backbone), classifier_note(cell))
+
+
+def classifier_note(cell: Cell) -> str:
+    """Whose classifier the cell will use, and whether that is there; empty where it uses none."""
+    needed = cell.needed
+    if needed is None:
+        return ""
+    missing = without_classifier(needed)
+    there = f"trained first, {missing}" if missing else "finished"
+    return f"classifier of {needed.key}: {there}"
+
+
+def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """The rows, and before those that use a classifier which is not there the one that trains it.
+
+    Once each, whether or not it was asked for, and also where its record is there without weights.
+    """
+    found: dict[Path, PlannedCell] = {}
+    for row in rows:
+        needed = row.cell.needed
+        if needed is not None and row.state == "run" and finished(needed) is None:
+            found[needed.path] = replace(planned(needed), why="others use its classifier")
+        found.setdefault(row.cell.path, row)
+    return list(found.values())
+
+
+def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """The rows, where they run one after another: heads that another row trains cost nothing."""
+    first: dict[object, str] = {}
+    found = []
+    for row in rows:
+        cell, shared_pass = row.cell, row.cell.task.shared_pass
+        if row.state == "run" and shared_pass is not None:
+            seen = (cell.backbone.sha256, cell.seed, shared_pass)
+            trainer = first.setdefault(seen, cell.key)
+            if trainer != cell.key:
+                row = replace(row, gpu_hours=0.0, why=f"its head is trained by {trainer}")
+        found.append(row)
+    return found
+
+
+def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """Rows whose features are the work of one pass, where there are several.
+
+    Of one backbone and one data set; where nothing but features is made of a data set, of all
+    backbones that see it at one size.
+    """
+    groups: dict[object, list[PlannedCell]] = {}
+    for row in rows:
+        task = row.cell.task
+        if task.needs:
+            groups.setdefault(task, []).append(row)
+        elif not task.trains_backbone:
+            groups.setdefault((row.cell.backbone.sha256, task.datasets()), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def render_plan(rows: list[PlannedCell]) -> str:
+    """The plan as a table for people."""
+    lines = [
+        f"{'backbone':<16}{'task':<30}{'protocol':<22}{'engine':<16}{'seed':<6}"
+        f"{'state':<9}{'GPU h':>7}  data"
+    ]
+    for row in rows:
+        cell = row.cell
+        have = (
+            "missing: " + ", ".join(row.missing) if row.missing else ", ".join(cell.task.datasets())
+        ) + (f"; {row.why}" if row.why else "")
+        hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
+        lines.append(
+            f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
+            f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
+        )
+    counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
+    others = sum(row.gpu_hours for row in rows if row.cell.task.distributed_training is None)
+    lines.append(
+        f"{counts['run']} to run, {counts['cached']} finished, {counts['no data']} without data, "
+        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours if a ResNet-50 "
+        f"passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
+    )
+    lines += _task_notes(rows)
+    lines += sorted(_gaps(rows))
+    return "\n".join(lines)
+
+
+def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return what each class of tasks that is going to run says of its cells."""
+    groups: dict[type, list[PlannedTask[Task]]] = {}
+    for row in rows:
+        if row.state == "run":
+            cell = row.cell
+            work = PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours)
+            groups.setdefault(type(cell.task), []).append(work)
+    options = rows[0].cell.place.training if rows else TrainingOptions()
+    return [
+        line
+        for group in groups.values()
+        for line in group[0].task.plan_notes(group, options, num_gpus())
+    ]
+
+
+def _gaps(rows: list[PlannedCell]) -> set[str]:
+    return {f"to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
+
+
+def protocol_notes(rows: list[PlannedCell]) -> list[str]:
+    """Where the cells will leave the papers' protocols, each line once."""
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row.state != "no data":
+            for line in departures(row.cell):
+                notes.setdefault(line, []).append(row.cell.key)
+    return [
+        f"departs from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
+        f"({len(set(keys))} tasks)"
+        for line, keys in notes.items()
+    ]

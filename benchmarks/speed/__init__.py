@@ -1,0 +1,10 @@
+"""Benchmarks of the suite itself: both ways in one process, and their ratio.
+
+bench_probe.py      seven learning rates together against one
+bench_shared.py     all tasks on frozen features together against each alone
+bench_features.py   frozen features in bfloat16 against float32
+bench_svm.py        the batched SVM solver against scikit-learn's
+bench_detection.py  both detection engines
+bench_slurm.py      a cell in a job array against a bare process
+clock.py            what a measurement counts as time, and into which parts it falls
+"""

@@ -1,0 +1,208 @@
+"""All frozen-feature tasks of one checkpoint by run_all, against each task by itself.
+
+    python -m benchmarks.speed.bench_shared
+
+Other suites run a task at a time, and each loads the checkpoint, checks its data and extracts what
+it needs: here every task from empty folders and empty caches. run_all's tasks share one cache, and
+the ImageNet-100 classifier; its plan and its tables count as its time. Both ways run the same cells
+on the same generated data in one process, in turn, the other one first in every second round. The
+records' metrics are compared too: they have to be equal.
+"""
+
+import io
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import tyro
+
+import transfer.frozen.features
+from benchmarks import run_all
+from benchmarks.execution import sequence
+from benchmarks.speed.clock import Clock
+from transfer.backbone import InputFormat, load_backbone, random_backbone
+from transfer.cells.cell import Cell, Place, evaluate
+from transfer.cells.checked_data import checked, fingerprint
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.synthetic.generate import generate
+from transfer.record import Record
+from transfer.tasks import TASKS
+
+Metrics = dict[str, dict[str, float]]
+PARTS = ("extraction", "training", "rest")
+ITSELF = "checkpoint, plan, tables"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Of the comparison."""
+
+    arch: str = "resnet18"
+    image_px: int = 64
+    rounds: int = 2
+    """How often each way is timed."""
+    tasks: str = ""
+    """Separated by commas; every task on frozen features if not given."""
+
+
+def frozen_tasks(names: str) -> list[str]:
+    """Keys of the tasks that only look at frozen features or crops of a frozen backbone."""
+    wanted = [word.strip() for word in names.split(",") if word.strip()]
+    return wanted or [
+        key for key, task in TASKS.items() if task.by_default and not task.trains_backbone
+    ]
+
+
+def write_checkpoint(settings: Settings, path: Path) -> None:
+    """A random network in a file of our own format."""
+    form = InputFormat(size_px=settings.image_px)
+    backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0, input=form)
+    mean, std = list(form.mean), list(form.std)
+    content = {
+        "format": "ssl-backbone/1",
+        "arch": backbone.arch,
+        "stem": backbone.stem,
+        "state_dict": backbone.state_dict,
+        "input": {"mean": mean, "std": std, "size": form.size_px, "channels": "RGB"},
+        "made_by": {},
+    }
+    torch.save(content, path)
+
+
+@contextmanager
+def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
+    """Counts extraction and the tasks' own work; yields what evaluates a cell under its name.
+
+    Training contains the forward passes of the random crops that a probe is trained on.
+    """
+
+    def evaluated(cell: Cell) -> Record:
+        with clock.during(subject=cell.key):
+            record = evaluate(cell)
+        found[cell.key] = record.metrics
+        return record
+
+    with ExitStack() as patches:
+        change: Any = patch.object
+        extract = clock.timed("extraction", transfer.frozen.features.extract)
+        patches.enter_context(change(transfer.frozen.features, "extract", extract))
+        for kind in {
+            type(task): None
+            for task in TASKS.values()
+            if task.by_default and not task.trains_backbone
+        }:
+            patches.enter_context(change(kind, "run", clock.timed("training", kind.run)))
+        patches.enter_context(change(sequence, "evaluate_where_asked", evaluated))
+        yield evaluated
+
+
+def forget() -> None:
+    """What this process remembers of data sets."""
+    checked.cache_clear()
+    fingerprint.cache_clear()
+
+
+def together(
+    keys: Sequence[str], checkpoint: Path, data: Path, home: Path
+) -> tuple[Clock, Metrics]:
+    """By run_all itself."""
+    forget()
+    found: Metrics = {}
+    request = run_all.RunAll(
+        ckpt=(checkpoint,),
+        data=data,
+        results=home / "results",
+        runs=home / "runs",
+        tasks=",".join(keys),
+        schedule="smoke",
+    )
+    clock = Clock(ITSELF)
+    with watched(clock, found):
+        status = run_all.run(request)
+    clock.stop()
+    if status or set(found) != set(keys):
+        raise RuntimeError(f"run_all has finished {sorted(found)} of {sorted(keys)}")
+    return clock, found
+
+
+def alone(keys: Sequence[str], checkpoint: Path, data: Path, home: Path) -> tuple[Clock, Metrics]:
+    """Every task with folders of its own."""
+    found: Metrics = {}
+    clock = Clock(ITSELF)
+    with watched(clock, found) as evaluated:
+        for key in keys:
+            forget()
+            own = home / key.replace("/", "-")
+            place = Place(data=data, results=own / "results", runs=own / "runs", schedule="smoke")
+            with clock.during(subject=key):
+                backbone = load_backbone(checkpoint)
+                evaluated(Cell(key=key, backbone=backbone, seed=0, place=place))
+    clock.stop()
+    return clock, found
+
+
+WAYS = (alone, together)
+
+
+def report(keys: Sequence[str], clocks: Sequence[tuple[Clock, Clock]]) -> str:
+    """A line per task with the parts of both ways, medians over the rounds; sums and ratio."""
+
+    def line(name: str, spent: Callable[[Clock, str], float]) -> str:
+        numbers = (
+            median(spent(pair[way], part) for pair in clocks) for way in (0, 1) for part in PARTS
+        )
+        return f"{name:<28}" + "".join(f"{number:12.2f}" for number in numbers)
+
+    def of_task(key: str) -> Callable[[Clock, str], float]:
+        return lambda clock, part: clock.spent[key, part]
+
+    def of_all(clock: Clock, part: str) -> float:
+        return sum(spent for (_, counted), spent in clock.spent.items() if counted == part)
+
+    each, shared = (median(pair[way].total() for pair in clocks) for way in (0, 1))
+    ratios = ", ".join(f"{pair[0].total() / pair[1].total():.2f}" for pair in clocks)
+    lines = [
+        f"{'':<28}{'each by itself':>36}{'by run_all':>36}",
+        f"{'seconds':<28}" + "".join(f"{part:>12}" for part in (*PARTS, *PARTS)),
+        *(line(key, of_task(key)) for key in (*keys, ITSELF)),
+        line("all", of_all),
+        f"each by itself {each:.1f} s, by run_all {shared:.1f} s; ratios {ratios}; metrics equal",
+    ]
+    return "\n".join(lines)
+
+
+def main(settings: Settings) -> None:
+    """Print where each way's time goes, and the ratio."""
+    keys = frozen_tasks(settings.tasks)
+    clocks = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        generate(home / "data", keys=[key for key in DATASETS if not key.startswith("coco")])
+        checkpoint = home / "random.pt"
+        write_checkpoint(settings, checkpoint)
+        for turn in range(settings.rounds):
+            done = {}
+            for way in WAYS[:: -1 if turn % 2 else 1]:
+                place = home / f"{turn}" / way.__name__
+                with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                    done[way] = way(keys, checkpoint, home / "data", place)
+            (apart, found), (shared, same) = (done[way] for way in WAYS)
+            if same != found:
+                raise RuntimeError(f"the two ways disagree: {same} and {found}")
+            clocks.append((apart, shared))
+    where = "wall time with a GPU" if torch.cuda.is_available() else "processor time"
+    print(f"{settings.arch} at {settings.image_px} px, {len(keys)} tasks, generated data, smoke")
+    print(f"medians of {settings.rounds} rounds, {where}")
+    print(report(keys, clocks))
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Settings, description=__doc__))

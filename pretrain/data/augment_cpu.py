@@ -1,0 +1,165 @@
+"""Views from pixels, one at a time on one core, in eight bits as in PIL.
+
+The operations are those of augment.py, for workers that make whole views. An image is (S, S, 3),
+uint8, and every operation rounds as PIL's does; the tests bound the difference from PIL.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from pretrain.data.augment import LUMA, texture_kernels
+from pretrain.data.views import Colors, Floats, Integers, ViewRecipe
+
+Image = NDArray[Any]  # uint8; OpenCV's stubs know no number types
+
+ROUND_DOWN = -0.499
+"""Offset before OpenCV rounds to the nearest level, since PIL's blends drop the fraction; not -0.5,
+so that whole numbers stay the same."""
+SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
+"""Table level -> level (256,); levels from a half up are inverted."""
+QUARTER_TURNS = {
+    1: cv2.ROTATE_90_COUNTERCLOCKWISE,
+    2: cv2.ROTATE_180,
+    3: cv2.ROTATE_90_CLOCKWISE,
+}
+
+
+def worker_threads() -> None:
+    """Keep OpenCV on the calling thread: there are as many workers as cores already."""
+    cv2.setNumThreads(0)
+
+
+def cropped(pixels: Image, box: Integers, size_px: int) -> Image:
+    """Cut a box (4,), top, left, height, width, out of (H, W, 3) and resize it to (S, S, 3).
+
+    Bilinear with antialiasing.
+    """
+    top, left, height, width = box.tolist()
+    cut = torch.from_numpy(pixels[top : top + height, left : left + width])
+    # with a batch axis torch recognizes channels last, for which its resize is fast
+    image = cut[None].permute(0, 3, 1, 2)
+    resized = interpolate(image, size=(size_px, size_px), mode="bilinear", antialias=True)
+    view: Image = resized[0].permute(1, 2, 0).contiguous().numpy()
+    return view
+
+
+def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
+    """Apply one row of the colors to an image (S, S, 3), which stays as it is.
+
+    That is everything between crop and normalization.
+    """
+    if colors.texture[row, 0] > 0:
+        image = filter_luma(image, colors.texture[row])
+    if recipe.gray_first and colors.gray[row]:
+        image = to_gray(image)
+    strengths = colors.jitter[row].tolist()
+    for number in colors.jitter_order[row].tolist():
+        if number >= 0:
+            image = JITTER[number](image, strengths[number])
+    if colors.gray[row] and not recipe.gray_first:
+        image = to_gray(image)
+    if colors.blur_sigma_px[row] > 0:
+        image = blur(image, float(colors.blur_sigma_px[row]))
+    if colors.solarize[row]:
+        image = cv2.LUT(image, SOLARIZED)
+    if colors.flip[row]:
+        image = cv2.flip(image, 1)
+    if colors.quarter_turns[row]:
+        image = cv2.rotate(image, QUARTER_TURNS[int(colors.quarter_turns[row])])
+    return image
+
+
+def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
+    """Normalize (n, S, S, 3), uint8, by the recipe's mean and std to (n, 3, S, S), float32."""
+    # one view at a time, so that it stays in the processor's cache
+    views = torch.empty(len(images), 3, *images.shape[1:3])
+    for image, view in zip(images.numpy(), views.numpy(), strict=True):
+        planes = zip(cv2.split(image), view, recipe.mean, recipe.std, strict=True)
+        for levels, plane, mean, std in planes:
+            # OpenCV's only call that scales, shifts and changes the type in one pass
+            cv2.addWeighted(levels, 1 / (255 * std), levels, 0, -mean / std, plane, cv2.CV_32F)
+    return views
+
+
+def brightness(image: Image, factor: float) -> Image:
+    """Blend an image (S, S, 3) with black."""
+    return _blend(image, factor * np.eye(3))
+
+
+def contrast(image: Image, factor: float) -> Image:
+    """Blend an image (S, S, 3) with its mean gray level, a whole number."""
+    level = math.floor(np.dot(LUMA, cv2.mean(image)[:3]) + 0.5)
+    return _blend(image, factor * np.eye(3), (1 - factor) * level)
+
+
+def saturation(image: Image, factor: float) -> Image:
+    """Blend an image (S, S, 3) with its gray version."""
+    return _blend(image, factor * np.eye(3) + (1 - factor) * np.array([LUMA] * 3))
+
+
+def _blend(image: Image, weights: Floats, level: float = 0.0) -> Image:
+    """Return weights (3, 3) times the channels of (S, S, 3), plus a level, clipped to 0..255."""
+    offset = np.full((3, 1), level + ROUND_DOWN)
+    return cv2.transform(image, np.hstack([weights, offset]))
+
+
+def hue(image: Image, shift: float) -> Image:
+    """Turn the hue of (S, S, 3) by a shift in turns; value and saturation stay."""
+    turned = cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL)
+    # torchvision drops the fraction and shifts by 255 steps a turn
+    turned[..., 0] += np.uint8(int(shift * 255) % 256)
+    return cv2.cvtColor(turned, cv2.COLOR_HSV2RGB_FULL)
+
+
+JITTER: tuple[Callable[[Image, float], Image], ...] = (brightness, contrast, saturation, hue)
+"""Operations by their numbers in Colors.jitter_order."""
+
+
+def to_gray(image: Image) -> Image:
+    """Return an image (S, S, 3) with three equal channels of luma."""
+    return cv2.cvtColor(_luma(image), cv2.COLOR_GRAY2RGB)
+
+
+def blur(image: Image, sigma_px: float) -> Image:
+    """Blur (S, S, 3) as PIL's GaussianBlur; beyond the border the last pixel continues."""
+    taps = box_taps(sigma_px).astype(np.float32)  # doubles take four times as long
+    return cv2.sepFilter2D(image, -1, taps, taps, borderType=cv2.BORDER_REPLICATE)
+
+
+def box_taps(sigma_px: float) -> Floats:
+    """Return an odd number of taps (k,) of sum 1: three box filters, variance sigma^2 together.
+
+    As in PIL, the boxes have a fractional first and last tap: Gwosdek et al., SSVM 2011.
+    """
+    variance = sigma_px**2 / 3
+    reach = math.floor((math.sqrt(12 * variance + 1) - 1) / 2)
+    whole = 2 * reach + 1
+    outside = (reach + 1) ** 2
+    edge = whole * (3 * variance - reach * (reach + 1)) / (6 * (outside - variance))
+    box = np.ones(whole + 2)
+    box[0] = box[-1] = edge
+    box /= box.sum()
+    return np.convolve(np.convolve(box, box), box)
+
+
+def filter_luma(image: Image, texture: Floats) -> Image:
+    """Blend the luma of (S, S, 3) with a random filter of itself as in augment.py; texture (3,)."""
+    (kernel,) = texture_kernels(texture[None])
+    luma = _luma(image.astype(np.float32))  # the filter would amplify rounding to whole levels
+    filtered = cv2.filter2D(luma, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+    spread = luma.std() / max(float(filtered.std()), 1e-6 * 255)
+    matched = (filtered - filtered.mean()) * spread + luma.mean()
+    change = texture[2] * (matched - luma)
+    return cv2.add(image, cv2.merge([change] * 3), dtype=cv2.CV_8U)
+
+
+def _luma(image: Image) -> Image:
+    return cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)

@@ -1,0 +1,271 @@
+"""Batches of views, step by step: from decoded pixels in memory, or from files by workers.
+
+Small sets are decoded once and every view is made on the device that trains. Large ones are
+decoded and cropped by workers, each image once for all its views; workers color the views as well
+where a CPU trains, and leave that to the device where a GPU does.
+"""
+
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from pretrain.data import augment_cpu
+from pretrain.data.augment import crop, finish, normalized
+from pretrain.data.augment_cpu import colored, cropped
+from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
+from pretrain.data.loader import load_ahead
+from pretrain.data.styles import StyleBank
+from pretrain.data.views import (
+    Colors,
+    Floats,
+    Integers,
+    ViewRecipe,
+    draw_boxes,
+    draw_colors,
+    draw_style,
+    redraw,
+    uniforms,
+)
+from pretrain.parts.view import View
+
+
+class Batch(NamedTuple):
+    """What a step sees."""
+
+    views: list[Tensor]
+    """V of (n, 3, S, S), normalized."""
+    labels: Tensor | None
+    """(n,), for methods that use them."""
+    indices: Tensor | None = None
+    """(n,), places of the images in the set, for methods that use them."""
+
+    @property
+    def extras(self) -> list[Tensor]:
+        """What a method's forward gets besides views and progress."""
+        return [rows for rows in (self.labels, self.indices) if rows is not None]
+
+
+class ViewGroup(NamedTuple):
+    """Views of one recipe, which are made and stored together."""
+
+    recipe: ViewRecipe
+    rows: slice
+    """Their places among the views."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """What a step needs besides its number: images, their order, and what views it wants."""
+
+    images: TrainingImages
+    plan: BatchPlan
+    recipe: ViewRecipe
+    views: tuple[View, ...]
+    device: torch.device
+    workers: int
+    memory_gb: float
+    uses_labels: bool = False
+    uses_indices: bool = False
+    styles: StyleBank | None = None
+    colors_in_workers: bool = False
+    """Of views from files; else they are colored on the device."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all images, padded to the largest, fit into `memory_gb`."""
+        largest = int(self.images.heights.max()) * int(self.images.widths.max()) * 3
+        return self.styles is None and largest * len(self.images) <= self.memory_gb * 1e9
+
+    @property
+    def made(self) -> Literal["memory", "workers", "device"]:
+        """Where crops and colors are computed; the three round differently."""
+        if self.in_memory:
+            return "memory"
+        return "workers" if self.colors_in_workers else "device"
+
+    @cached_property
+    def groups(self) -> list[ViewGroup]:
+        """Large views, the first apart where it looks otherwise, then small ones, if any."""
+        num_small = sum(view.small for view in self.views)
+        num_large = len(self.views) - num_small
+        if any(view.small for view in self.views[:num_large]):
+            raise ValueError("a method's small views come after its large ones")
+        second = self.recipe.of_second()
+        num_first = num_large if second == self.recipe else 1
+        groups = [
+            ViewGroup(self.recipe, slice(0, num_first)),
+            ViewGroup(second, slice(num_first, num_large)),
+            ViewGroup(self.recipe.of_small(), slice(num_large, len(self.views))),
+        ]
+        return [group for group in groups if group.rows.start < group.rows.stop]
+
+    def numbers(self, epoch: int, index: int) -> Floats:
+        """(V, NUM_UNIFORMS) of one image."""
+        numbers = uniforms(self.plan.seed, epoch, index, self.views)
+        redraw(self.recipe, numbers, self.views, self.plan.seed, epoch, index)
+        return numbers
+
+    def colors(self, recipe: ViewRecipe, numbers: Floats) -> Colors:
+        """Of views with numbers (n, NUM_UNIFORMS)."""
+        colors = draw_colors(recipe, numbers)
+        if self.styles is not None:
+            colors.texture[:, 0] = 0  # a styled copy stands for it
+        return colors
+
+    def batches(self, first_step: int, num_steps: int) -> Generator[Batch, None, None]:
+        """Yield a batch for each step from `first_step` to `num_steps`; close it to end workers."""
+        made = self._from_memory if self.in_memory else self._from_files
+        labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
+        with closing(made(first_step, num_steps)) as all_views:
+            for step, views in zip(range(first_step, num_steps), all_views, strict=True):
+                chosen = None
+                indices = torch.from_numpy(self.plan.batch(step)[1]).to(self.device)
+                if labels is not None:
+                    chosen = labels[indices]
+                yield Batch(views, chosen, indices if self.uses_indices else None)
+
+    def batch_numbers(self, step: int) -> Floats:
+        """Numbers (V, n, NUM_UNIFORMS) of this process's images."""
+        epoch, indices = self.plan.batch(step)
+        return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
+
+    def _from_memory(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
+        pixels = decode_all(self.images).to(self.device)
+        for step in range(first_step, num_steps):
+            _, indices = self.plan.batch(step)
+            all_numbers = self.batch_numbers(step)
+            views: list[Tensor] = []
+            for recipe, rows in self.groups:
+                num_views = rows.stop - rows.start
+                numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
+                repeated = np.tile(indices, num_views)
+                heights, widths = self.images.heights[repeated], self.images.widths[repeated]
+                boxes = draw_boxes(recipe, numbers, heights, widths)
+                chosen = pixels[torch.from_numpy(repeated).to(self.device)]
+                made = finish(
+                    crop(chosen, boxes, recipe.size_px), self.colors(recipe, numbers), recipe
+                )
+                views += made.chunk(num_views)
+            yield views
+
+    def _from_files(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
+        steps = range(first_step, num_steps)
+        # one loader for all epochs: workers never wait for a next one to start
+        loaded = load_ahead(
+            FileViews(self),
+            steps,
+            workers=self.workers,
+            pin_memory=self.device.type == "cuda",
+        )
+        with closing(loaded) as all_stacks:
+            for step, stacks in zip(steps, all_stacks, strict=True):
+                yield self._views(step, stacks)
+
+    def _views(self, step: int, stacks: list[Tensor]) -> list[Tensor]:
+        """Return the views of a step, V of (n, 3, S, S), from the stack of each group."""
+        views: list[Tensor] = []
+        for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
+            num_views = rows.stop - rows.start
+            if self.colors_in_workers and self.device.type == "cpu":
+                # apart: memory of this size is used again, that of all views is not
+                parts = stacked.chunk(num_views)
+                views += [augment_cpu.normalized(part, recipe) for part in parts]
+            else:
+                views += self._finished(step, stacked, recipe, rows).chunk(num_views)
+        return views
+
+    def _finished(self, step: int, stacked: Tensor, recipe: ViewRecipe, rows: slice) -> Tensor:
+        """Views (V * n, 3, S, S) on the device from what workers sent, (V * n, S, S, 3) uint8."""
+        pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        images = pixels.float().div_(255)
+        if self.colors_in_workers:
+            return normalized(images, recipe)
+        numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
+        return finish(images, self.colors(recipe, numbers), recipe)
+
+
+def decode_all(images: TrainingImages) -> Tensor:
+    """Pixels (N, 3, H, W), uint8, of all images, smaller ones padded by zeros below and right."""
+    pixels = torch.zeros(
+        len(images), 3, int(images.heights.max()), int(images.widths.max()), dtype=torch.uint8
+    )
+    for place, file in enumerate(images.files):
+        image = read_pixels(file)
+        pixels[place, :, : image.shape[0], : image.shape[1]] = image.permute(2, 0, 1)
+    return pixels
+
+
+class FileViews(Dataset[list[Tensor]]):
+    """A step's views of each group, the first view of all images first: (V * n, S, S, 3), uint8.
+
+    Each image is decoded once for all its views, and numbers are drawn for all images at once.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+
+    def __getitem__(self, step: int) -> list[Tensor]:
+        feed = self.feed
+        _, indices = feed.plan.batch(step)
+        all_numbers = feed.batch_numbers(step)
+        drawn = [self._drawn(recipe, all_numbers[rows], indices) for recipe, rows in feed.groups]
+        stacks = [
+            np.empty((len(boxes), recipe.size_px, recipe.size_px, 3), dtype=np.uint8)
+            for (recipe, _), (boxes, _, _) in zip(feed.groups, drawn, strict=True)
+        ]
+        for place, index in enumerate(indices):
+            decoded: dict[Path, NDArray[np.uint8]] = {}
+            for (recipe, _), stack, (boxes, colors, styles) in zip(
+                feed.groups, stacks, drawn, strict=True
+            ):
+                for row in range(place, len(stack), len(indices)):
+                    view = self._cut(int(index), boxes[row], int(styles[row]), recipe, decoded)
+                    if colors is not None:
+                        view = colored(view, colors, row, recipe)
+                    stack[row] = view
+        return [torch.from_numpy(stack) for stack in stacks]
+
+    def _drawn(
+        self, recipe: ViewRecipe, numbers: Floats, indices: NDArray[np.int64]
+    ) -> tuple[Integers, Colors | None, Integers]:
+        """Boxes, colors if these are made here, and styles of the views of one group."""
+        feed = self.feed
+        repeated = np.tile(indices, len(numbers))
+        rows = numbers.reshape(len(repeated), -1)
+        sizes = feed.images.heights[repeated], feed.images.widths[repeated]
+        styles = np.full(len(rows), -1)
+        if feed.styles is not None:
+            styles = draw_style(recipe, rows, len(feed.styles))
+        colors = feed.colors(recipe, rows) if feed.colors_in_workers else None
+        return draw_boxes(recipe, rows, *sizes), colors, styles
+
+    def _cut(
+        self,
+        index: int,
+        box: Integers,
+        style: int,
+        recipe: ViewRecipe,
+        decoded: dict[Path, NDArray[np.uint8]],
+    ) -> NDArray[np.uint8]:
+        images, bank = self.feed.images, self.feed.styles
+        file = images.files[index]
+        if bank is not None and style >= 0:
+            file = bank.copy_of(file, style)
+        if file not in decoded:
+            decoded[file] = read_pixels(file).numpy()
+        pixels = decoded[file]
+        size = np.array([images.heights[index], images.widths[index]] * 2)
+        if pixels.shape[:2] != tuple(size[:2]):  # a styled copy may have another size
+            scale = np.array(pixels.shape[:2] * 2) / size
+            box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
+        view: NDArray[np.uint8] = cropped(pixels, box, recipe.size_px)
+        return view

@@ -1,0 +1,203 @@
+"""Worker processes that prepare batches, and that end with the run, however the run ends.
+
+torch's DataLoader starts them. Left to itself it hangs at the end of a process whose workers ignore
+SIGTERM, renames the errors of workers, and reports a dead worker in the midst of any statement.
+"""
+
+import atexit
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import active_children
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from pretrain.data.augment_cpu import worker_threads
+from pretrain.running.stop import SIGNALS
+
+END_S = 5.0
+"""How long the end of a killed worker is waited for."""
+DEATH_S = 1.0
+"""How long a worker's death is waited for that may be the cause of an error."""
+PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
+
+
+class WorkerError(RuntimeError):
+    """A worker process has died or found no room for its batch."""
+
+
+def load_ahead(
+    dataset: Dataset[list[Tensor]], steps: range, *, workers: int, pin_memory: bool
+) -> Generator[list[Tensor], None, None]:
+    """Yield `dataset[step]` for each step; `workers` processes compute them ahead, 0: this one.
+
+    An error of the data set arrives as it was raised. A WorkerError says what has probably killed a
+    worker. The workers end when the generator ends or is closed, and when this process ends.
+    """
+    if not workers:
+        for step in steps:
+            yield dataset[step]
+        return
+    loader = DataLoader(
+        _Guarded(dataset),
+        batch_size=None,  # a sample is a whole step
+        sampler=steps,
+        num_workers=workers,
+        pin_memory=pin_memory,
+        worker_init_fn=partial(_prepare_worker, os.getpid()),
+        multiprocessing_context="fork",  # the lists of files are shared and not copied
+    )
+    with _started(loader) as (batches, processes):
+        for _ in steps:
+            batch = _next(batches, processes)
+            if isinstance(batch, _Failure):
+                raise batch.error
+            yield batch
+
+
+@contextmanager
+def _started(
+    loader: DataLoader[Any],
+) -> Iterator[tuple[Iterator[Any], list[BaseProcess]]]:
+    """Start a loader's workers and kill them at the end; they hold nothing that is worth a wait."""
+    batches: Any = None
+    processes: list[BaseProcess] = []
+    others = set(active_children())
+    # should nobody close the generator: multiprocessing would wait at exit for ever
+    at_exit = atexit.register(lambda: _kill(processes))
+    try:
+        reaction = signal.getsignal(signal.SIGCHLD)
+        with _blocked(SIGNALS):  # a worker unblocks them as soon as it ignores them
+            try:
+                batches = iter(loader)
+            finally:
+                processes += [child for child in active_children() if child not in others]
+        if signal.getsignal(signal.SIGCHLD) is not reaction:
+            # torch's handler raises a worker's death out of any statement; `_next` sees it as well
+            signal.signal(signal.SIGCHLD, reaction)
+        yield batches, processes
+    finally:
+        with _blocked((*SIGNALS, signal.SIGCHLD)):
+            _kill(processes)
+            if batches is not None:
+                batches._shutdown_workers()  # of threads and queues; the error in flight keeps them
+        atexit.unregister(at_exit)
+
+
+@contextmanager
+def _blocked(signals: Sequence[signal.Signals]) -> Iterator[None]:
+    """Hold back signals to this thread, and to processes that it starts, until the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _kill(processes: list[BaseProcess]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join(END_S)
+
+
+def _next(batches: Iterator[Any], processes: list[BaseProcess]) -> Any:
+    """Return the next batch; torch looks for dead workers when none has come for five seconds."""
+    try:
+        return next(batches)
+    except (EOFError, OSError, RuntimeError) as error:
+        # a connection breaks a moment before its worker counts as dead
+        ended = wait([process.sentinel for process in processes], timeout=DEATH_S)
+        for process in processes:
+            if process.sentinel in ended:
+                process.join(DEATH_S)
+        dead = [process for process in processes if process.exitcode]
+        if not dead:
+            raise
+        raise WorkerError(_cause_of_death(dead[0])) from error
+
+
+def _cause_of_death(process: BaseProcess) -> str:
+    code = process.exitcode or 0
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has exited with {code}"
+    advice = {
+        -signal.SIGKILL: "; memory has probably run out: pass fewer --workers or give more memory",
+        -signal.SIGBUS: f"; {_shared_memory_advice()}",
+    }.get(code, "")
+    return (
+        f"worker process {process.pid} {how}{advice}. "
+        f"The same command goes on from the last checkpoint"
+    )
+
+
+def _shared_memory_advice() -> str:
+    return (
+        "/dev/shm, through which workers send batches, is probably full: make room there, "
+        "or pass fewer --workers"
+    )
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a worker sends in place of a batch."""
+
+    error: Exception
+
+
+class _Guarded(Dataset["list[Tensor] | _Failure"]):
+    """A data set in a worker: batches in shared memory, and errors as they are."""
+
+    def __init__(self, dataset: Dataset[list[Tensor]]) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, step: int) -> list[Tensor] | _Failure:
+        try:
+            # here, and not in the thread that sends them: its errors would reach nobody
+            return _shared(self.dataset[step])
+        except Exception as error:
+            return _Failure(_portable(error))
+
+
+def _shared(batch: list[Tensor]) -> list[Tensor]:
+    try:
+        return [part.share_memory_() for part in batch]
+    except (OSError, RuntimeError) as error:
+        size_mb = sum(part.nbytes for part in batch) / 1e6
+        raise WorkerError(
+            f"{size_mb:.1f} MB of views could not be shared ({error}); {_shared_memory_advice()}. "
+            f"The same command goes on from the last checkpoint"
+        ) from error
+
+
+def _portable(error: Exception) -> Exception:
+    """Return the error with the worker's traceback as a note, or its text if it does not pickle."""
+    told = f"In a worker process:\n{traceback.format_exc()}"
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(told)
+    return error
+
+
+def _prepare_worker(parent: int, worker: int) -> None:
+    # the main process decides when to stop; a scheduler signals every process of a job
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was killed before the kernel was told
+        os._exit(1)
+    worker_threads()

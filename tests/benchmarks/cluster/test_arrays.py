@@ -1,0 +1,363 @@
+"""Which arrays become of a plan, and what is known of them later; no cluster is needed."""
+
+import pickle
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cluster.arrays import arranged, cancel_all, merged, retry_failed, submit_cells
+from benchmarks.cluster.cell_status import failed_helpers, render, statuses
+from benchmarks.cluster.collect import collect
+from benchmarks.cluster.submission import Submission, read
+from benchmarks.execution.one_cell import AND, PREPARE
+from benchmarks.planning.checkpoints import Origin, Origins
+from benchmarks.planning.cluster_resources import MARGIN
+from benchmarks.planning.plan import PlannedCell
+from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.run_all import main
+from slurm.cluster import Cluster, ClusterError
+from slurm.requeue import Command
+from slurm.resources import Queue
+from transfer.backbone import Backbone
+from transfer.cells.cell import Cell, Place, evaluate
+
+ORIGINS: Origins = {
+    "mine": Origin(ckpt=Path("mine.pth")),
+    "random": Origin(ckpt=Path("mine.pth"), random=True),
+}
+OPTIONS = SlurmOptions(parallel=2)
+PROGRAMS = {
+    "srun": "",
+    "sbatch": 'D=$(dirname "$0"); [ "$1" = --test-only ] && exit 0; '
+    'cp "$1" $D/job.$(ls $D | wc -l); echo "Submitted batch job $(ls $D/job.* | wc -l)"',
+    "squeue": 'cat "$(dirname "$0")/queue" 2>/dev/null || true',
+    "scontrol": "true",
+    "scancel": 'echo "$@" >> "$(dirname "$0")/cancelled"',
+    "sacct": "exit 1",
+}
+Rows = Callable[..., list[PlannedCell]]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Slurm's programs without a cluster behind them; what is in `queue` is what squeue says."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in PROGRAMS.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+    return folder
+
+
+@pytest.fixture
+def rows(small_backbone: Backbone, place: Place) -> Rows:
+    """Cells to run of these tasks, of one backbone or two."""
+
+    def make(*keys: str, names: tuple[str, ...] = ("mine",), seeds: int = 1) -> list[PlannedCell]:
+        return [
+            PlannedCell(
+                Cell(
+                    key=key,
+                    backbone=replace(small_backbone, name=name, sha256=name),
+                    seed=seed,
+                    place=place,
+                ),
+                "run",
+                (),
+                0.1,
+            )
+            for name in names
+            for key in keys
+            for seed in range(seeds)
+        ]
+
+    return make
+
+
+@pytest.fixture
+def submission(rows: Rows, place: Place, programs: Path) -> Submission:
+    """Two cells in an array, jobs 1_0 and 1_1, and the tables' job 2."""
+    found = rows("cifar10_knn", "in100_knn")
+    submission = submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({}))
+    assert submission is not None
+    return submission
+
+
+def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
+    plan = arranged(rows("cifar10_knn", "in100_knn", "voc07_svm"), ORIGINS, OPTIONS, Path("x"))
+    cells, tables = plan.arrays
+    assert (len(cells.work), cells.parallel, cells.after) == (3, 2, ())
+    assert (len(tables.work), tables.after) == (1, (0,))
+
+
+def test_cells_that_share_features_wait_for_one_extraction(rows: Rows) -> None:
+    found = rows("voc07_svm", "voc07_svm@11point", "in100_knn", names=("mine", "random"))
+    extract, *others = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert len(extract.work) == 2
+    for work in extract.work:
+        assert isinstance(work, Command)
+        assert work.words[work.words.index(PREPARE) + 1] == "voc07_svm,voc07_svm@11point"
+    assert sorted((len(array.work), array.after) for array in others[:-1]) == [(2, ()), (4, (0,))]
+
+
+def test_cells_that_use_a_classifier_wait_for_the_array_that_trains_it(rows: Rows) -> None:
+    found = rows("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
+    trained, others, using, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert [len(array.work) for array in (trained, others, using)] == [1, 1, 1]
+    assert (trained.after, others.after, using.after) == ((), (), (0,))
+
+
+def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
+    keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
+    found = rows(*keys, names=("mine", "random"))
+    own, passed, *cells, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    (work,) = passed.work
+    assert isinstance(work, Command)
+    words = work.words[work.words.index(PREPARE) :]
+    assert words[1] == "imagenet_c100_eval"
+    assert (words.count("--ckpt"), words.count(AND), words.count("--random")) == (2, 1, 1)
+    assert (len(own.work), own.after, passed.after) == (2, (), ())
+    # SVMs wait for their own features only, corruptions for theirs and for the classifiers
+    assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
+
+
+def test_a_pass_of_many_backbones_may_take_the_hours_of_all(rows: Rows) -> None:
+    found = [
+        replace(row, gpu_hours=1.0)
+        for row in rows("imagenet_c100_eval", names=("mine", "random"), seeds=2)
+    ]
+    extract, *_ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert extract.resources.hours == 2 * MARGIN
+
+
+def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> None:
+    found = rows("objectnet13_eval", "imagenet_c100_eval")
+    found.append(replace(rows("in100_linear@looc")[0], state="cached"))
+    using, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert (len(using.work), using.after) == (2, ())
+
+
+def test_few_labels_share_no_features(rows: Rows) -> None:
+    extract, *_ = arranged(rows("cifar10_knn", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
+    assert extract.name == "extract"
+    cells, _ = arranged(rows("cifar10_semi_1pct", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
+    assert (cells.name, cells.after) == ("cells", ())
+
+
+def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
+    found = rows("in100_knn", "cifar10_knn")
+    found[0] = replace(found[0], gpu_hours=5.0)
+    arrays = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert [array.resources.hours for array in arrays[:-1]] == [15, 1]
+
+
+def test_an_extraction_may_take_as_long_as_the_longest_cell_that_waits(rows: Rows) -> None:
+    found = rows("voc07_svm", "voc07_svm@11point")
+    found[1] = replace(found[1], gpu_hours=5.0)
+    assert arranged(found, ORIGINS, OPTIONS, Path("x")).arrays[0].resources.hours == 15
+
+
+def test_the_tables_may_have_a_partition_of_their_own(rows: Rows) -> None:
+    options = replace(OPTIONS, tables_partition="cpu")
+    cells, tables = arranged(rows("in100_knn"), ORIGINS, options, Path("x")).arrays
+    assert (cells.partition, tables.partition) == ("", "cpu")
+
+
+def test_what_cannot_be_written_down_is_taken_back(
+    rows: Rows, place: Place, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Submission) -> Path:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Submission, "save", full)
+    with pytest.raises(ClusterError, match=r"no space left on device; what had .* is cancelled"):
+        submit_cells(rows("cifar10_knn"), ORIGINS, OPTIONS, place.runs, Cluster({}))
+    assert (programs / "cancelled").read_text().split() == ["1", "2"]
+
+
+def test_a_submission_is_read_as_it_was_written(submission: Submission) -> None:
+    assert read(submission.save()) == submission
+    assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
+    assert submission.helpers == ("2",)
+
+
+def test_what_waits_already_is_not_submitted_again(
+    submission: Submission, rows: Rows, place: Place, programs: Path
+) -> None:
+    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
+    found = rows("cifar10_knn", "in100_knn")
+    assert submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({})) is None
+    more = submit_cells(rows("cifar10_knn", "voc07_svm"), ORIGINS, OPTIONS, place.runs, Cluster({}))
+    assert more is not None
+    assert [cell.key for cell in more.cells] == ["voc07_svm"]
+
+
+def test_each_state_is_told_from_what_there_is(
+    submission: Submission, rows: Rows, place: Place, programs: Path
+) -> None:
+    first, second = rows("cifar10_knn", "in100_knn")
+    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
+    log = submission.folder / "1_1_0_log.err"
+    log.write_text("12:00:31  train  3/9 steps\n")
+    found = [(status.state, status.detail) for status in statuses(place.runs)[0]]
+    assert found == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
+    evaluate(first.cell)
+    log.write_text("error: no such file\n")
+    (submission.folder / "1_1_0_result.pkl").write_bytes(
+        pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
+    )
+    (programs / "queue").write_text("")
+    found = [(status.state, status.detail) for status in statuses(place.runs)[0]]
+    assert found == [("done", ""), ("failed", "exit status 2; error: no such file")]
+    assert second.cell.path.name in str(submission.cells[1].record)
+
+
+@pytest.mark.parametrize(
+    ("queue", "state", "detail"),
+    [
+        ("1_0|TIMEOUT|None|n1", "failed", "TIMEOUT"),
+        ("1_0|CANCELLED|None|n1", "cancelled", "by a user or an administrator"),
+        ("", "failed", "killed; the cluster does not say why"),
+    ],
+)
+def test_a_job_without_a_word_is_told_by_slurm(
+    submission: Submission, place: Place, programs: Path, queue: str, state: str, detail: str
+) -> None:
+    (programs / "queue").write_text(queue)
+    status = statuses(place.runs)[0][0]
+    assert (status.state, status.detail) == (state, detail)
+
+
+def test_a_silent_cluster_is_said_and_nothing_is_called_failed(
+    submission: Submission, place: Place, programs: Path
+) -> None:
+    (programs / "squeue").write_text("#!/bin/sh\necho Unable to contact >&2\nexit 1\n")
+    found, silence = statuses(place.runs)
+    assert {status.state for status in found} == {"queued"}
+    assert "the cluster does not answer: squeue" in render(found, silence)
+
+
+def test_the_last_job_writes_tables_with_the_reasons(
+    submission: Submission, rows: Rows, place: Place, programs: Path
+) -> None:
+    evaluate(rows("cifar10_knn")[0].cell)
+    (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
+    assert collect(submission.folder / "submission.json") == 0
+    overview = (place.results / "tables" / "overview.md").read_text()
+    assert "OUT_OF_MEMORY" in overview
+
+
+def test_the_last_job_says_what_a_full_disk_does_not_take(
+    submission: Submission,
+    place: Place,
+    programs: Path,
+    fill_disk: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
+    fill_disk(str(place.results))
+    assert collect(submission.folder / "submission.json") == 1
+    told = capsys.readouterr().err
+    assert "the reason of a failure is not noted: " in told
+    assert "the tables are not up to date: " in told
+
+
+def test_only_what_failed_is_submitted_once_more(
+    submission: Submission, rows: Rows, place: Place, programs: Path
+) -> None:
+    evaluate(rows("cifar10_knn")[0].cell)
+    (programs / "queue").write_text("1_1|TIMEOUT|None|n1\n")
+    (again,) = retry_failed(place.runs, SlurmOptions(hours=9))
+    assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
+    assert again.cells[0].words == submission.cells[1].words
+    (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
+    assert [status.state for status in statuses(place.runs)[0]] == ["done", "queued"]
+    assert retry_failed(place.runs, SlurmOptions()) == []
+
+
+def test_on_another_try_classifiers_are_waited_for_as_well(
+    rows: Rows, place: Place, programs: Path
+) -> None:
+    found = rows("objectnet13_eval", "in100_linear@looc")
+    submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({}))
+    (programs / "queue").write_text("1_0|TIMEOUT|None|n1\n2_0|TIMEOUT|None|n1\n")
+    (again,) = retry_failed(place.runs, SlurmOptions())
+    assert [cell.key for cell in again.cells] == ["in100_linear@looc", "objectnet13_eval"]
+    trained = again.cells[0].job.partition("_")[0]
+    scripts = [path.read_text() for path in programs.glob("job.*")]
+    assert sum(f"--dependency=afterany:{trained}\n" in script for script in scripts) == 1
+
+
+def test_options_given_for_another_try_leave_the_others_as_they_were(
+    submission: Submission,
+) -> None:
+    old = replace(
+        submission,
+        parallel=2,
+        tables_partition="cpu",
+        queue=Queue(partition="gpu", account="me", setup=("module load cuda",)),
+    )
+    again = merged(SlurmOptions(parallel=5, queue=Queue(account="you")), old)
+    assert again.queue == Queue(partition="gpu", account="you", setup=("module load cuda",))
+    assert (again.parallel, again.tables_partition) == (5, "cpu")
+
+
+def test_helpers_that_fail_are_told(submission: Submission, place: Place, programs: Path) -> None:
+    assert failed_helpers(place.runs) == []
+    (submission.folder / "2_0_result.pkl").write_bytes(
+        pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 1"))
+    )
+    (line,) = failed_helpers(place.runs)
+    assert line.startswith("tables failed: exit status 1; make them: python -m benchmarks.tables")
+    (submission.folder / "2_0_result.pkl").unlink()
+    (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
+    (line,) = failed_helpers(place.runs)
+    assert "TIMEOUT on n1" in line
+
+
+def test_where_nothing_was_submitted_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--status", "--runs", str(tmp_path)]) == 0
+    assert "nothing was submitted" in capsys.readouterr().out
+
+
+def test_what_has_not_ended_is_cancelled(
+    submission: Submission, place: Place, programs: Path
+) -> None:
+    (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
+    assert cancel_all(place.runs) == 2
+    assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
+
+
+def test_a_machine_without_slurm_is_told_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["--ckpt", str(tmp_path / "mine.pth"), "--slurm"]) == 2
+    assert "no sbatch on this machine" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_what_sbatch_would_be_given(
+    checkpoint: Path,
+    small_data: Path,
+    place: Place,
+    programs: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"]
+    words += ["--runs", str(place.runs), "--results", str(place.results), "--slurm", "--plan"]
+    assert main([*words, "--tasks", "voc07_svm", "--partition", "gpu", "--parallel", "1"]) == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line] == [
+        "# extract: 1 jobs",
+        "# cells: 2 jobs",
+        "# tables: 1 jobs",
+    ]
+    assert said.count("#SBATCH --partition=gpu") == 3
+    assert "#SBATCH --array=0-1%1" in said
+    assert not list(programs.glob("job.*"))

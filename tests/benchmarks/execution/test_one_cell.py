@@ -1,0 +1,174 @@
+"""A cell in a process of its own is the cell of the run that it belongs to."""
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import benchmarks.execution.one_cell
+import transfer.frozen.features
+from benchmarks.execution.one_cell import PREPARE, main, preparation, run, wanted, words_of
+from benchmarks.planning.checkpoints import Origin, loaded
+from transfer.backbone import Backbone, load_backbone
+from transfer.cells.cell import Cell, Place, evaluate
+from transfer.cells.many_gpus import KilledError
+from transfer.datasets.synthetic.generate import generate
+from transfer.finetuning.options import TrainingOptions
+from transfer.record import Record, failure_path, protocol_hash
+from transfer.running.lock import BusyError
+from transfer.tasks import reading_of
+
+SPARE = TrainingOptions(
+    engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
+)
+
+
+@pytest.fixture
+def cell(checkpoint: Path, place: Place) -> Cell:
+    return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, place=place)
+
+
+def same_cell(cell: Cell, origin: Origin) -> bool:
+    """Whether the words of a cell mean the cell."""
+    other = wanted(words_of(cell, {cell.backbone.name: origin}))
+    assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
+    assert other.place.features_in == cell.place.features_in
+    assert other.backbone.made_by == cell.backbone.made_by
+    task_id = reading_of(cell.key)[0]
+    assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
+    return other.backbone.sha256 == cell.backbone.sha256
+
+
+@pytest.mark.parametrize("key", ["in100_knn", "coco_det"])
+@pytest.mark.parametrize("random", [False, True])
+def test_a_cells_words_mean_the_cell(
+    checkpoint: Path, place: Place, key: str, random: bool
+) -> None:
+    origin = Origin(ckpt=checkpoint, name="a name", random=random)
+    (backbone,) = loaded([origin])
+    place = replace(place, training=SPARE, features_in="bfloat16")
+    assert same_cell(Cell(key=key, backbone=backbone, seed=3, place=place), origin)
+
+
+@pytest.mark.parametrize(("heads", "random"), [((2,), False), ((2, 0), False), ((), True)])
+def test_words_of_heads_and_of_their_random_twin_mean_the_cell(
+    four_heads: Path, place: Place, heads: tuple[int, ...], random: bool
+) -> None:
+    origin = Origin(ckpt=four_heads, heads=heads, random=random)
+    (backbone,) = loaded([origin])
+    cell = Cell(key="objectnet13_eval", backbone=backbone, seed=0, place=place)
+    assert same_cell(cell, origin)
+
+
+def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(cell: Cell) -> Record:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", breaks)
+    assert run(cell) == 1
+    reason = json.loads(failure_path(cell.path).read_text())["reason"]
+    assert reason == "OSError: no space left on device"
+
+
+def test_a_reason_that_the_disk_does_not_take_is_told(
+    cell: Cell, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_disk(str(cell.place.results))
+    assert run(cell) == 1
+    told = capsys.readouterr().err
+    assert f"the reason of a failure is not noted: {failure_path(cell.path)}: " in told
+
+
+def test_a_full_disk_while_features_are_prepared_is_one_line(
+    cell: Cell,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    assert main([PREPARE, "cifar10_knn", *words[1:]]) == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"failed: {cell.folders.cache}")
+    assert "give another --runs" in told
+
+
+def test_a_cell_that_another_process_works_on_is_waited_for(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = [BusyError("another process works on this cell")] * 3
+
+    def busy(cell: Cell) -> Record:
+        if answers:
+            raise answers.pop()
+        return evaluate(cell)
+
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", busy)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "LOOK_AGAIN_S", 0.0)
+    assert run(cell) == 0
+    assert cell.path.exists()
+    assert capsys.readouterr().err.count("waits for the process that has it") == 1
+
+
+def test_a_killed_process_is_no_failure_of_the_cell(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell would tell the same status, and what runs the cell takes it for a kill."""
+
+    def killed(cell: Cell) -> Record:
+        raise KilledError(-9)
+
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", killed)
+    assert run(cell) == 137
+    assert not failure_path(cell.path).exists()
+
+
+def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:
+    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    assert main([PREPARE, "cifar10_knn,cifar10_linear", *words[1:]]) == 0
+    assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
+    assert not cell.path.exists()
+
+
+def test_preparing_for_several_backbones_decodes_once(
+    place: Place,
+    checkpoint: Path,
+    four_heads: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generate(tmp_path / "data", keys=("in1k", "objectnet13"))
+    place = replace(place, data=tmp_path / "data")
+    origins = [Origin(ckpt=checkpoint), Origin(ckpt=four_heads, heads=(1,))]
+    backbones = loaded(origins)
+    cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
+    names = [backbone.name for backbone in backbones]
+    words = preparation([*cells, cells[0]], dict(zip(names, origins, strict=True)))
+    extract, passes = transfer.frozen.features.extract, []
+
+    def counted(entries: dict[Path, Backbone], *others: Any) -> None:
+        passes.append(len(entries))
+        extract(entries, *others)
+
+    monkeypatch.setattr(transfer.frozen.features, "extract", counted)
+    assert main(list(words)) == 0
+    assert passes == [2]
+
+
+def test_words_ask_for_weights_that_others_use(cell: Cell, checkpoint: Path) -> None:
+    origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
+    needed = replace(cell, key="in100_linear@looc", with_weights=True)
+    assert wanted(words_of(needed, origins)).with_weights
+    assert not wanted(words_of(cell, origins)).with_weights
+
+
+def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:
+    assert main(["cifar10_knn", "--ckpt", str(tmp_path / "nothing.pth")]) == 2

@@ -1,0 +1,237 @@
+"""Cells side by side on one machine."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import benchmarks.execution.workers
+from benchmarks.execution.workers import run_side_by_side
+from benchmarks.planning.checkpoints import Origin
+from benchmarks.planning.plan import PlannedCell
+from benchmarks.run_all import RunAll, run
+from transfer.backbone import Backbone
+from transfer.cells.cell import Cell, Place
+from transfer.record import failure_path, read_record
+from transfer.running import stop
+
+ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
+
+
+@pytest.fixture
+def four(small_backbone: Backbone, place: Place) -> list[PlannedCell]:
+    keys = ("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear")
+    cells = [Cell(key=key, backbone=small_backbone, seed=0, place=place) for key in keys]
+    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
+
+
+def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Let a cell be this line of bash; $1 is its task."""
+    monkeypatch.setattr(
+        benchmarks.execution.workers,
+        "program",
+        lambda words: ("bash", "-c", line, "cell", words[0]),
+    )
+
+
+def test_each_cell_has_a_gpu_of_its_own(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks.execution.workers, "visible_gpus", lambda: ["3", "5"])
+    log = tmp_path / "log"
+    instead(
+        monkeypatch,
+        f'echo "+$CUDA_VISIBLE_DEVICES" >> {log}; sleep 0.3; '
+        f'echo "-$CUDA_VISIBLE_DEVICES" >> {log}',
+    )
+    assert run_side_by_side(four, ORIGINS, workers=4) == []
+    used: set[str] = set()
+    for word in log.read_text().split():
+        sign, name = word[0], word[1:]
+        assert name in ("3", "5")
+        assert (name in used) == (sign == "-")
+        used ^= {name}
+
+
+def test_one_that_fails_leaves_the_others(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, f"[ $1 != in100_knn ] && touch {tmp_path}/$1")
+    failed = run_side_by_side(four, ORIGINS, workers=2)
+    assert [cell.key for cell in failed] == ["in100_knn"]
+    assert len(list(tmp_path.glob("*_*"))) == 3
+
+
+def test_reasons_that_a_full_disk_does_not_take_end_nothing(
+    four: list[PlannedCell],
+    fill_disk: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    instead(monkeypatch, "exit 3")
+    fill_disk(str(four[0].cell.place.results))
+    assert len(run_side_by_side(four, ORIGINS, workers=2)) == 4
+    assert capsys.readouterr().err.count("the reason of a failure is not noted: ") == 4
+
+
+def test_what_uses_a_classifier_comes_after_what_trains_it(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
+    cells = [Cell(key=key, backbone=small_backbone, seed=0, place=place) for key in keys]
+    instead(monkeypatch, f"echo $1 >> {tmp_path}/log")
+    assert run_side_by_side([PlannedCell(c, "run", (), 0.0) for c in cells], ORIGINS, 1) == []
+    assert (tmp_path / "log").read_text().split() == [*keys[1:], keys[0]]
+
+
+def rows_of(backbones: Sequence[Backbone], place: Place, *keys: str) -> list[PlannedCell]:
+    cells = [Cell(key=key, backbone=b, seed=0, place=place) for b in backbones for key in keys]
+    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
+
+
+def test_what_uses_a_classifier_starts_once_that_is_trained(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc", "cifar10_knn")
+    instead(monkeypatch, f"echo +$1 >> {tmp_path}/log; sleep 0.3; echo -$1 >> {tmp_path}/log")
+    assert run_side_by_side(rows_of([small_backbone], place, *keys), ORIGINS, 4) == []
+    told = (tmp_path / "log").read_text().split()
+    assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
+    trained = told.index("-in100_linear@looc")
+    assert trained < min(told.index(f"+{key}") for key in keys[:2])
+
+
+def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
+    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc")
+    rows = rows_of([small_backbone], place, *keys)
+    instead(monkeypatch, f"echo $1 >> {tmp_path}/log; kill -9 $$")
+    failed = run_side_by_side(rows, ORIGINS, 2)
+    assert sorted(cell.key for cell in failed) == sorted(keys)
+    assert (tmp_path / "log").read_text().split() == ["in100_linear@looc"]
+    reason = json.loads(failure_path(rows[0].cell.path).read_text())["reason"]
+    assert "classifier in100_linear@looc failed" in reason
+    assert "killed by SIGKILL" in reason
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_features_of_several_backbones_are_made_before_the_cells_that_use_classifiers(
+    small_backbone: Backbone,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    both = [replace(small_backbone, name=name, sha256=name) for name in ("random", "other")]
+    origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
+    rows = rows_of(both, place, "imagenet_c100_eval")
+    prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit {status}"
+    instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
+    assert run_side_by_side(rows, origins, 3) == []
+    assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("kill -9 $$", "killed by SIGKILL"),
+        ("exit 137", "killed by SIGKILL"),
+        ("exit 75", "stopped by somebody else"),
+        ("exit 2", "exit status 2"),
+    ],
+)
+def test_one_that_can_tell_no_reason_has_one_in_the_tables(
+    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch, line: str, reason: str
+) -> None:
+    instead(monkeypatch, line)
+    (failed,) = run_side_by_side(four[:1], ORIGINS, workers=1)
+    assert reason in json.loads(failure_path(failed.path).read_text())["reason"]
+
+
+def test_one_that_was_stopped_before_it_listened_has_not_failed(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, f"touch {tmp_path}/on; exec sleep 60")
+    monkeypatch.setattr(stop, "_asked", [signal.SIGINT])
+    monkeypatch.setattr(stop, "asked", (tmp_path / "on").exists)
+    with pytest.raises(stop.Stopped):
+        run_side_by_side(four[:1], ORIGINS, workers=1)
+    assert not failure_path(four[0].cell.path).exists()
+
+
+def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, time\n"
+        "from transfer import stop\n"
+        f"line = 'trap \"touch {tmp_path}/asked; exit\" TERM; touch {tmp_path}/on; '\n"
+        "line += 'for i in {1..300}; do sleep 0.1; done'\n"
+        "subprocess.Popen(['bash', '-c', line], start_new_session=True,\n"
+        "    preexec_fn=stop.asked_at_parents_end).wait()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    appears(tmp_path / "on")
+    parent.kill()
+    parent.wait()
+    appears(tmp_path / "asked")
+
+
+def appears(path: Path) -> None:
+    until = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_two_at_a_time_leave_the_records_of_one_at_a_time(
+    checkpoint: Path, small_data: Path, tmp_path: Path
+) -> None:
+    def request(name: str, workers: int) -> RunAll:
+        return RunAll(
+            ckpt=(checkpoint,),
+            data=small_data,
+            results=tmp_path / name,
+            runs=tmp_path / f"{name}-runs",
+            schedule="smoke",
+            tasks="cifar10_knn,in100_knn",
+            workers=workers,
+        )
+
+    assert run(request("alone", 1)) == run(request("together", 2)) == 0
+    paths = sorted((tmp_path / "alone/mine").glob("*.json"))
+    assert len(paths) == 2
+    for path in paths:
+        other = read_record(tmp_path / "together/mine" / path.name)
+        assert (read_record(path).metrics, read_record(path).details) == (
+            other.metrics,
+            other.details,
+        )
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_everything_to_be_resumed(
+    checkpoint: Path, small_data: Path, tmp_path: Path
+) -> None:
+    words = [
+        *("--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"),
+        *("--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")),
+        *("--tasks", "cifar10_linear,transfer_linear/dtd", "--workers", "2"),
+    ]
+    command = [sys.executable, "-m", "benchmarks.run_all", *words]
+    process = subprocess.Popen(command)
+    until = time.monotonic() + 200
+    while not list((tmp_path / "runs" / "cells").rglob("lock")):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=200) == 75
+    assert not list((tmp_path / "results").rglob("*.failed.json"))
+    assert subprocess.run(command, timeout=200).returncode == 0
+    assert len(list((tmp_path / "results" / "mine").rglob("*.json"))) == 2

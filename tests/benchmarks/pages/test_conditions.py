@@ -1,0 +1,166 @@
+"""Only runs that were computed alike, on the same kind of data, share a mean."""
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.pages.suites import TRANSFER
+from tests.synthetic_records import blocks, failure, page, record, transfer_records
+
+ROUNDED = {
+    "details": {"features_in": "bfloat16"},
+    "departures": ["frozen features in bfloat16, batch norms folded"],
+}
+UNLIKE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "arithmetic": (ROUNDED, "features in bfloat16", "frozen features in bfloat16"),
+    "engine": ({"engine": "other"}, "engine other", "engine other"),
+    "processes": ({"details": {"num_processes": 2}}, "2 processes", "2 processes"),
+    "departures": ({"departures": ["15 kinds"]}, "15 kinds", "15 kinds"),
+}
+
+
+def plain(text: str) -> dict[str, str]:
+    """Return the first number of each row of the first table, all without raised marks."""
+    marks = re.compile("[¹²³⁴ *]+$|^\\*+")
+    return {marks.sub("", name): marks.sub("", cells[0]) for name, cells in blocks(text)[0].items()}
+
+
+def notes_of(text: str, marks: str) -> str:
+    """Return the notes that raised numbers stand for."""
+    lines = dict(re.findall(r"^(\d+)\. (.*)$", text, flags=re.MULTILINE))
+    return "; ".join(lines[str("⁰¹²³⁴⁵⁶⁷⁸⁹".index(mark))] for mark in marks.split())
+
+
+@pytest.mark.parametrize(("changes", "label", "note"), UNLIKE.values(), ids=UNLIKE)
+def test_unlike_runs_have_rows_and_notes_of_their_own(
+    tmp_path: Path, changes: dict[str, Any], label: str, note: str
+) -> None:
+    record(tmp_path, 80.0, seed=0, **changes)
+    record(tmp_path, 86.0, seed=1)
+    text = page(tmp_path)
+    first = re.search(r"→ mine (?P<marks>[¹²³⁴ ]+) +\| +86.0 ", text)
+    other = re.search(rf"→ mine \({label}\) (?P<marks>[¹²³⁴ ]+) +\| +80.0 ", text)
+    assert first is not None
+    assert other is not None
+    assert note not in notes_of(text, first["marks"])
+    assert note in notes_of(text, other["marks"])
+
+
+@pytest.mark.parametrize(("changes", "label", "note"), UNLIKE.values(), ids=UNLIKE)
+def test_runs_that_are_alike_have_one_mean(
+    tmp_path: Path, changes: dict[str, Any], label: str, note: str
+) -> None:
+    record(tmp_path, 80.0, seed=0, **changes)
+    record(tmp_path, 86.0, seed=1, **changes)
+    assert blocks(page(tmp_path, "overview.md"))[0] == {"mine": ["83.0 ± 4.2"]}
+    assert note in page(tmp_path, "overview.md")
+
+
+def test_the_row_of_most_runs_has_the_name_alone(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        record(tmp_path, 80.0, seed=seed, **ROUNDED)
+    record(tmp_path, 86.0, seed=2)
+    rows = plain(page(tmp_path, "overview.md"))
+    assert rows["mine"] == "80.0 ± 0.0"
+    assert rows["mine (features in float32)"] == "86.0"
+
+
+def test_numbers_of_tolerated_images_that_differ_stand_apart(tmp_path: Path) -> None:
+    record(tmp_path, 80.0, seed=0, tolerated=1)
+    record(tmp_path, 86.0, seed=1, tolerated=2)
+    told = "missing, surplus or unreadable images or annotations of set tolerated"
+    rows = [name for block in blocks(page(tmp_path, "overview.md")) for name in block]
+    assert rows == ["mine ¹ ²", f"mine (2 {told}) ³ ⁴"]
+
+
+def test_an_excerpt_and_the_whole_set_stand_apart(tmp_path: Path) -> None:
+    record(tmp_path, 80.0, seed=0, small="excerpt")
+    record(tmp_path, 86.0, seed=1)
+    assert blocks(page(tmp_path, "overview.md")) == [{"mine": ["86.0"]}, {"mine": ["80.0"]}]
+
+
+def test_a_backbone_with_two_rows_is_described_once(tmp_path: Path) -> None:
+    record(tmp_path, 80.0, seed=0, **ROUNDED)
+    record(tmp_path, 86.0, seed=1)
+    for name in ("overview.md", "co2_table3.md"):
+        described = page(tmp_path, name).partition("## Backbones")[2]
+        assert described.count("- mine: resnet50") == 1
+
+
+def test_two_seeds_of_two_engines_are_compared_with_the_paper_one_by_one(tmp_path: Path) -> None:
+    made_by = {"method": "MoCo", "recipe": "moco/r50-in1k-200", "epochs": 200, "data": "in1k"}
+    for seed, engine in enumerate(("detectron2", "torchvision")):
+        changes = {"seed": seed, "engine": engine, "made_by": made_by}
+        record(tmp_path, 50.0, task="voc0712_det_c4", **changes)
+    text = page(tmp_path).partition("## Against the paper")[2]
+    assert "mine (engine torchvision)" in text
+
+
+def test_a_failed_seed_stands_in_the_first_row(tmp_path: Path) -> None:
+    record(tmp_path, 80.0, seed=1, **ROUNDED)
+    record(tmp_path, 86.0, seed=2)
+    failure(tmp_path, "voc07_svm", "MemoryError: out of memory")
+    text = page(tmp_path, "overview.md")
+    assert plain(text)["mine"] == "86.0"
+    line = next(line for line in text.splitlines() if line.startswith("| mine") and "86.0" in line)
+    assert "seed 0 failed: MemoryError" in notes_of(text, line.partition("86.0")[2].strip(" |*"))
+
+
+def test_a_further_row_is_empty_where_it_has_no_run(tmp_path: Path) -> None:
+    record(tmp_path, 80.0, seed=0, **ROUNDED)
+    record(tmp_path, 86.0, seed=1)
+    record(tmp_path, 40.0, task="voc12_seg_fcn")
+    rows = blocks(page(tmp_path))[0]
+    further = next(cells for name, cells in rows.items() if "bfloat16" in name)
+    assert [cell for cell in further if cell] == ["80.0"]
+
+
+def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
+    transfer_records(tmp_path, TRANSFER[:6])
+    transfer_records(tmp_path, TRANSFER[6:], **ROUNDED)
+    text = page(tmp_path, "lorac_table2.md")
+    assert next(v for k, v in blocks(text)[0].items() if "mine" in k)[-1].startswith("–")
+    assert "no average of unlike runs: features in bfloat16 and features in float32" in text
+
+
+def test_an_average_tells_what_one_of_its_sets_tolerated(tmp_path: Path) -> None:
+    transfer_records(tmp_path, TRANSFER[:-1])
+    transfer_records(tmp_path, TRANSFER[-1:], departures=["15 kinds"])
+    assert "15 kinds" in page(tmp_path, "lorac_table2.md")
+
+
+def snapshot(results: Path, epoch: int, score: float, **changes: Any) -> None:
+    made_by = {"method": "SimCLR", "recipe": "simclr/x", "epochs": epoch, "data": "cifar10"}
+    about = {"backbone": f"run@epoch{epoch}", "sha256": str(epoch) * 64, "made_by": made_by}
+    task = {"task": "cifar10_knn", "protocol": "uniclr-2022/1"}
+    record(results / "curves", score, **about, **task, **changes)
+
+
+def test_unlike_snapshots_make_two_curves(tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        snapshot(tmp_path, epoch, 10.0 * epoch)
+    snapshot(tmp_path, 3, 30.0, **ROUNDED)
+    text = page(tmp_path, "curves_cifar10_knn.md")
+    assert blocks(text)[0] == {"1": ["10.00", ""], "2": ["20.00", ""], "3": ["", "30.00"]}
+    assert "| epoch |   run | run (features in bfloat16) |" in text
+    assert "- run (features in bfloat16): frozen features in bfloat16" in text
+    files = {path.name: path for path in (tmp_path / "curves").glob("*.csv")}
+    assert set(files) == {
+        "run.cifar10_knn.uniclr-2022-1.paper.csv",
+        "run.cifar10_knn.uniclr-2022-1.paper.features-in-bfloat16.csv",
+    }
+    whole = files["run.cifar10_knn.uniclr-2022-1.paper.csv"].read_text()
+    assert [row[0] for row in csv.reader(whole.splitlines())] == ["epoch", "1", "2"]
+
+
+def test_methods_beside_each_other_show_unlike_runs_in_rows_of_their_own(tmp_path: Path) -> None:
+    for method in ("MoCo", "SimCLR"):
+        made_by = {"method": method, "recipe": f"{method}/small", "epochs": 1, "data": "cifar10"}
+        record(tmp_path, 70.0, backbone=method, made_by=made_by)
+    record(tmp_path, 90.0, backbone="MoCo", made_by=made_by | {"method": "MoCo"}, seed=1, **ROUNDED)
+    rows = blocks(page(tmp_path, "methods.md"))[0]
+    assert any(name.startswith("MoCo (features in bfloat16)") for name in rows)
+    assert len(rows) == 3

@@ -1,0 +1,186 @@
+"""A paper's table with our rows in it, from synthetic result files."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.pages.published import published_table
+from benchmarks.pages.suites import TRANSFER
+from tests.synthetic_records import blocks, failure, page, record, transfer_records
+
+COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
+
+
+def test_a_page_has_the_papers_rows_in_order_then_ours(tmp_path: Path) -> None:
+    record(tmp_path, 86.0)
+    labels = [row.label for row in published_table("co2/table3").rows]
+    assert list(blocks(page(tmp_path))[0]) == [*labels, "→ mine"]
+
+
+def test_every_printed_number_is_on_the_page(tmp_path: Path) -> None:
+    shown = blocks(page(tmp_path, "lorac_table2.md"))[0]
+    for row in published_table("lorac/table2").rows:
+        cells = [cell.strip("*") for cell in shown[row.label]]
+        assert cells == [f"{value:.1f}" for value in row.values.values()]
+
+
+def test_what_was_not_run_and_what_the_paper_lacks_are_told_apart(tmp_path: Path) -> None:
+    record(tmp_path, 86.0)
+    rows = blocks(page(tmp_path))[0]
+    assert rows["→ mine"] == ["86.0", "not run", "not run", "not run", "not run"]
+    assert rows["MoCo (He et al., 2020)"][0] == "–"
+
+
+@pytest.mark.parametrize(("score", "shown"), [(88.5, "88.5"), (88.6, "**88.6**")])
+def test_the_best_is_bold_only_beyond_the_tolerance(
+    tmp_path: Path, score: float, shown: str
+) -> None:
+    record(tmp_path, score)  # the paper's best is 88.0, the tolerance 0.5
+    assert blocks(page(tmp_path))[0]["→ mine"][0] == shown
+
+
+def test_a_spread_over_seeds_wider_than_the_lead_takes_the_bold_away(tmp_path: Path) -> None:
+    for seed, score in enumerate((87.0, 89.0, 91.0)):
+        record(tmp_path, score, seed=seed)
+    text = page(tmp_path)
+    assert blocks(text)[0]["→ mine"][0] == "89.0 ± 2.0"
+    assert "3 runs, seeds 0, 1, 2" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "heading"),
+    [
+        ({"schedule": "smoke", "hash": "short"}, "Smoke schedule"),
+        ({"small": "generated"}, "Generated data"),
+        ({"tolerated": 2}, "Incomplete data"),
+        ({"hash": "other"}, "Altered protocol"),
+        ({"protocol": "co2-2021-11point/1"}, "Protocol co2-2021-11point"),
+    ],
+)
+def test_what_leaves_the_paper_stands_below_its_table(
+    tmp_path: Path, changes: dict[str, Any], heading: str
+) -> None:
+    record(tmp_path, 99.0, **changes)
+    text = page(tmp_path)
+    assert f"## {heading}: not comparable with the rows above" in text
+    above, below = blocks(text)
+    assert "→ mine" not in above
+    assert below["→ mine"][0] == "99.0"
+
+
+def test_different_protocol_hashes_never_share_a_column(tmp_path: Path) -> None:
+    for backbone, digest in (("one", "x"), ("two", "x"), ("three", "y")):
+        record(tmp_path, 50.0, backbone=backbone, hash=digest, schedule="smoke")
+    rows = [set(block) for block in blocks(page(tmp_path))[1:]]
+    assert sorted(rows, key=len) == [{"→ three"}, {"→ one", "→ two"}]
+
+
+def test_different_generated_data_never_share_a_column(tmp_path: Path) -> None:
+    for backbone, data in (("one", "x"), ("two", "y")):
+        record(tmp_path, 50.0, backbone=backbone, small="generated", fingerprint=data)
+    assert [len(block) for block in blocks(page(tmp_path))[1:]] == [1, 1]
+
+
+def test_readings_of_other_papers_stay_out_of_a_papers_table(tmp_path: Path) -> None:
+    record(tmp_path, 77.7, task="in100_linear", protocol="jcl-2020/1")
+    assert "→ mine" not in page(tmp_path, "lorac_table5.md")
+    assert "→ mine" in page(tmp_path, "jcl_imagenet100.md")
+
+
+def test_two_backbones_of_one_name_are_told_apart_by_their_weights(tmp_path: Path) -> None:
+    record(tmp_path, 86.0, sha256="a" * 64)
+    record(tmp_path, 80.0, sha256="b" * 64, seed=1)
+    text = page(tmp_path)
+    assert re.search(r"→ mine \(aaaaaaaa\) ¹ +\| +86.0 ", text)
+    assert re.search(r"→ mine \(bbbbbbbb\) ² +\| +80.0 ", text)
+
+
+def test_the_average_of_twelve_sets_is_unweighted(tmp_path: Path) -> None:
+    transfer_records(tmp_path)  # 50, 51, ... 61
+    assert blocks(page(tmp_path, "lorac_table2.md"))[0]["→ mine"][-1] == "55.5"
+
+
+def test_an_average_with_a_missing_member_is_not_told(tmp_path: Path) -> None:
+    transfer_records(tmp_path, TRANSFER[:-1])
+    failure(tmp_path, TRANSFER[-1], "DataError: no folder sun397")
+    text = page(tmp_path, "lorac_table2.md")
+    assert blocks(text)[0]["→ mine"][-2:] == ["failed ¹", "– (11 of 12)"]
+    assert "1. failed: DataError: no folder sun397" in text
+
+
+def test_a_backbone_that_only_failed_has_a_row_with_the_reason(tmp_path: Path) -> None:
+    failure(tmp_path, "voc07_svm", "MemoryError: out of memory", schedule="smoke")
+    text = page(tmp_path)
+    assert blocks(text)[1]["→ mine"][0] == "failed ¹"
+    assert "1. failed: MemoryError: out of memory" in text
+
+
+def test_a_note_of_every_number_is_said_once_and_one_of_some_is_numbered(tmp_path: Path) -> None:
+    shared, special = "crop_px 64 instead of 224", "steps 3 instead of 5000"
+    transfer_records(tmp_path, TRANSFER[:2], schedule="smoke", departures=[shared])
+    record(
+        tmp_path,
+        40.0,
+        task=TRANSFER[2],
+        protocol="lorac-2021/1",
+        schedule="smoke",
+        departures=[shared, special],
+    )
+    text = page(tmp_path, "lorac_table2.md")
+    assert text.count(shared) == 1
+    assert f"1. {special}" in text
+    assert blocks(text)[1]["→ mine"][:3] == ["50.0", "51.0", "40.0 ¹"]
+
+
+def test_uniclr_table_3_takes_our_row_into_the_block_of_its_data_set(tmp_path: Path) -> None:
+    record(tmp_path, 66.0, task="cifar100_linear", protocol="uniclr-2022/1", arch="resnet18")
+    lines = [line for line in page(tmp_path, "uniclr_table3.md").splitlines() if "|" in line]
+    place = next(i for i, line in enumerate(lines) if "*ImageNet-100*" in line)
+    assert "→ mine" in lines[place - 1]
+    assert "66.00" in lines[place - 1]
+
+
+def test_words_of_a_reason_cannot_break_a_table_or_a_list(tmp_path: Path) -> None:
+    failure(tmp_path, "voc07_svm", "ValueError: a|b\nsecond line")
+    assert "1. failed: ValueError: a\\|b second line\n" in page(tmp_path)
+
+
+def test_a_stand_in_for_the_papers_textures_is_told_beside_its_numbers(tmp_path: Path) -> None:
+    looc = {"method": "looc", "recipe": "looc/in100-r50-texture", "epochs": 500, "data": "in100"}
+    record(tmp_path, 81.0, made_by=looc | {"texture": "randconv_luma"})
+    assert "randconv_luma, a stand-in for style transfer: no reproduction" in page(tmp_path)
+
+
+def test_one_coco_run_fills_the_tables_of_both_papers(tmp_path: Path) -> None:
+    record(tmp_path, 41.2, **COCO)
+    for name in ("jcl_table2.md", "lorac_table4.md"):
+        assert re.search(r"→ mine.*41\.2", page(tmp_path, name))
+
+
+def test_drawn_labels_stand_apart_from_the_published_list(tmp_path: Path) -> None:
+    record(tmp_path, 60.0, task="in1k_semi_1pct", protocol="lorac-2021-drawn/1", hash="drawn")
+    text = page(tmp_path, "lorac_table3.md")
+    heading = "## Altered protocol, protocol lorac-2021-drawn: not comparable with the rows above"
+    assert heading in text
+
+
+def test_an_interval_over_trials_stands_behind_a_mean(tmp_path: Path) -> None:
+    record(tmp_path, 70.0, task="flowers102_fewshot", protocol="looc-2020/1")
+    (path,) = (tmp_path / "mine").glob("*.json")
+    content = json.loads(path.read_text())
+    content["details"] = {"interval95": {"acc_5shot": 0.44}}
+    path.write_text(json.dumps(content))
+    text = page(tmp_path, "looc_table4.md")
+    assert "70.0 ± 0.4" in blocks(text)[0]["→ mine"]
+    assert "95 % interval over its trials" in text
+
+
+def test_a_rate_at_the_edge_of_its_grid_is_told_with_the_seeds(tmp_path: Path) -> None:
+    for seed, at_edge in enumerate((False, True)):
+        record(tmp_path, 86.0, seed=seed, details={"at_grid_edge": at_edge})
+    assert "; chosen rate at the edge of the grid (seed 1)" in page(tmp_path)
+    record(tmp_path, 86.0, seed=1)
+    assert "edge of the grid" not in page(tmp_path)

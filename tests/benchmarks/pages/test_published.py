@@ -1,0 +1,117 @@
+"""The published numbers are data: spot values read off the papers, and identities among them."""
+
+from statistics import fmean
+
+import pytest
+
+from benchmarks.pages.against import needed_lines, stands_for
+from benchmarks.pages.published import Table, published, published_table
+from benchmarks.pages.suites import TRANSFER_SETS
+from pretrain.recipes import RECIPES
+
+TABLES = [table for paper in published() for table in paper.tables]
+
+
+def value(table_id: str, label: str, key: str, occurrence: int = 0) -> float | None:
+    rows = [row for row in published_table(table_id).rows if row.label == label]
+    return rows[occurrence].values[key]
+
+
+@pytest.mark.parametrize(
+    ("table", "label", "key", "printed"),
+    [
+        ("jcl/table1", "JCL", "top1", 68.7),
+        ("jcl/table2", "JCL", "kp_ap75", 72.3),
+        ("co2/table1", "MoCo (He et al., 2020) + CO2", "top1", 63.5),
+        ("co2/table2", "MoCo v2 (Chen et al., 2020b) + CO2", "top5_1pct", 71.0),
+        ("co2/table3", "MoCo (He et al., 2020) (our impl.)", "voc07_map", 79.7),
+        ("co2/table3", "MoCo (He et al., 2020)", "voc07_map", None),
+        ("lorac/table2", "LORAC", "average", 72.4),
+        ("lorac/table5", "Gauss.", "top1", 78.8),
+        ("uniclr/table2", "VICReg", "top1", 73.2),
+        ("looc/table7", "LooC++ [ours]", "inat1k_top1", 51.2),
+    ],
+)
+def test_numbers_are_those_of_the_papers(
+    table: str, label: str, key: str, printed: float | None
+) -> None:
+    assert value(table, label, key) == printed
+
+
+def test_lorac_averages_are_the_means_of_the_twelve_sets() -> None:
+    for row in published_table("lorac/table2").rows:
+        members = [row.values[key] or 0.0 for key in TRANSFER_SETS]
+        assert row.values["average"] == pytest.approx(fmean(members), abs=0.0501)
+
+
+def test_lorac_took_four_coco_rows_from_jcl() -> None:
+    jcl, lorac = published_table("jcl/table2"), published_table("lorac/table4")
+    assert [row.values for row in jcl.rows[:4]] == [row.values for row in lorac.rows[:4]]
+
+
+def test_uniclr_gains_in_the_text_are_differences_of_table_1() -> None:
+    plain, tempered = (value("uniclr/table1", "SimWhitening", "top1", i) or 0.0 for i in (0, 1))
+    paper = next(paper for paper in published() if paper.id == "uniclr")
+    said = next(s for s in paper.stated if s.what == "gain from temperature for SimWhitening")
+    assert said.values["points"] == pytest.approx(tempered - plain)
+
+
+def test_uniclr_gains_on_imagenet_100_are_differences_of_table_3() -> None:
+    paper = next(paper for paper in published() if paper.id == "uniclr")
+    ours = value("uniclr/table3", "SimAffinity", "top1", 2) or 0.0
+    for other in ("SimCLR", "SimSiam", "DINO", "Zero-CL"):
+        said = next(s for s in paper.stated if s.what == f"ImageNet-100 SimAffinity over {other}")
+        theirs = value("uniclr/table3", other, "top1", 2) or 0.0
+        assert said.values["points"] == pytest.approx(ours - theirs)
+
+
+def test_the_same_looc_model_has_the_same_numbers_in_two_tables() -> None:
+    alone, of_all = published_table("looc/table4").rows[-1], published_table("looc/table5").rows[-1]
+    assert (alone.values, alone.ci) == (of_all.values, of_all.ci)
+
+
+def test_twenty_one_tables_and_a_figure_are_there() -> None:
+    assert [len(paper.tables) for paper in published()] == [4, 3, 5, 3, 7]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+def test_every_cell_belongs_to_a_column(table: Table) -> None:
+    keys = {column.key for column in table.columns}
+    described = {attribute.key for attribute in table.attributes}
+    for row in table.rows:
+        assert set(row.values) == keys
+        assert set(row.ci) | set(row.bracketed) <= keys
+        assert set(row.markers) <= {*keys, "bracketed"}
+        assert set(row.attrs) | set(row.marks) <= described
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
+def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table: Table) -> None:
+    for row in table.rows:
+        assert bool(row.recipe) == bool(row.method)
+        if row.recipe:
+            recipe = RECIPES[row.recipe]
+            assert recipe.method == row.method
+            assert stands_for(recipe.table_row, table.id)
+            assert row.pretrain.epochs in (None, recipe.epochs)
+            assert row.pretrain.batch_size in (None, recipe.batch_size)
+
+
+def test_every_recipe_of_a_point_of_jcls_figure_2_is_named() -> None:
+    named = {point.recipe for point in published_table("jcl/imagenet100").points}
+    assert named == {name for name, recipe in RECIPES.items() if "jcl/fig2" in recipe.table_row}
+
+
+def test_heads_of_looc_table_5_are_numbered_as_the_recipe_orders_them() -> None:
+    recipe = RECIPES["loocpp/in100-r50-color-rotation-texture"]
+    lines = needed_lines(published_table("looc/table5"), [])
+    for number, name in enumerate(recipe.config.designated, 1):
+        (line,) = (line for line in lines if line.endswith(f"(invariant and {name})"))
+        assert f"`--heads 0,{number}`" in line
+    assert len(lines) == 5  # the invariant head alone, and all heads
+
+
+def test_rows_are_completed_by_what_holds_for_their_table() -> None:
+    row = published_table("uniclr/table3").rows[-1]
+    found = (row.pretrain.arch, row.pretrain.data, row.pretrain.epochs)
+    assert found == ("resnet50", "in100", 200)

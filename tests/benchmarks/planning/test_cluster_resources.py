@@ -1,0 +1,97 @@
+"""What a cell asks of a cluster follows from its protocol and from what the user gives."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.planning.cluster_resources import notes, on_cluster, resources
+from benchmarks.planning.plan import PlannedCell
+from benchmarks.planning.slurm_options import SlurmOptions
+from transfer.backbone import Backbone
+from transfer.cells.cell import Cell, Place
+from transfer.finetuning.options import TrainingOptions
+from transfer.running.processes import assume_gpus
+
+
+@pytest.fixture
+def backbone(small_backbone: Backbone) -> Backbone:
+    """As large images as the papers'."""
+    form = replace(small_backbone.input, size_px=224)
+    return replace(small_backbone, arch="resnet50", input=form, state_dict={})
+
+
+def row(
+    backbone: Backbone, key: str, training: TrainingOptions | None = None, gpus: int = 1
+) -> PlannedCell:
+    place = Place(
+        data=Path("d"), results=Path("r"), runs=Path("u"), training=training or TrainingOptions()
+    )
+    with assume_gpus(0):
+        cell = on_cluster(
+            Cell(key=key, backbone=backbone, seed=0, place=place), SlurmOptions(cell_gpus=gpus)
+        )
+        return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
+
+
+def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) -> None:
+    probe = resources(row(backbone, "in100_linear@jcl"), SlurmOptions())
+    detector = resources(row(backbone, "coco_det"), SlurmOptions())
+    assert (probe.gpus, probe.processes, probe.cpus) == (1, 1, 8)
+    assert (detector.gpus, detector.processes, detector.cpus) == (8, 1, 64)
+
+
+def test_half_the_gpus_take_twice_the_time_and_leave_the_protocol_alone(
+    backbone: Backbone,
+) -> None:
+    eight = row(backbone, "voc0712_det_c4")
+    four = row(backbone, "voc0712_det_c4", TrainingOptions(gpus=4))
+    options = SlurmOptions()
+    assert resources(four, options).gpus == 4
+    assert resources(four, options).hours == pytest.approx(
+        2 * resources(eight, options).hours, abs=1
+    )
+    (said,) = notes([four], options)
+    assert "4 GPUs, 4 images of the batch on each" in said
+    assert "the learning rate stays 0.02" in said
+
+
+def test_another_batch_is_told_with_the_linear_scaling_rule(backbone: Backbone) -> None:
+    (said,) = notes([row(backbone, "coco_det", TrainingOptions(batch_size=8))], SlurmOptions())
+    assert (
+        "batch 8 instead of 16: by the linear scaling rule learning rate 0.01 instead of 0.02"
+        in said
+    )
+    assert "180000 iterations instead of 90000" in said
+
+
+def test_frozen_networks_compute_on_the_nodes_in_what_the_nodes_have(backbone: Backbone) -> None:
+    probe, few = row(backbone, "in100_linear@jcl"), row(backbone, "cifar10_semi_1pct")
+    (said,) = notes([probe, few], SlurmOptions())
+    assert "bfloat16 on the GPUs of the nodes" in said
+    asked = replace(probe.cell, place=replace(probe.cell.place, features_in="float32"))
+    assert notes([few, replace(probe, cell=asked)], SlurmOptions()) == []
+    assert notes([probe], SlurmOptions(cell_gpus=0)) == []
+
+
+@pytest.mark.parametrize("key", ["coco_det", "cifar10_semi_1pct"])
+def test_half_precision_is_planned_where_there_is_no_gpu(key: str, backbone: Backbone) -> None:
+    planned = row(backbone, key, TrainingOptions(precision="float16"))
+    assert "float16" in str(planned.cell.task)
+
+
+def test_what_the_user_gives_wins(backbone: Backbone) -> None:
+    asked = resources(row(backbone, "coco_det"), SlurmOptions(hours=5, cpus=3, memory_gb=7))
+    assert (asked.hours, asked.cpus, asked.memory_gb) == (5, 3, 7)
+
+
+def test_a_long_cell_asks_for_a_day_at_a_time(backbone: Backbone) -> None:
+    slow = replace(row(backbone, "coco_det"), gpu_hours=5000.0)
+    assert resources(slow, SlurmOptions()).hours == 24
+
+
+def test_a_cluster_without_gpus_is_asked_for_none(backbone: Backbone) -> None:
+    options = SlurmOptions(cell_gpus=0)
+    for key in ("in100_knn", "coco_det"):
+        asked = resources(row(backbone, key, gpus=0), options)
+        assert (asked.gpus, asked.processes) == (0, 1)

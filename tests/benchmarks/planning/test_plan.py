@@ -1,0 +1,25 @@
+"""What a plan counts."""
+
+from dataclasses import replace
+
+from benchmarks.planning.plan import PlannedCell, with_shared_heads
+from transfer.backbone import Backbone, random_backbone
+from transfer.cells.cell import Cell, Place
+
+
+def test_heads_that_another_row_trains_are_counted_once(
+    small_backbone: Backbone, place: Place
+) -> None:
+    other = replace(random_backbone(arch="resnet18", stem="imagenet", seed=1), name="other")
+    keys = ("in1k_linear@jcl", "in1k_linear@lorac", "in1k_linear@uniclr", "in100_linear@jcl")
+    rows = [
+        PlannedCell(Cell(key=key, backbone=one, seed=seed, place=place), "run", (), 2.0)
+        for one in (small_backbone, other)
+        for seed in (0, 1)
+        for key in keys
+    ]
+    found = with_shared_heads(rows)
+    assert [row.gpu_hours for row in found] == [2.0, 0.0, 2.0, 2.0] * 4
+    assert found[1].why == "its head is trained by in1k_linear@jcl"
+    done = replace(rows[0], state="cached", gpu_hours=0.0)
+    assert with_shared_heads([done, *rows[1:4]])[1].gpu_hours == 2.0

@@ -1,0 +1,270 @@
+"""Single operations against torchvision's on 8-bit PIL images, in gray levels of 255."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageFilter, ImageOps
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torchvision.transforms import functional
+
+from pretrain.data.augment import (
+    blur,
+    brightness,
+    contrast,
+    crop,
+    filter_luma,
+    finish,
+    hue,
+    saturation,
+    solarize,
+    texture_kernels,
+    to_gray,
+)
+from pretrain.data.views import NUM_UNIFORMS, Colors, Floats, ViewRecipe, draw_colors
+
+Operation = Callable[[Tensor, Tensor], Tensor]
+PILOperation = Callable[[Image.Image, float], Image.Image]
+
+
+def pixels(height: int = 40, width: int = 50) -> Tensor:
+    """A smooth colored image (1, 3, H, W), uint8."""
+    coarse = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    smooth = interpolate(coarse, size=(height, width), mode="bicubic").clamp(0, 1)
+    return (smooth * 255).round().to(torch.uint8)
+
+
+def as_pil(image: Tensor) -> Image.Image:
+    return Image.fromarray(image[0].permute(1, 2, 0).contiguous().numpy())
+
+
+def levels_apart(ours: Tensor, theirs: Image.Image) -> Tensor:
+    """Absolute differences; ours (1, 3, H, W) in 0..1."""
+    expected = torch.from_numpy(np.array(theirs)).permute(2, 0, 1)[None]
+    return (ours * 255 - expected).abs()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "strength"),
+    [
+        (brightness, functional.adjust_brightness, 0.6),
+        (brightness, functional.adjust_brightness, 1.4),
+        (contrast, functional.adjust_contrast, 0.6),
+        (contrast, functional.adjust_contrast, 1.4),
+        (saturation, functional.adjust_saturation, 0.6),
+        (saturation, functional.adjust_saturation, 1.4),
+    ],
+)
+def test_blends_are_within_two_levels(
+    ours: Operation, theirs: PILOperation, strength: float
+) -> None:
+    image = pixels()
+    result = ours(image / 255, torch.tensor([strength])[:, None, None, None])
+    assert levels_apart(result, theirs(as_pil(image), strength)).max() < 2
+
+
+@pytest.mark.parametrize("shift", [-0.1, -0.03, 0.07, 0.1])
+def test_hue_is_that_of_floating_point_and_within_two_levels_of_pil_on_average(
+    shift: float,
+) -> None:
+    # PIL keeps hue and saturation in eight bits each, so single pixels are further off
+    image = pixels()
+    result = hue(image / 255, torch.tensor([shift])[:, None, None, None])
+    exact = functional.adjust_hue(image / 255, shift)
+    torch.testing.assert_close(result, exact, atol=1e-5, rtol=0)
+    assert levels_apart(result, functional.adjust_hue(as_pil(image), shift)).mean() < 2
+
+
+def test_a_full_turn_of_hue_changes_nothing_and_a_third_permutes_the_channels() -> None:
+    image = pixels() / 255
+    turn = partial(torch.full, (1, 1, 1, 1))
+    torch.testing.assert_close(hue(image, turn(1.0)), image, atol=1e-5, rtol=0)
+    torch.testing.assert_close(hue(image, turn(1 / 3)), image[:, [2, 0, 1]], atol=1e-5, rtol=0)
+
+
+def test_gray_is_within_one_level() -> None:
+    image = pixels()
+    theirs = functional.to_grayscale(as_pil(image), num_output_channels=3)
+    assert levels_apart(to_gray(image / 255), theirs).max() < 1
+
+
+def test_solarization_is_pils() -> None:
+    image = pixels()
+    assert levels_apart(solarize(image / 255), ImageOps.solarize(as_pil(image))).max() < 1e-3
+
+
+@pytest.mark.parametrize("sigma_px", [0.1, 0.7, 1.3, 2.0])
+def test_blur_is_within_one_level_on_average(sigma_px: float) -> None:
+    # PIL stands in for the Gaussian by three box filters
+    image = pixels()
+    theirs = as_pil(image).filter(ImageFilter.GaussianBlur(sigma_px))
+    apart = levels_apart(blur(image / 255, torch.tensor([sigma_px]), 2.0), theirs)
+    assert apart.mean() < 1
+    assert apart.max() < 3
+
+
+@pytest.mark.parametrize("box", [(0, 0, 40, 50), (3, 5, 30, 20), (10, 40, 7, 9)])
+@pytest.mark.parametrize("size_px", [12, 32])
+def test_a_crop_is_within_one_level(box: tuple[int, int, int, int], size_px: int) -> None:
+    image = pixels()
+    ours = crop(image, np.array([box]), size_px)
+    theirs = functional.resized_crop(as_pil(image), *box, [size_px, size_px])
+    assert levels_apart(ours, theirs).max() < 1.01
+
+
+def test_padding_around_an_image_does_not_reach_its_crop() -> None:
+    image = pixels()
+    padded = torch.zeros(1, 3, 60, 70, dtype=torch.uint8)
+    padded[:, :, :40, :50] = image
+    box = np.array([[0, 0, 40, 50]])
+    assert torch.equal(crop(image, box, 24), crop(padded, box, 24))
+
+
+def test_each_image_of_a_batch_gets_its_own_numbers() -> None:
+    recipe = ViewRecipe(size_px=16)
+    colors = draw_colors(recipe, np.random.default_rng(0).random((30, NUM_UNIFORMS)))
+    images = torch.rand(30, 3, 16, 16)
+    together = finish(images.clone(), colors, recipe)
+    for place in (0, 7, 29):
+        one = slice(place, place + 1)
+        alone = type(colors)(*(values[one] for values in vars(colors).values()))
+        torch.testing.assert_close(finish(images[one].clone(), alone, recipe), together[one])
+
+
+def test_without_any_chance_views_are_only_normalized() -> None:
+    recipe = ViewRecipe(
+        jitter_probability=0, gray_probability=0, blur_probability=0, flip_probability=0
+    )
+    colors = draw_colors(recipe, np.random.default_rng(0).random((4, NUM_UNIFORMS)))
+    images = torch.rand(4, 3, 8, 8)
+    expected = functional.normalize(images, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    torch.testing.assert_close(finish(images.clone(), colors, recipe), expected)
+
+
+def texture_of(*rows: tuple[float, float, float]) -> Floats:
+    """Kernel side in px, seed, strength of each image."""
+    return np.array(rows)
+
+
+def mild(height: int = 24, width: int = 24) -> Tensor:
+    """An image (1, 3, H, W) in 0.4..0.6, far enough from black and white for any filter."""
+    return 0.4 + 0.2 * pixels(height, width) / 255
+
+
+@pytest.mark.parametrize("side", [3, 5, 7])
+def test_a_texture_keeps_the_differences_of_the_channels(side: int) -> None:
+    image = mild()
+    result = filter_luma(image, texture_of((side, 0.3, 1.0)))
+    for first, second in ((0, 1), (1, 2)):
+        before, after = (part[:, first] - part[:, second] for part in (image, result))
+        torch.testing.assert_close(after, before, atol=1e-6, rtol=0)
+    assert (result - image).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("side", [3, 5, 7])
+def test_a_texture_of_full_strength_keeps_mean_and_deviation_of_the_luma(side: int) -> None:
+    image = mild()
+    result = filter_luma(image, texture_of((side, 0.3, 1.0)))
+    before, after = (to_gray(part)[:, 0] for part in (image, result))
+    torch.testing.assert_close(after.mean(), before.mean(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(after.std(), before.std(), atol=1e-6, rtol=1e-5)
+
+
+def test_a_texture_is_the_correlation_with_its_kernel_written_out() -> None:
+    image, texture = mild(9, 8), texture_of((5, 0.7, 0.4))
+    luma = to_gray(image)[0, 0].double().numpy()
+    padded = np.pad(luma, 3, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (7, 7))
+    filtered = (windows * texture_kernels(texture)[0]).sum(axis=(2, 3))
+    matched = (filtered - filtered.mean()) / filtered.std() * luma.std() + luma.mean()
+    expected = image + torch.from_numpy(0.4 * (matched - luma)).float()
+    torch.testing.assert_close(filter_luma(image, texture), expected, atol=1e-5, rtol=0)
+
+
+def test_a_texture_of_no_strength_and_one_of_a_plain_image_change_nothing() -> None:
+    plain = torch.tensor([0.2, 0.5, 0.9])[None, :, None, None].expand(1, 3, 12, 12).contiguous()
+    for image, strength in ((mild(), 0.0), (plain, 1.0)):
+        result = filter_luma(image, texture_of((5, 0.3, strength)))
+        torch.testing.assert_close(result, image, atol=1e-5, rtol=0)
+
+
+def test_crops_with_equal_texture_numbers_share_one_kernel_and_others_do_not() -> None:
+    row = (7, 0.3, 0.5)
+    first, second, other = texture_kernels(texture_of(row, row, (7, 0.31, 0.5)))
+    assert np.array_equal(first, second)
+    assert np.abs(np.corrcoef(first.flatten(), other.flatten())[0, 1]) < 0.5
+
+
+def test_crops_of_one_batch_get_their_own_texture() -> None:
+    images, rows = torch.cat([mild(), mild().flip(2)]), texture_of((3, 0.1, 0.9), (7, 0.8, 0.5))
+    together = filter_luma(images, rows)
+    for place in range(2):
+        one = slice(place, place + 1)
+        torch.testing.assert_close(filter_luma(images[one], rows[one]), together[one])
+
+
+@pytest.mark.parametrize("side", [3, 5, 7])
+def test_kernels_have_variance_one_over_their_area_and_end_at_their_side(side: int) -> None:
+    seeds = np.random.default_rng(0).random(1500)
+    kernels = texture_kernels(np.stack([np.full(1500, side), seeds, np.ones(1500)], axis=1))
+    margin = (7 - side) // 2
+    inside = kernels[:, margin : 7 - margin, margin : 7 - margin]
+    assert np.abs(kernels).sum() == pytest.approx(np.abs(inside).sum())
+    assert inside.var() == pytest.approx(1 / side**2, rel=0.05)
+    assert inside.mean() == pytest.approx(0, abs=0.01)
+
+
+def one_color(recipe: ViewRecipe) -> Colors:
+    return draw_colors(recipe, np.full((1, NUM_UNIFORMS), 0.5))
+
+
+PLAIN_RECIPE = ViewRecipe(
+    jitter_probability=0,
+    gray_probability=0,
+    blur_probability=0,
+    flip_probability=0,
+    mean=(0, 0, 0),
+    std=(1, 1, 1),
+)
+
+
+def test_four_quarter_turns_are_none_and_each_is_pils() -> None:
+    image = pixels(24, 24) / 255
+    colors, turned = one_color(PLAIN_RECIPE), image
+    colors.quarter_turns[:] = 1
+    for number in range(1, 5):
+        turned = finish(turned.clone(), colors, PLAIN_RECIPE)
+        theirs = as_pil(pixels(24, 24)).rotate(90 * number)
+        assert levels_apart(turned, theirs).max() < 1e-3
+    assert torch.equal(turned, image)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_several_turns_are_single_ones_after_the_flip(turns: int) -> None:
+    image = pixels(24, 24) / 255
+    colors = one_color(PLAIN_RECIPE)
+    colors.flip[:], colors.quarter_turns[:] = True, turns
+    expected = image.flip(3)
+    for _ in range(turns):
+        expected = functional.rotate(expected, 90)
+    torch.testing.assert_close(finish(image.clone(), colors, PLAIN_RECIPE), expected)
+
+
+def test_gray_comes_before_the_jitter_only_where_the_recipe_says_so() -> None:
+    # a gray image has no color to turn or to strengthen; a jittered one has another luma
+    image = pixels(16, 16) / 255
+    results = {}
+    for gray_first in (False, True):
+        recipe = replace(PLAIN_RECIPE, gray_first=gray_first)
+        colors = one_color(recipe)
+        colors.gray[:], colors.jitter_order[:] = True, [3, 2, 1, 0]
+        colors.jitter[:] = [1.0, 1.0, 1.0, 0.3]
+        results[gray_first] = finish(image.clone(), colors, recipe)
+    turned = hue(image, torch.full((1, 1, 1, 1), 0.3))
+    torch.testing.assert_close(results[True], to_gray(image))
+    torch.testing.assert_close(results[False], to_gray(turned))
+    assert (results[True] - results[False]).abs().max() > 0.05

@@ -1,0 +1,253 @@
+"""Views in eight bits against PIL's and against those in floating point, in gray levels of 255."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter, ImageOps
+from scipy.stats import ks_2samp
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torchvision.transforms import functional
+
+from pretrain.data import augment, augment_cpu
+from pretrain.data.augment_cpu import (
+    blur,
+    box_taps,
+    brightness,
+    colored,
+    contrast,
+    cropped,
+    filter_luma,
+    hue,
+    saturation,
+    to_gray,
+)
+from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
+from pretrain.speed.bench_views import usual_transform
+
+Pixels = NDArray[Any]
+PILOperation = Callable[[Image.Image, float], Image.Image]
+RECIPE = ViewRecipe(size_px=32)
+PIL_JITTER: tuple[PILOperation, ...] = (
+    functional.adjust_brightness,
+    functional.adjust_contrast,
+    functional.adjust_saturation,
+    functional.adjust_hue,
+)
+
+
+def normalized(image: Pixels, recipe: ViewRecipe) -> Tensor:
+    """(H, W, 3), uint8 -> (3, H, W)."""
+    views = augment_cpu.normalized(torch.from_numpy(image)[None], recipe)
+    return views[0]
+
+
+def photograph(height: int = 64, width: int = 64, seed: int = 0) -> Pixels:
+    """Like one (H, W, 3), uint8: smooth with some detail, more of it gray than in color."""
+    generator = torch.Generator().manual_seed(seed)
+    image = torch.full((1, 3, height, width), 0.5)
+    for side, strength in ((3, 0.2), (8, 0.1), (24, 0.04)):
+        noise = torch.randn(1, 4, side, side, generator=generator)
+        smooth = strength * interpolate(noise, size=(height, width), mode="bicubic")
+        image += smooth[:, :1] + 0.5 * smooth[:, 1:]
+    levels = (image[0].permute(1, 2, 0).clamp(0, 1) * 255).round()
+    return levels.to(torch.uint8).contiguous().numpy()
+
+
+def levels_apart(ours: Pixels, theirs: Image.Image | Pixels) -> float:
+    """Mean absolute difference."""
+    return float(np.abs(ours.astype(np.float64) - np.asarray(theirs)).mean())
+
+
+def levels(normal: Tensor) -> Pixels:
+    """Gray levels (S, S, 3) of a normalized view (3, S, S)."""
+    mean, std = (torch.tensor(value)[:, None, None] for value in (RECIPE.mean, RECIPE.std))
+    return ((normal * std + mean) * 255).permute(1, 2, 0).numpy()
+
+
+def colors_of(recipe: ViewRecipe, num_views: int) -> Colors:
+    return draw_colors(recipe, np.random.default_rng(0).random((num_views, NUM_UNIFORMS)))
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.613, 1.0, 1.271, 1.8])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "bound"),
+    [
+        (brightness, functional.adjust_brightness, 0.03),
+        (contrast, functional.adjust_contrast, 0.1),
+        (saturation, functional.adjust_saturation, 0.25),
+    ],
+)
+def test_blends_are_pils(
+    ours: Callable[[Pixels, float], Pixels], theirs: PILOperation, bound: float, factor: float
+) -> None:
+    image = photograph()
+    assert levels_apart(ours(image, factor), theirs(Image.fromarray(image), factor)) < bound
+
+
+@pytest.mark.parametrize("shift", [-0.2, -0.1, 0.0, 0.037, 0.1])
+def test_hue_is_within_two_fifths_of_a_level_of_pils(shift: float) -> None:
+    image = photograph()
+    theirs = functional.adjust_hue(Image.fromarray(image), shift)
+    assert levels_apart(hue(image, shift), theirs) < 0.4
+
+
+def test_gray_is_pils() -> None:
+    image = photograph()
+    theirs = functional.to_grayscale(Image.fromarray(image), num_output_channels=3)
+    assert levels_apart(to_gray(image), theirs) < 0.01
+
+
+def test_solarization_is_pils() -> None:
+    image, recipe = photograph(), ViewRecipe(solarize_probability=1.0)
+    colors = draw_colors(recipe, np.full((1, NUM_UNIFORMS), 0.999))  # nothing else happens
+    theirs = ImageOps.solarize(Image.fromarray(image))
+    assert np.array_equal(colored(image, colors, 0, recipe), np.asarray(theirs))
+
+
+@pytest.mark.parametrize("sigma_px", [0.1, 0.5, 0.9, 1.3, 2.0])
+def test_blur_is_within_two_thirds_of_a_level_of_pils(sigma_px: float) -> None:
+    # PIL rounds to eight bits after each of its six passes
+    image = photograph()
+    theirs = Image.fromarray(image).filter(ImageFilter.GaussianBlur(sigma_px))
+    assert levels_apart(blur(image, sigma_px), theirs) < 0.67
+
+
+@pytest.mark.parametrize("sigma_px", [0.1, 0.7, 1.3, 2.0, 5.0])
+def test_three_box_filters_have_the_variance_of_the_gaussian(sigma_px: float) -> None:
+    taps = box_taps(sigma_px)
+    places = np.arange(len(taps)) - len(taps) // 2
+    assert taps.sum() == pytest.approx(1)
+    assert (taps * places**2).sum() == pytest.approx(sigma_px**2)
+
+
+@pytest.mark.parametrize("size_px", [24, 48])
+@pytest.mark.parametrize("box", [(0, 0, 64, 90), (3, 5, 50, 30), (40, 80, 1, 9), (7, 2, 20, 20)])
+def test_a_crop_is_pils(box: tuple[int, int, int, int], size_px: int) -> None:
+    image = photograph(width=90)
+    ours = cropped(image, np.array(box), size_px)
+    theirs = functional.resized_crop(Image.fromarray(image), *box, [size_px, size_px])
+    assert ours.flags.c_contiguous
+    assert levels_apart(ours, theirs) < 0.2
+
+
+def test_normalized_values_are_torchvisions() -> None:
+    image = photograph()
+    expected = functional.normalize(functional.to_tensor(image), RECIPE.mean, RECIPE.std)
+    torch.testing.assert_close(normalized(image, RECIPE), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("side", [3, 5, 7])
+def test_a_filtered_luma_is_that_of_floating_point(side: int) -> None:
+    image, texture = photograph(), np.array([side, 0.37, 0.8])
+    exact = augment.filter_luma(functional.to_tensor(image)[None], texture[None])
+    expected = exact[0].permute(1, 2, 0).numpy() * 255
+    assert levels_apart(filter_luma(image, texture), expected) < 0.3
+    assert levels_apart(image, expected) > 3
+
+
+def in_pil(image: Image.Image, colors: Colors, row: int) -> Image.Image:
+    """Jitter, gray, blur and flip by a row of the colors."""
+    strengths = colors.jitter[row].tolist()
+    for number in colors.jitter_order[row].tolist():
+        image = PIL_JITTER[number](image, strengths[number]) if number >= 0 else image
+    if colors.gray[row]:
+        image = functional.to_grayscale(image, num_output_channels=3)
+    if colors.blur_sigma_px[row] > 0:
+        image = image.filter(ImageFilter.GaussianBlur(float(colors.blur_sigma_px[row])))
+    return functional.hflip(image) if colors.flip[row] else image
+
+
+@pytest.mark.parametrize("strength", [0.4, 0.8])
+def test_whole_views_are_pils(strength: float) -> None:
+    recipe = ViewRecipe(
+        brightness=strength, contrast=strength, saturation=strength, hue=strength / 4
+    )
+    colors = colors_of(recipe, 60)
+    images = [photograph(seed=seed) for seed in range(60)]
+    apart = [
+        levels_apart(
+            colored(image, colors, row, recipe), in_pil(Image.fromarray(image), colors, row)
+        )
+        for row, image in enumerate(images)
+    ]
+    assert np.mean(apart) < 0.5
+    assert max(apart) < 1.2
+
+
+@pytest.mark.parametrize("gray_first", [False, True])
+def test_whole_views_are_those_of_floating_point(gray_first: bool) -> None:
+    recipe = ViewRecipe(
+        size_px=32, gray_first=gray_first, rotation_probability=0.5, texture_probability=0.5
+    )
+    colors = colors_of(recipe, 60)
+    images = [photograph(32, 32, seed) for seed in range(60)]
+    exact = augment.finish(torch.stack([functional.to_tensor(i) for i in images]), colors, recipe)
+    ours = [normalized(colored(i, colors, row, recipe), recipe) for row, i in enumerate(images)]
+    apart = [levels_apart(levels(a), levels(b)) for a, b in zip(ours, exact, strict=True)]
+    # PIL itself is 1.2 levels below floating point: each of its blends drops the fraction
+    assert np.mean(apart) < 1.4
+    assert max(apart) < 2.5
+
+
+def test_every_order_of_the_jitter_is_kept() -> None:
+    image = photograph()
+    strengths = [1.35, 0.65, 1.4, 0.1]
+    recipe = ViewRecipe(gray_probability=0, blur_probability=0, flip_probability=0)
+    for order in permutations(range(4)):
+        colors = colors_of(recipe, 1)
+        colors.jitter_order[0], colors.jitter[0] = order, strengths
+        theirs = Image.fromarray(image)
+        for number in order:
+            theirs = PIL_JITTER[number](theirs, strengths[number])
+        assert levels_apart(colored(image, colors, 0, recipe), theirs) < 0.8
+
+
+def test_flips_and_turns_move_pixels_only() -> None:
+    image = photograph()
+    recipe = ViewRecipe(jitter_probability=0, gray_probability=0, blur_probability=0)
+    colors = colors_of(recipe, 8)
+    colors.flip[:] = [False] * 4 + [True] * 4
+    colors.quarter_turns[:] = [0, 1, 2, 3] * 2
+    for row in range(8):
+        flipped = image[:, ::-1] if row >= 4 else image
+        expected = np.rot90(flipped, row % 4)
+        assert np.array_equal(colored(image, colors, row, recipe), expected)
+
+
+def test_equal_colors_give_equal_views_whatever_the_global_generators_did() -> None:
+    recipe = ViewRecipe(texture_probability=0.5)
+    colors, image = colors_of(recipe, 20), photograph()
+    original = image.copy()
+    first = [colored(image, colors, row, recipe) for row in range(20)]
+    torch.manual_seed(5)
+    single = [Colors(**{k: v[row : row + 1] for k, v in vars(colors).items()}) for row in range(20)]
+    again = [colored(image, alone, 0, recipe) for alone in single]
+    assert all(map(np.array_equal, first, again))
+    assert np.array_equal(image, original)
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.std])
+def test_views_are_distributed_as_torchvisions(statistic: Callable[..., Any]) -> None:
+    image, number = photograph(60, 80), 300
+    numbers = np.random.default_rng(1).random((number, NUM_UNIFORMS))
+    boxes = draw_boxes(RECIPE, numbers, np.full(number, 60), np.full(number, 80))
+    colors = draw_colors(RECIPE, numbers)
+    ours = [
+        normalized(colored(cropped(image, box, 32), colors, row, RECIPE), RECIPE)
+        for row, box in enumerate(boxes)
+    ]
+    torch.manual_seed(0)
+    theirs = list(map(usual_transform(RECIPE), [Image.fromarray(image)] * number))
+    per_view = partial(statistic, axis=(1, 2))
+    a, b = (np.array([per_view(view.numpy()) for view in views]) for views in (ours, theirs))
+    for channel in range(3):
+        assert ks_2samp(a[:, channel], b[:, channel]).pvalue > 1e-3
+    spread = a.std(axis=0) * np.sqrt(2 / number)
+    assert np.abs(a.mean(axis=0) - b.mean(axis=0)).max() < 4 * spread.max()

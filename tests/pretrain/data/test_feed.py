@@ -1,0 +1,363 @@
+"""Batches by every way they are made: from memory, from files, colored here or by workers."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from pretrain.data.feed import Feed
+from pretrain.data.images import BatchPlan, DataError, find_images
+from pretrain.data.styles import find_styles
+from pretrain.data.views import ViewRecipe
+from pretrain.parts.view import Augmentation, View
+
+WHOLE = ViewRecipe(
+    size_px=16,
+    crop_area=(1.0, 1.0),
+    crop_aspect=(1.2, 1.2),
+    jitter_probability=0,
+    gray_probability=0,
+    blur_probability=0,
+    flip_probability=0,
+)
+"""The images of the folder as they are."""
+CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
+MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
+WAYS = pytest.mark.parametrize(
+    ("memory_gb", "colors_in_workers"), [(1.0, False), (0.0, False), (0.0, True)]
+)
+
+
+def feed(folder: Path, *, memory_gb: float = 1.0, workers: int = 0) -> Feed:
+    images = find_images(folder)
+    return Feed(
+        images=images,
+        plan=BatchPlan(num_images=len(images), batch_size=4, seed=0),
+        recipe=ViewRecipe(size_px=16),
+        views=(View(),) * 3,
+        device=torch.device("cpu"),
+        workers=workers,
+        memory_gb=memory_gb,
+    )
+
+
+def test_a_step_is_the_same_after_a_resume(image_folder: Path) -> None:
+    whole = list(feed(image_folder).batches(0, 8))
+    rest = list(feed(image_folder).batches(6, 8))
+    assert len(whole[0].views) == 3
+    assert whole[0].views[0].shape == (4, 3, 16, 16)
+    for expected, found in zip(whole[6:], rest, strict=True):
+        pairs = zip(expected.views, found.views, strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_views_from_files_are_those_from_memory_up_to_rounding(image_folder: Path) -> None:
+    memory = feed(image_folder).batches(0, 3)
+    files = feed(image_folder, memory_gb=0).batches(0, 3)
+    std = torch.tensor(ViewRecipe().std)[:, None, None]
+    for ours, theirs in zip(memory, files, strict=True):
+        apart = (torch.cat(ours.views) - torch.cat(theirs.views)).abs() * std * 255
+        assert apart.mean() < 1  # files are rounded to 8 bits between crop and colors
+
+
+def test_workers_change_nothing(image_folder: Path) -> None:
+    alone = feed(image_folder, memory_gb=0).batches(2, 6)
+    helped = feed(image_folder, memory_gb=0, workers=2).batches(2, 6)
+    for ours, theirs in zip(alone, helped, strict=True):
+        assert torch.equal(torch.cat(ours.views), torch.cat(theirs.views))
+
+
+def test_views_of_an_image_differ(image_folder: Path) -> None:
+    first, second, _ = next(feed(image_folder).batches(0, 1)).views
+    assert not np.allclose(first, second)
+
+
+def test_memory_is_used_only_where_all_images_fit(image_folder: Path) -> None:
+    small = feed(image_folder)
+    assert small.in_memory
+    assert not replace(small, memory_gb=20 * 20 * 24 * 3 / 1e9 - 1e-9).in_memory
+
+
+def test_an_image_that_breaks_after_the_start_is_named(image_folder: Path) -> None:
+    broken = feed(image_folder, memory_gb=0)
+    for file in broken.images.files:
+        file.write_bytes(file.read_bytes()[:60])
+    with pytest.raises(DataError, match=r"\.png does not decode"):
+        next(broken.batches(0, 1))
+
+
+def multi_crop(folder: Path, memory_gb: float, colors_in_workers: bool) -> Feed:
+    """Two views of 16 px and three of 8 px, with every augmentation."""
+    recipe = ViewRecipe(
+        size_px=16, small_size_px=8, rotation_probability=0.5, texture_probability=0.5
+    )
+    return replace(
+        feed(folder, memory_gb=memory_gb),
+        recipe=recipe,
+        views=MULTI_CROP,
+        colors_in_workers=colors_in_workers,
+        uses_labels=True,
+    )
+
+
+def levels(views: list[Tensor]) -> Tensor:
+    """Views of one size as gray levels (V, n, 3, S, S)."""
+    mean, std = (torch.tensor(value)[:, None, None] for value in (WHOLE.mean, WHOLE.std))
+    return (torch.stack(views) * std + mean) * 255
+
+
+@WAYS
+def test_small_views_follow_the_large_ones(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    views, *_ = next(multi_crop(image_folder, memory_gb, colors_in_workers).batches(0, 1))
+    assert [tuple(view.shape) for view in views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
+
+
+def test_a_small_view_before_a_large_one_is_refused(image_folder: Path) -> None:
+    disorder = replace(feed(image_folder), views=(View(small=True), View()))
+    with pytest.raises(ValueError, match="small views come after its large ones"):
+        next(disorder.batches(0, 1))
+
+
+@WAYS
+def test_a_step_of_views_of_two_sizes_is_the_same_after_a_resume(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    whole = list(multi_crop(image_folder, memory_gb, colors_in_workers).batches(0, 8))
+    rest = list(multi_crop(image_folder, memory_gb, colors_in_workers).batches(5, 8))
+    for expected, found in zip(whole[5:], rest, strict=True):
+        assert all(map(torch.equal, expected.views, found.views))
+        assert expected.labels is not None
+        assert found.labels is not None
+        assert torch.equal(expected.labels, found.labels)
+
+
+@pytest.mark.parametrize("colors_in_workers", [False, True])
+def test_views_of_both_sizes_from_files_are_those_from_memory_up_to_rounding(
+    image_folder: Path, colors_in_workers: bool
+) -> None:
+    memory = multi_crop(image_folder, 1.0, False).batches(0, 3)
+    files = multi_crop(image_folder, 0.0, colors_in_workers).batches(0, 3)
+    for ours, theirs in zip(memory, files, strict=True):
+        for part in (slice(0, 2), slice(2, 5)):
+            apart = (levels(ours.views[part]) - levels(theirs.views[part])).abs()
+            # crops are rounded to 8 bits; workers, as PIL, drop the fraction after each of three
+            # blends, half a level on average, and turn the hue in eight bits, about one level
+            assert apart.mean() < (2.5 if colors_in_workers else 0.5)
+
+
+@WAYS
+def test_labels_are_those_of_the_images(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    batches = replace(
+        feed(image_folder, memory_gb=memory_gb),
+        recipe=WHOLE,
+        uses_labels=True,
+        colors_in_workers=colors_in_workers,
+    ).batches(0, 5)
+    for views, labels, _ in batches:
+        red, _, blue = levels(views[:1])[0].mean(dim=(2, 3)).unbind(dim=1)
+        assert labels is not None
+        assert torch.equal(labels, (red > blue).long())  # cold is 0, warm is 1
+
+
+def test_there_are_no_labels_for_methods_that_use_none(image_folder: Path) -> None:
+    assert next(feed(image_folder).batches(0, 1)).labels is None
+
+
+@WAYS
+def test_indices_are_the_places_of_the_images_in_the_set(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    counting = replace(
+        feed(image_folder, memory_gb=memory_gb),
+        recipe=WHOLE,
+        uses_labels=True,
+        uses_indices=True,
+        colors_in_workers=colors_in_workers,
+    )
+    found = list(counting.batches(0, 5))
+    indices = torch.stack([batch.extras[1] for batch in found])
+    assert sorted(indices.flatten().tolist()) == list(range(20))
+    labels = torch.from_numpy(counting.images.labels)
+    assert all(torch.equal(batch.extras[0], labels[batch.extras[1]]) for batch in found)
+
+
+def test_a_method_that_uses_neither_labels_nor_indices_gets_none(image_folder: Path) -> None:
+    assert next(feed(image_folder).batches(0, 1)).extras == []
+
+
+@WAYS
+def test_the_first_the_second_and_the_small_views_are_blurred_and_solarized_on_their_own(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    changes = [
+        {"blur_probability": 1.0, "solarize_probability": 0.0},
+        {"blur_probability": 0.0, "solarize_probability": 1.0},
+        {"blur_probability": 0.0, "solarize_probability": 0.0, "size_px": 8},
+    ]
+    together = replace(
+        WHOLE,
+        small_size_px=8,
+        small_crop_area=(1.0, 1.0),
+        blur_probability=1.0,
+        second_blur_probability=0.0,
+        small_blur_probability=0.0,
+        second_solarize_probability=1.0,
+    )
+    plain = replace(
+        feed(image_folder, memory_gb=memory_gb),
+        recipe=together,
+        views=(View(), View(), View(small=True)),
+        colors_in_workers=colors_in_workers,
+    )
+    found = next(plain.batches(0, 1)).views
+    for place, changed in enumerate(changes):
+        alone = replace(plain, recipe=replace(WHOLE, **changed), views=(View(),) * 3)  # type: ignore[arg-type]
+        torch.testing.assert_close(found[place], next(alone.batches(0, 1)).views[place])
+
+
+@WAYS
+def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool
+) -> None:
+    turning = replace(
+        feed(image_folder, memory_gb=memory_gb),
+        recipe=replace(WHOLE, rotation_probability=0.75),
+        views=(View(), View(), View(copies=("rotation",)), View(without=("rotation",))),
+        colors_in_workers=colors_in_workers,
+    )
+    seen = set()
+    for views, *_ in turning.batches(0, 5):
+        for query, key, copy, upright in zip(*views, strict=True):
+            assert torch.equal(query, copy)
+            turns = [torch.rot90(upright, k, (1, 2)) for k in range(4)]
+            found = [
+                next(k for k, turn in enumerate(turns) if torch.allclose(view, turn, atol=1e-5))
+                for view in (query, key)
+            ]
+            seen.add(tuple(found))
+    assert len(seen) > 8  # of 16 pairs of turns in 20 images
+
+
+@WAYS
+@pytest.mark.parametrize("augmentation", ["crop", "color", "blur", "solarize", "flip", "texture"])
+def test_a_view_that_copies_the_only_augmentation_equals_the_query(
+    image_folder: Path, augmentation: Augmentation, memory_gb: float, colors_in_workers: bool
+) -> None:
+    settings: dict[Augmentation, dict[str, object]] = {
+        "crop": {"crop_area": (0.2, 1.0)},
+        "color": {"jitter_probability": 0.8, "gray_probability": 0.2},
+        "blur": {"blur_probability": 0.5},
+        "solarize": {"solarize_probability": 0.5},
+        "flip": {"flip_probability": 0.5},
+        "texture": {"texture_probability": 0.5},
+    }
+    views, *_ = next(
+        replace(
+            feed(image_folder, memory_gb=memory_gb),
+            recipe=replace(WHOLE, **settings[augmentation]),  # type: ignore[arg-type]
+            views=(View(), View(copies=(augmentation,)), View()),
+            colors_in_workers=colors_in_workers,
+        ).batches(0, 1)
+    )
+    query, copy, other = views
+    torch.testing.assert_close(copy, query)
+    assert (other - query).abs().amax(dim=(1, 2, 3)).max() > 0.05
+
+
+def styled(folder: Path, memory_gb: float = 1.0) -> Feed:
+    """Two styles besides the bright images: all levels 10 and all levels 20, of another size."""
+    bank = folder.parent / "bank"
+    plain = feed(folder, memory_gb=memory_gb)
+    for level in (10, 20):
+        for file in plain.images.files:
+            copy = bank / f"level{level}" / file.relative_to(folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (12, 10), (level, level, level)).save(copy)
+    return replace(
+        plain,
+        recipe=replace(WHOLE, texture_probability=0.6),
+        views=(View(), View(), View(copies=("texture",)), View(without=("texture",))),
+        styles=find_styles(bank, plain.images),
+    )
+
+
+@pytest.mark.parametrize("colors_in_workers", [False, True])
+def test_views_show_the_styled_copies_and_copies_share_the_style(
+    image_folder: Path, colors_in_workers: bool
+) -> None:
+    batches = replace(styled(image_folder), colors_in_workers=colors_in_workers).batches(0, 20)
+    bright = torch.cat([levels(views).amax(dim=(2, 3, 4)) for views, *_ in batches], dim=1)
+    query, key, copy, photograph = bright.round()
+    assert torch.equal(query, copy)
+    assert (query != key).any()
+    assert photograph.min() > 30
+    # 160 draws, each styled with probability 0.6: four deviations are 0.16
+    drawn = torch.cat([query, key])
+    for level in (10, 20):
+        assert (drawn == level).double().mean().item() == pytest.approx(0.3, abs=0.15)
+    assert (drawn > 30).double().mean().item() == pytest.approx(0.4, abs=0.16)
+
+
+@pytest.mark.parametrize("colors_in_workers", [False, True])
+def test_a_styled_copy_stands_for_the_filter_of_the_luma(
+    image_folder: Path, colors_in_workers: bool
+) -> None:
+    plain = replace(
+        feed(image_folder, memory_gb=0), recipe=WHOLE, colors_in_workers=colors_in_workers
+    )
+    shutil.copytree(image_folder, image_folder.parent / "bank" / "same")
+    always = replace(
+        plain,
+        recipe=replace(WHOLE, texture_probability=1.0),
+        styles=find_styles(image_folder.parent / "bank", plain.images),
+    )
+    expected, found = (next(batches.batches(0, 1)).views for batches in (plain, always))
+    assert all(map(torch.equal, expected, found))
+
+
+def slopes(folder: Path, sizes: list[tuple[int, int]], scale: int = 1) -> Path:
+    """Images that grow red to the right and green to the bottom, of height and width."""
+    folder.mkdir(parents=True)
+    for number, (height, width) in enumerate(sizes):
+        down, right = np.mgrid[: height * scale, : width * scale].astype(np.float64)
+        red, green = right / (width * scale), down / (height * scale)
+        blue = np.full_like(red, number / len(sizes))
+        pixels = (np.stack([red, green, blue], axis=2) * 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return folder
+
+
+UNEQUAL = [(20, 60), (50, 24), (32, 32), (16, 40), (64, 20), (30, 28), (18, 18), (40, 52)]
+
+
+def test_images_of_unequal_sizes_are_cut_from_files_as_from_memory(tmp_path: Path) -> None:
+    mixed = replace(feed(slopes(tmp_path / "images", UNEQUAL)), recipe=CROPPED)
+    files = replace(mixed, memory_gb=0).batches(0, 2)
+    for ours, theirs in zip(mixed.batches(0, 2), files, strict=True):
+        assert (levels(ours.views) - levels(theirs.views)).abs().max() < 1
+
+
+def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) -> None:
+    plain = replace(feed(slopes(tmp_path / "images", UNEQUAL), memory_gb=0), recipe=CROPPED)
+    slopes(tmp_path / "bank" / "twice", UNEQUAL, scale=2)
+    larger = replace(
+        plain,
+        recipe=replace(CROPPED, texture_probability=1.0),
+        styles=find_styles(tmp_path / "bank", plain.images),
+    )
+    for ours, theirs in zip(plain.batches(0, 2), larger.batches(0, 2), strict=True):
+        # the slopes begin half a small pixel later
+        assert (levels(ours.views) - levels(theirs.views)).abs().mean() < 4
+
+
+def test_a_style_bank_is_read_from_files_however_much_memory_there_is(image_folder: Path) -> None:
+    assert not styled(image_folder, memory_gb=1000.0).in_memory

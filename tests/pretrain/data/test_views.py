@@ -1,0 +1,236 @@
+"""The numbers of a view against those that torchvision draws."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ks_2samp
+from torchvision.transforms import RandomResizedCrop
+
+from pretrain.data.views import (
+    COINS,
+    NUM_UNIFORMS,
+    PLACES,
+    Floats,
+    ViewRecipe,
+    draw_boxes,
+    draw_colors,
+    draw_style,
+    effect,
+    redraw,
+    uniforms,
+)
+from pretrain.parts.view import Augmentation, View
+from pretrain.recipes.recipe import MOCO_V1_VIEWS
+
+MANY = 4000
+PLAIN = (View(),) * 4
+
+
+def many_numbers() -> Floats:
+    """(MANY, NUM_UNIFORMS)."""
+    return np.random.default_rng(0).random((MANY, NUM_UNIFORMS))
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (375, 500), (100, 400)])
+def test_boxes_are_distributed_as_torchvisions(height: int, width: int) -> None:
+    image = torch.zeros(3, height, width)
+    torch.manual_seed(0)
+    theirs = np.array(
+        [RandomResizedCrop.get_params(image, [0.2, 1.0], [3 / 4, 4 / 3]) for _ in range(MANY)]
+    )
+    sizes = np.full(MANY, height), np.full(MANY, width)
+    ours = draw_boxes(ViewRecipe(), many_numbers(), *sizes)
+    for column in range(4):
+        assert ks_2samp(ours[:, column], theirs[:, column]).pvalue > 1e-3
+    areas = [boxes[:, 2] * boxes[:, 3] for boxes in (ours, theirs)]
+    assert ks_2samp(*areas).pvalue > 1e-3
+
+
+def test_boxes_lie_inside_images_of_unequal_sizes() -> None:
+    height = np.random.default_rng(1).integers(1, 300, MANY)
+    width = np.random.default_rng(2).integers(1, 300, MANY)
+    top, left, box_height, box_width = draw_boxes(ViewRecipe(), many_numbers(), height, width).T
+    assert (top >= 0).all()
+    assert (left >= 0).all()
+    assert (box_height > 0).all()
+    assert (box_width > 0).all()
+    assert (top + box_height <= height).all()
+    assert (left + box_width <= width).all()
+
+
+def test_an_image_that_no_box_fits_is_cut_in_the_middle() -> None:
+    wide = draw_boxes(ViewRecipe(crop_area=(1.0, 1.0)), many_numbers()[:1], *np.array([[30], [90]]))
+    assert wide.tolist() == [[0, 25, 30, 40]]
+
+
+def test_colors_have_the_recipes_probabilities_and_ranges() -> None:
+    colors = draw_colors(ViewRecipe(), many_numbers())
+    jittered = colors.jitter_order[:, 0] >= 0
+    blurred = colors.blur_sigma_px > 0
+    shares = [jittered.mean(), colors.gray.mean(), blurred.mean(), colors.flip.mean()]
+    assert shares == pytest.approx([0.8, 0.2, 0.5, 0.5], abs=0.03)
+    assert colors.blur_sigma_px[blurred].min() >= 0.1
+    assert colors.blur_sigma_px[blurred].mean() == pytest.approx(1.05, abs=0.05)
+    low, high = colors.jitter.min(axis=0), colors.jitter.max(axis=0)
+    assert low == pytest.approx([0.6, 0.6, 0.6, -0.1], abs=0.002)
+    assert high == pytest.approx([1.4, 1.4, 1.4, 0.1], abs=0.002)
+
+
+def test_every_order_of_the_jitter_is_equally_likely() -> None:
+    colors = draw_colors(ViewRecipe(jitter_probability=1.0), many_numbers())
+    orders, counts = np.unique(colors.jitter_order, axis=0, return_counts=True)
+    assert len(orders) == 24
+    assert counts == pytest.approx(np.full(24, MANY / 24), abs=4.5 * np.sqrt(MANY / 24))
+
+
+def test_draws_of_one_image_are_independent() -> None:
+    correlation = np.corrcoef(many_numbers(), rowvar=False)
+    streams = np.concatenate([uniforms(3, 1, index, PLAIN[:2]) for index in range(MANY // 2)])
+    assert np.abs(np.corrcoef(streams, rowvar=False) - np.eye(NUM_UNIFORMS)).max() < 0.08
+    assert np.abs(correlation - np.eye(NUM_UNIFORMS)).max() < 0.08
+
+
+def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
+    first = uniforms(1, 2, 3, PLAIN)
+    np.random.default_rng().random(7)
+    assert np.array_equal(first, uniforms(1, 2, 3, PLAIN))
+    for other in (uniforms(0, 2, 3, PLAIN), uniforms(1, 0, 3, PLAIN), uniforms(1, 2, 0, PLAIN)):
+        assert not np.isin(first, other).any()
+
+
+def test_every_number_belongs_to_one_augmentation_and_each_coin_to_its_own() -> None:
+    places = np.arange(NUM_UNIFORMS)
+    together = np.concatenate([places[part] for part in PLACES.values()])
+    assert sorted(together) == list(places)
+    for augmentation, coins in COINS.items():
+        assert np.isin(coins, places[PLACES[augmentation]]).all()
+
+
+@pytest.mark.parametrize("augmentation", list(PLACES))
+def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
+    augmentation: Augmentation,
+) -> None:
+    query, key = uniforms(0, 0, 5, (View(), View(copies=(augmentation,))))
+    copied = np.zeros(NUM_UNIFORMS, dtype=bool)
+    copied[PLACES[augmentation]] = True
+    assert np.array_equal(query == key, copied)
+
+
+def test_a_copy_changes_no_number_of_any_other_view() -> None:
+    plain = uniforms(0, 0, 5, PLAIN)
+    views = (View(), View(), View(copies=("color", "rotation")), View(small=True))
+    copying = uniforms(0, 0, 5, views)
+    assert np.array_equal(copying[[0, 1, 3]], plain[[0, 1, 3]])
+
+
+def test_a_copied_color_is_that_of_the_query_whether_or_not_its_coins_fall() -> None:
+    recipe = ViewRecipe(jitter_probability=0.5, gray_probability=0.5)
+    views = (View(), View(copies=("color",)))
+    numbers = np.stack([uniforms(0, 0, index, views) for index in range(50)])
+    query, key = (draw_colors(recipe, numbers[:, view]) for view in range(2))
+    assert len(np.unique(query.jitter_order[:, 0] >= 0)) == len(np.unique(query.gray)) == 2
+    for name in ("jitter_order", "jitter", "gray"):
+        assert np.array_equal(getattr(query, name), getattr(key, name))
+    assert (query.blur_sigma_px != key.blur_sigma_px).any()
+    assert (query.flip != key.flip).any()
+
+
+def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> None:
+    recipe = ViewRecipe(
+        jitter_probability=1.0,
+        gray_probability=1.0,
+        blur_probability=1.0,
+        flip_probability=1.0,
+        rotation_probability=1.0,
+        texture_probability=1.0,
+    )
+    numbers = np.concatenate(
+        [uniforms(0, 0, index, (View(without=(*COINS,)),)) for index in (1, 2)]
+    )
+    colors = draw_colors(recipe, numbers)
+    happens = (colors.gray, colors.flip, colors.blur_sigma_px, colors.quarter_turns)
+    assert not any(values.any() for values in (*happens, colors.texture[:, 0]))
+    assert (colors.jitter_order == -1).all()
+    assert (draw_style(recipe, numbers, 3) == -1).all()
+
+
+def test_a_query_without_an_augmentation_leaves_it_to_the_key() -> None:
+    plain = uniforms(0, 0, 5, PLAIN[:2])
+    query, key = uniforms(0, 0, 5, (View(without=("color",)), View()))
+    assert np.array_equal(key, plain[1])
+    assert (query != plain[0]).nonzero()[0].tolist() == list(COINS["color"])
+
+
+def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() -> None:
+    turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
+    shares = np.bincount(turns, minlength=4) / MANY
+    assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
+
+
+def test_textures_come_at_their_probability_with_even_kernels_and_strengths() -> None:
+    side, seed, strength = draw_colors(
+        ViewRecipe(texture_probability=0.5), many_numbers()
+    ).texture.T
+    shares = [(side == value).mean() for value in (0, 3, 5, 7)]
+    assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
+    assert len(np.unique(seed)) == MANY
+    assert (strength.min(), strength.max()) == pytest.approx((0.3, 1.0), abs=0.002)
+    assert strength.mean() == pytest.approx(0.65, abs=0.01)
+
+
+def test_without_their_probabilities_nothing_turns_and_no_texture_changes() -> None:
+    colors = draw_colors(ViewRecipe(), many_numbers())
+    assert not colors.quarter_turns.any()
+    assert not colors.texture[:, 0].any()
+
+
+def test_styles_come_at_their_probability_and_evenly() -> None:
+    styles = draw_style(ViewRecipe(texture_probability=0.6), many_numbers(), 3)
+    shares = [(styles == style).mean() for style in (-1, 0, 1, 2)]
+    assert shares == pytest.approx([0.4, 0.2, 0.2, 0.2], abs=0.03)
+
+
+def test_a_style_is_drawn_where_a_filter_would_be() -> None:
+    recipe, numbers = ViewRecipe(texture_probability=0.5), many_numbers()
+    filtered = draw_colors(recipe, numbers).texture[:, 0] > 0
+    assert np.array_equal(draw_style(recipe, numbers, 4) >= 0, filtered)
+
+
+def test_views_of_moco_v1_are_always_jittered_with_much_hue_and_never_blurred() -> None:
+    # its code: RandomGrayscale(0.2), ColorJitter(0.4, 0.4, 0.4, 0.4), RandomHorizontalFlip
+    colors = draw_colors(MOCO_V1_VIEWS, many_numbers())
+    assert MOCO_V1_VIEWS.gray_first
+    assert (colors.jitter_order >= 0).all()
+    assert not colors.blur_sigma_px.any()
+    assert colors.gray.mean() == pytest.approx(0.2, abs=0.03)
+    low, high = colors.jitter.min(axis=0), colors.jitter.max(axis=0)
+    assert low == pytest.approx([0.6, 0.6, 0.6, -0.4], abs=0.002)
+    assert high == pytest.approx([1.4, 1.4, 1.4, 0.4], abs=0.002)
+
+
+def test_small_views_show_the_small_share_of_the_area_at_the_small_size() -> None:
+    small = ViewRecipe(small_size_px=48, small_crop_area=(0.05, 0.14)).of_small()
+    sizes = np.full(MANY, 1000), np.full(MANY, 1000)
+    boxes = draw_boxes(small, many_numbers(), *sizes)
+    areas = boxes[:, 2] * boxes[:, 3] / 1e6
+    assert small.size_px == 48
+    assert (areas.min(), areas.max()) == pytest.approx((0.05, 0.14), abs=0.001)
+    assert areas.mean() == pytest.approx(0.095, abs=0.002)
+
+
+@pytest.mark.parametrize("name", ["color", "rotation", "texture"])
+def test_what_is_to_differ_is_drawn_again_and_nothing_else(name: Augmentation) -> None:
+    recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)
+    views = (View(), View(differs=(name,)))
+    before = [uniforms(0, 0, index, views) for index in range(200)]
+    after = [numbers.copy() for numbers in before]
+    for index, numbers in enumerate(after):
+        redraw(recipe, numbers, views, 0, 0, index)
+    equal = [np.array_equal(*effect(recipe, name, numbers)) for numbers in before]
+    assert any(equal)
+    assert not any(np.array_equal(*effect(recipe, name, numbers)) for numbers in after)
+    kept = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert kept == [not same for same in equal]
+    others = np.ones(NUM_UNIFORMS, dtype=bool)
+    others[PLACES[name]] = False
+    assert np.array_equal(np.stack(before)[..., others], np.stack(after)[..., others])

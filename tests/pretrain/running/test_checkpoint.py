@@ -1,0 +1,94 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrain.running.checkpoint import CheckpointError, SaveError, load, save
+
+SETTINGS: dict[str, object] = {"recipe": "jcl/smoke", "seed": 0}
+
+
+def state(value: float) -> dict[str, object]:
+    return {"weight": torch.tensor(value), "settings": SETTINGS}
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    assert load(path, SETTINGS) is None
+    save(path, state(1.5))
+    loaded = load(path, SETTINGS)
+    assert loaded is not None
+    assert loaded["weight"].item() == 1.5
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save(path, state(1.0))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SaveError, match=r"No space left on device.*the previous one is intact"):
+        save(path, state(2.0))
+    loaded = load(path, SETTINGS)
+    assert loaded is not None
+    assert loaded["weight"].item() == 1.0
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0))
+    with pytest.raises(CheckpointError, match="made by another run: seed 0 -> 7"):
+        load(tmp_path / "checkpoint.pt", SETTINGS | {"seed": 7})
+
+
+def groups(number: int, splits: int | None = 1) -> dict[str, object]:
+    settings = SETTINGS | {"batch_norm_groups": number}
+    return settings if splits is None else settings | {"config.bn_splits": splits}
+
+
+@pytest.mark.parametrize(
+    ("splits", "advice"), [(1, "processes times --bn-splits were 2"), (None, "with 2 processes,")]
+)
+def test_another_number_of_batch_norm_groups_is_refused_with_the_way_to_the_same(
+    tmp_path: Path, splits: int | None, advice: str
+) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0) | {"settings": groups(2, splits)})
+    with pytest.raises(CheckpointError, match=f"batch_norm_groups 2 -> 1.*{advice}"):
+        load(tmp_path / "checkpoint.pt", groups(1, splits))
+
+
+def test_splits_make_up_for_processes(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0) | {"settings": groups(2, 1)})
+    assert load(tmp_path / "checkpoint.pt", groups(2, 2)) is not None
+
+
+def test_a_checkpoint_from_before_processes_were_recorded_is_compared_by_its_splits(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path / "checkpoint.pt", state(1.0) | {"settings": SETTINGS | {"config.bn_splits": 2}})
+    assert load(tmp_path / "checkpoint.pt", groups(4, 2)) is not None
+    with pytest.raises(CheckpointError, match=r"run: config.bn_splits 2 -> 1\."):
+        load(tmp_path / "checkpoint.pt", groups(2, 1))
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut"])
+def test_a_broken_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"checkpoint.pt is no checkpoint of a run"):
+        load(path, SETTINGS)
+
+
+def test_a_truncated_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save(path, state(1.0))
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(CheckpointError, match="is no checkpoint of a run"):
+        load(path, SETTINGS)

@@ -1,0 +1,45 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrain.running.launch import LaunchError, claimed, launched
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "a+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+file.write("123 on elsewhere")
+file.flush()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_run_on_a_folder_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        with (
+            pytest.raises(LaunchError, match=r"in use by another run \(process 123 on elsewhere\)"),
+            claimed(tmp_path),
+        ):
+            pass
+        first.kill()
+    with claimed(tmp_path):
+        assert "123" not in (tmp_path / ".lock").read_text()
+
+
+def test_a_process_alone_is_the_first_of_one() -> None:
+    with launched("cpu") as process:
+        assert (process.rank, process.num_processes, process.device.type) == (0, 1, "cpu")
+        assert process.speaks
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_cuda_where_there_is_none_is_refused() -> None:
+    with pytest.raises(LaunchError, match="no CUDA device; use --device cpu"), launched("cuda"):
+        pass

@@ -1,0 +1,41 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrain.running.metrics import Log, Window
+
+
+def test_a_window_gives_means_and_is_empty_afterwards() -> None:
+    window = Window()
+    for loss in (1.0, 2.0, 6.0):
+        window.add({"loss": torch.tensor(loss, requires_grad=True)})
+    assert len(window) == 3
+    assert window.take_means() == {"loss": pytest.approx(3.0)}
+    assert len(window) == 0
+
+
+def test_the_first_bad_loss_is_found() -> None:
+    window = Window()
+    for loss in (1.0, float("inf"), float("nan")):
+        window.add({"loss": torch.tensor(loss)})
+    assert window.first_bad_step() == 1
+
+
+def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) -> None:
+    log = Log(tmp_path, 0)
+    for step in (2, 4, 6):
+        log.write(step, {"loss": float(step)})
+    log.close()
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 8, "lo')  # a killed run
+    resumed = Log(tmp_path, 4)
+    resumed.write(6, {"loss": 0.5})
+    resumed.close()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [
+        {"step": 2, "loss": 2.0},
+        {"step": 4, "loss": 4.0},
+        {"step": 6, "loss": 0.5},
+    ]

@@ -1,0 +1,171 @@
+"""A cell leaves a whole record, or none and a reason."""
+
+import hashlib
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import transfer.cells.cell
+import transfer.frozen.linear_heads
+from transfer.backbone import Backbone
+from transfer.cells.cell import Cell, Place, departures, evaluate, finished
+from transfer.cells.command import summary
+from transfer.datasets.images import DataError
+from transfer.datasets.synthetic.generate import generate
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.linear_heads import NotFiniteError
+from transfer.record import file_of, read_record, write_record
+from transfer.running.lock import BusyError, alone
+
+
+@pytest.fixture
+def cell(small_backbone: Backbone, place: Place) -> Cell:
+    return Cell(key="cars_knn", backbone=small_backbone, seed=0, place=place)
+
+
+def broken_copy(cell: Cell, tmp_path: Path) -> tuple[Cell, Path]:
+    """The cell on a copy of its data in which one training image is cut short."""
+    data = tmp_path / "broken"
+    shutil.copytree(cell.place.data / "stanford_cars", data / "stanford_cars")
+    shutil.copy(cell.place.data / "small-data.json", data)
+    image = min((data / "stanford_cars" / "cars_train").glob("*.jpg"))
+    image.write_bytes(image.read_bytes()[:300])
+    return replace(cell, place=replace(cell.place, data=data)), image
+
+
+def test_a_record_tells_how_its_number_was_made(cell: Cell) -> None:
+    record = evaluate(cell)
+    assert read_record(cell.path) == record
+    assert record.protocol["fields"]["num_neighbors"] == 20
+    assert record.protocol["hash"] != record.protocol["paper_hash"]
+    assert "num_neighbors 20 instead of 200" in record.departures
+    assert record.data["cars"]["small"] == "generated"
+    assert record.backbone["sha256"] == cell.backbone.sha256
+    assert torch.__version__.startswith(record.versions["torch"])
+
+
+def test_a_finished_cell_is_not_run_again(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = evaluate(cell)
+    monkeypatch.delattr(transfer.cells.cell, "store_record")
+    assert evaluate(cell) == record
+
+
+def test_other_weights_make_a_record_stale(cell: Cell) -> None:
+    record = evaluate(cell)
+    write_record(cell.path, replace(record, backbone=record.backbone | {"sha256": "other"}))
+    assert finished(cell) is None
+
+
+def test_another_protocol_makes_a_record_stale(cell: Cell) -> None:
+    record = evaluate(cell)
+    write_record(cell.path, replace(record, protocol=record.protocol | {"hash": "other"}))
+    assert finished(cell) is None
+
+
+def test_a_torn_record_counts_as_none(cell: Cell) -> None:
+    evaluate(cell)
+    cell.path.write_text(cell.path.read_text()[:100])
+    assert finished(cell) is None
+
+
+def test_the_paper_schedule_at_the_papers_size_departs_in_nothing(
+    small_backbone: Backbone, place: Place
+) -> None:
+    paper = replace(place, schedule="paper")
+    cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, place=paper)
+    assert departures(cell) == []
+
+
+def test_a_broken_image_is_named_and_nothing_is_run(cell: Cell, tmp_path: Path) -> None:
+    broken, image = broken_copy(cell, tmp_path)
+    with pytest.raises(DataError, match=image.name):
+        evaluate(broken)
+    assert not broken.path.exists()
+
+
+def test_a_tolerated_image_is_left_out_and_the_record_keeps_the_number(
+    cell: Cell, tmp_path: Path
+) -> None:
+    broken, _ = broken_copy(cell, tmp_path)
+    record = evaluate(replace(broken, place=replace(broken.place, tolerated=1)))
+    assert record.data["cars"]["tolerated"] == 1
+
+
+def test_a_second_process_on_the_same_cell_says_so_and_stops(cell: Cell) -> None:
+    with alone(cell.folders.work), pytest.raises(BusyError, match="another process"):
+        evaluate(cell)
+
+
+def test_a_loss_that_is_not_finite_leaves_no_record(
+    small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
+        return torch.full((len(images), 512), float("nan"))
+
+    cell = Cell(key="transfer_linear/cars", backbone=small_backbone, seed=0, place=place)
+    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", poisoned)
+    with pytest.raises(NotFiniteError, match="no result is written"):
+        evaluate(cell)
+    assert not cell.path.exists()
+
+
+def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
+    rounded, exact = (
+        replace(cell, place=replace(cell.place, features_in=asked))
+        for asked in ("bfloat16", "float32")
+    )
+    record = evaluate(rounded)
+    assert record.details["features_in"] == "bfloat16"
+    assert "frozen features in bfloat16, batch norms folded" in record.departures
+    assert finished(cell) == record  # auto takes what is there
+    assert finished(exact) is None
+    other = evaluate(exact)
+    assert other.details["features_in"] == "float32"
+    assert (finished(rounded), finished(exact)) == (record, other)
+    assert finished(cell) == other  # of both, what this machine would make
+    assert summary(exact, other).endswith(str(file_of(cell.path, other)))
+    assert file_of(cell.path, other) != cell.path
+
+
+def test_a_record_of_one_engine_does_not_replace_that_of_another(
+    small_backbone: Backbone, place: Place
+) -> None:
+    chosen = replace(place, training=TrainingOptions(engine="torchvision"))
+    cell = Cell(key="cars_knn", backbone=small_backbone, seed=0, place=chosen)
+    record = evaluate(cell)
+    stale = replace(record, engine="detectron2", backbone=record.backbone | {"sha256": "other"})
+    write_record(cell.path, stale)
+    again = evaluate(cell)
+    assert read_record(cell.path) == stale
+    assert again.engine == "torch"
+    assert finished(cell) == again
+
+
+def test_a_record_from_before_precision_was_told_is_of_float32(cell: Cell) -> None:
+    record = evaluate(cell)
+    del record.details["features_in"]
+    write_record(cell.path, record)
+    assert finished(replace(cell, place=replace(cell.place, features_in="float32"))) is not None
+
+
+def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
+    cell: Cell, tmp_path: Path
+) -> None:
+    generate(tmp_path / "data", keys=["inat1k"])
+    place = replace(cell.place, data=tmp_path / "data")
+    told = evaluate(replace(cell, key="inat1k_knn", place=place)).details["list_of_inat1k"]
+    stored = (place.runs / "lists" / told["file"]).read_bytes()
+    assert told["file"].startswith("inat1k-resplit0-")
+    assert hashlib.sha256(stored).hexdigest() == told["sha256"]
+
+
+def test_a_stand_in_is_a_departure(cell: Cell, tmp_path: Path) -> None:
+    generate(tmp_path / "data", keys=["imagenet_c100_made"])
+    place = replace(cell.place, data=tmp_path / "data")
+    found = departures(replace(cell, key="imagenet_c100_eval@made", place=place))
+    assert any(line.startswith("corruptions made by generate-data 1, 15 kinds") for line in found)
+    real = departures(replace(cell, key="imagenet_c100_eval", place=place))
+    assert not any("corruptions" in line for line in real)

@@ -1,0 +1,166 @@
+"""A data set that changes while it is used leaves no record, and no cache hides the change."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import benchmarks.run_all
+from benchmarks.run_all import RunAll, plan, run
+from transfer.backbone import Backbone
+from transfer.cells.cell import Cell, Place, evaluate, prepare
+from transfer.datasets.catalog import open_split
+from transfer.datasets.check import require
+from transfer.datasets.synthetic.generate import generate
+from transfer.datasets.unchanged import ChangedDataError, require_unchanged
+from transfer.record import Record, read_record
+from transfer.tasks.knn import KNN
+
+
+@pytest.fixture
+def cell(small_backbone: Backbone, place: Place, tmp_path: Path) -> Cell:
+    """Nearest neighbors on a copy of a data set that may be changed."""
+    data = tmp_path / "data"
+    shutil.copytree(place.data / "stanford_cars", data / "stanford_cars")
+    shutil.copy(place.data / "small-data.json", data)
+    return Cell(key="cars_knn", backbone=small_backbone, seed=0, place=replace(place, data=data))
+
+
+def swap_an_image(data: Path, pattern: str = "stanford_cars/cars_train/*.jpg") -> None:
+    """Replace one image by another: the set stays whole, but is not the same."""
+    first, *others = sorted(data.glob(pattern))
+    other = next(file for file in others if file.stat().st_size != first.stat().st_size)
+    shutil.copy(other, first)
+
+
+def before(method: Callable[..., Any], change: Callable[[], object]) -> Callable[..., Any]:
+    """Return the method with a change of the data before it."""
+
+    def changed(*arguments: object) -> Any:
+        change()
+        return method(*arguments)
+
+    return changed
+
+
+@pytest.mark.parametrize("method", ["prepare", "run", "metrics"])
+def test_a_set_that_changes_within_a_cell_leaves_no_record(
+    cell: Cell, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing = before(getattr(KNN, method), lambda: swap_an_image(cell.place.data))
+    monkeypatch.setattr(KNN, method, changing)
+    with pytest.raises(ChangedDataError, match=r"Cars \(cars\) has changed while it was being"):
+        evaluate(cell)
+    assert not cell.path.exists()
+
+
+def test_a_set_that_is_gone_at_the_end_leaves_no_record(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = before(KNN.metrics, lambda: shutil.rmtree(cell.place.data / "stanford_cars"))
+    monkeypatch.setattr(KNN, "metrics", gone)
+    with pytest.raises(ChangedDataError, match="has changed while it was being used"):
+        evaluate(cell)
+    assert not cell.path.exists()
+
+
+def test_the_error_tells_how_many_images_were_checked_and_are_there(cell: Cell) -> None:
+    data = cell.place.data
+    report = require("cars", data, tolerated=0)
+    count = report.counts["trainval"][0]
+    images = open_split("cars", data, "trainval")
+    fewer = images.without({images.name(0)})
+    with pytest.raises(
+        ChangedDataError, match=f"trainval: {count} images were checked, {count - 1} are there now"
+    ):
+        require_unchanged(report, "trainval", fewer)
+
+
+SETS = {
+    "coco_det": ("coco17", "coco/train2017/*.jpg"),
+    "coco_keypoint": ("coco17_keypoints", "coco/val2017/*.jpg"),
+    "voc0712_det_c4": ("voc0712", "VOCdevkit/VOC2012/JPEGImages/*.jpg"),
+    "voc12_seg_fcn": ("voc12_seg", "VOCdevkit/VOC2012/SegmentationClass/*.png"),
+    "in1k_semi_1pct@co2": ("in1k_1pct", "imagenet/val/*/*.JPEG"),
+    "inat1k_knn": ("inat1k", "inat2019/train_val2019/*/*/*.jpg"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", SETS)
+def test_sets_of_every_kind_are_compared_where_they_are_opened(
+    key: str,
+    small_backbone: Backbone,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, pattern = SETS[key]
+    generate(tmp_path / "data", keys=(name,))
+    place = replace(place, data=tmp_path / "data")
+    cell = Cell(key=key, backbone=small_backbone, seed=0, place=place)
+    kind = type(cell.task)
+    changing = before(kind.prepare, lambda: swap_an_image(place.data, pattern))
+    monkeypatch.setattr(kind, "prepare", changing)
+    with pytest.raises(ChangedDataError, match="has changed while it was being used"):
+        evaluate(cell)
+
+
+def test_a_change_between_two_cells_is_checked_again_and_recorded(cell: Cell) -> None:
+    first = evaluate(cell)
+    swap_an_image(cell.place.data)
+    second = evaluate(replace(cell, seed=1))
+    assert first.data["cars"]["fingerprint"] != second.data["cars"]["fingerprint"]
+    now = require("cars", cell.place.data, tolerated=0)
+    assert second.data["cars"]["fingerprint"] == now.fingerprint
+
+
+def test_a_change_between_two_cells_that_breaks_the_set_is_told(cell: Cell) -> None:
+    evaluate(cell)
+    image = min((cell.place.data / "stanford_cars" / "cars_train").glob("*.jpg"))
+    image.unlink()
+    with pytest.raises(ValueError, match=image.name):
+        evaluate(replace(cell, seed=1))
+    assert not replace(cell, seed=1).path.exists()
+
+
+def test_a_change_between_two_preparations_is_checked_again(cell: Cell) -> None:
+    prepare([cell])
+    swap_an_image(cell.place.data)
+    prepare([cell])
+    assert len(list(cell.folders.cache.rglob("*.npy"))) == 3  # train twice, test once
+
+
+def test_a_finished_cell_on_changed_data_is_run_again_in_the_same_process(cell: Cell) -> None:
+    first = evaluate(cell)
+    swap_an_image(cell.place.data)
+    assert evaluate(cell).data != first.data
+
+
+def test_no_record_of_one_run_over_many_cells_hides_a_change(
+    cell: Cell, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changing(cell: Cell) -> Record:
+        record = evaluate(cell)
+        if cell.seed == 0:
+            swap_an_image(cell.place.data)
+        return record
+
+    place = cell.place
+    request = RunAll(
+        ckpt=(checkpoint,),
+        data=place.data,
+        results=place.results,
+        runs=place.runs,
+        schedule="smoke",
+        tasks="cars_knn",
+        seeds="0,1",
+    )
+    monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", changing)
+    assert run(request) == 0
+    first, second = (read_record(row.cell.path) for row in plan(request))
+    assert first.data["cars"]["fingerprint"] != second.data["cars"]["fingerprint"]
+    assert [row.state for row in plan(request)] == ["run", "cached"]

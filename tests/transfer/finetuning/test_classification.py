@@ -1,0 +1,144 @@
+"""Two learning rates for two groups, and a training resumed that is one undisturbed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from transfer.backbone import Backbone, InputFormat, random_backbone
+from transfer.datasets.catalog import open_split
+from transfer.datasets.images import Images
+from transfer.finetuning.classification import (
+    Classifier,
+    FineTuning,
+    TrainingSamples,
+    predicted,
+    train,
+)
+from transfer.finetuning.schedule import learning_rate, set_rate
+from transfer.frozen.features import EvalTransform, normalized
+from transfer.running import stop
+from transfer.running.processes import Process
+
+CPU = Process(device=torch.device("cpu"))
+COURSE = FineTuning(
+    iterations=5,
+    milestones=(3, 4),
+    decay=0.2,
+    learning_rate=0.01,
+    batch_size=4,
+    precision="float32",
+    head_factor=10.0,
+    sgd_momentum=0.9,
+    weight_decay=1e-4,
+    crop_px=32,
+)
+
+
+@pytest.fixture(scope="module")
+def images(small_data: Path) -> Images:
+    return open_split("cars", small_data, "train").subset(range(12))
+
+
+def trained(
+    backbone: Backbone, images: Images, folder: Path, course: FineTuning = COURSE
+) -> Classifier:
+    classifier = Classifier(backbone, len(images.class_names), seed=0)
+    train(
+        classifier,
+        images,
+        course,
+        seed=0,
+        folder=folder,
+        process=CPU,
+        name="test",
+    )
+    return classifier
+
+
+def test_both_rates_drop_to_a_fifth_at_each_milestone(small_backbone: Backbone) -> None:
+    classifier = Classifier(small_backbone, 6, seed=0)
+    optimizer = classifier.optimizer(COURSE)
+    told = []
+    for iteration in range(5):
+        set_rate(optimizer, learning_rate(COURSE, iteration))
+        told.append([group["lr"] for group in optimizer.param_groups])
+    expected = [[0.01, 0.1], [0.01, 0.1], [0.01, 0.1], [0.002, 0.02], [0.0004, 0.004]]
+    assert told == [pytest.approx(pair) for pair in expected]
+
+
+def test_every_parameter_is_in_one_group_and_the_head_in_the_second(
+    small_backbone: Backbone,
+) -> None:
+    classifier = Classifier(small_backbone, 6, seed=0)
+    backbone, head = classifier.optimizer(COURSE).param_groups
+    assert [tuple(p.shape) for p in head["params"]] == [(6, 512), (6,)]
+    assert len(backbone["params"]) + 2 == len(list(classifier.parameters()))
+
+
+def test_the_loop_is_plain_sgd_on_the_same_crops(
+    small_backbone: Backbone, images: Images, tmp_path: Path
+) -> None:
+    # so slow that roundings stay roundings
+    found = trained(small_backbone, images, tmp_path, replace(COURSE, learning_rate=1e-4))
+    network = small_backbone.network().train().requires_grad_(True)
+    network.to(memory_format=torch.channels_last)
+    head = torch.nn.Linear(512, 6)
+    torch.nn.init.normal_(head.weight, std=0.01, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.zeros_(head.bias)
+    groups = [{"params": network.parameters()}, {"params": head.parameters()}]
+    sgd = torch.optim.SGD(groups, lr=0.01, momentum=0.9, weight_decay=1e-4)
+    samples = TrainingSamples(images, 32, seed=0)
+    generator = torch.Generator().manual_seed(0)  # the loop's order of images
+    order = [i for _ in range(2) for i in torch.randperm(12, generator=generator).tolist()]
+    for step, rate in enumerate((1e-4, 1e-4, 1e-4, 2e-5, 4e-6)):
+        for group, factor in zip(sgd.param_groups, (1, 10), strict=True):
+            group["lr"] = rate * factor
+        batch = [samples[place, order[place]] for place in range(4 * step, 4 * step + 4)]
+        form = small_backbone.input
+        pixels = torch.stack([normalized(Image.fromarray(s.pixels), form) for s in batch])
+        pixels = pixels.contiguous(memory_format=torch.channels_last)
+        labels = torch.tensor([s.label for s in batch])
+        sgd.zero_grad()
+        F.cross_entropy(head(network(pixels)), labels).backward()
+        sgd.step()
+    torch.testing.assert_close(found.layers[1].weight, head.weight, rtol=1e-3, atol=1e-5)
+    mean = found.get_buffer("layers.0.bn1.running_mean")
+    expected = network.get_buffer("bn1.running_mean")
+    torch.testing.assert_close(mean, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_training_that_was_stopped_ends_with_the_same_bits(
+    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(small_backbone, images, tmp_path / "whole")
+    answers = iter([False, False, True])
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "asked", lambda: next(answers))
+        with pytest.raises(stop.Stopped):
+            trained(small_backbone, images, tmp_path / "parts")
+    resumed = trained(small_backbone, images, tmp_path / "parts").state_dict()
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in whole.state_dict().items())
+
+
+def test_a_network_of_heads_and_one_with_a_cifar_stem_learn_too(images: Images) -> None:
+    for arch, stem in (("resnet18-heads2", "imagenet"), ("resnet18", "cifar")):
+        form = InputFormat(size_px=32)
+        backbone = random_backbone(arch=arch, stem=stem, seed=0, input=form)  # type: ignore[arg-type]
+        classifier = Classifier(backbone, 6, seed=0)
+        samples = TrainingSamples(images, 32, seed=0)
+        classifier([samples[0, 0], samples[1, 5]])["cross-entropy"].backward()
+        assert all(parameter.grad is not None for parameter in classifier.parameters())
+
+
+def test_scores_are_those_of_the_network_in_eval_mode(
+    small_backbone: Backbone, images: Images
+) -> None:
+    classifier = Classifier(small_backbone, 6, seed=0).eval()
+    transform = EvalTransform(resize_px=37, crop_px=32)
+    scores = predicted(classifier, images, transform, small_backbone.input)
+    one = transform(images[4][0], small_backbone.input)[None]
+    torch.testing.assert_close(scores[4], classifier.layers(one)[0], rtol=1e-4, atol=1e-5)

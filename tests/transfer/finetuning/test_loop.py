@@ -1,0 +1,326 @@
+"""The loop on a tiny detector: what stops it, and that stops and shares change nothing."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
+from tests.two_processes import two_processes
+from transfer.detection.recipe import Recipe
+from transfer.detection.train import train
+from transfer.finetuning import loop
+from transfer.finetuning.state import TrainingSummary
+from transfer.frozen.linear_heads import NotFiniteError
+from transfer.running import stop
+from transfer.running.processes import Process
+
+ALONE = Process(device=torch.device("cpu"))
+FOLDER = "TINY_TRAININGS"
+"""Variable of the environment: where two processes meet."""
+PLAIN = tiny_recipe(group_by_aspect=False, precise_norm_batches=0)
+"""For networks without norms: processes and passes see the images of one."""
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the loop can tell."""
+
+
+class At:
+    """Does something in front of the call with this number, counted from 1."""
+
+    def __init__(self, network: nn.Module, call: int, action: Any) -> None:
+        self.calls, self.call, self.action = 0, call, action
+        network.register_forward_pre_hook(self.note)
+
+    def note(self, network: nn.Module, inputs: object) -> None:
+        self.calls += 1
+        if self.calls == self.call:
+            self.action()
+
+
+def trained(
+    folder: Path,
+    detector: TinyDetector | None = None,
+    recipe: Recipe | None = None,
+    *,
+    process: Process = ALONE,
+    num_workers: int = 0,
+) -> tuple[TrainingSummary, dict[str, Tensor]]:
+    """Summary and final state of a training in the folder."""
+    detector = detector or TinyDetector()
+    summary = train(
+        detector,
+        tiny_scenes(folder / f"images-{process.rank}"),
+        range(7),
+        recipe or tiny_recipe(),
+        seed=1,
+        folder=folder,
+        process=process,
+        num_workers=num_workers,
+        name="tiny",
+    )
+    return summary, detector.network.state_dict()
+
+
+def raise_killed() -> None:
+    raise Killed
+
+
+def assert_same(
+    ours: tuple[TrainingSummary, dict[str, Tensor]],
+    theirs: tuple[TrainingSummary, dict[str, Tensor]],
+) -> None:
+    """Bit for bit."""
+    assert (ours[0].losses, ours[0].curve) == (theirs[0].losses, theirs[0].curve)
+    for name, tensor in ours[1].items():
+        if not name.endswith("num_batches_tracked"):
+            assert torch.equal(tensor, theirs[1][name]), name
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Signals that came."""
+    signals: list[int] = []
+    monkeypatch.setattr(stop, "_asked", signals)
+    return signals
+
+
+def test_the_loss_falls(tmp_path: Path) -> None:
+    summary, _ = trained(tmp_path, TinyDetector(drop=0), tiny_recipe(iterations=60))
+    assert summary.curve[-1][1] < 0.8 * summary.curve[0][1]
+    assert summary.iterations == summary.curve[-1][0] == 60
+    assert set(summary.losses) == {"loss_rpn_cls", "loss_cls"}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stopped_and_resumed_equals_undisturbed(
+    tmp_path: Path, asked: list[int], num_workers: int
+) -> None:
+    undisturbed = trained(tmp_path / "a")
+    detector = TinyDetector()
+    At(detector.network, 4, lambda: asked.append(15))
+    with pytest.raises(stop.Stopped):
+        trained(tmp_path / "b", detector, num_workers=num_workers)
+    asked.clear()
+    detector = TinyDetector()
+    calls = At(detector.network, 0, None)
+    assert_same(trained(tmp_path / "b", detector, num_workers=num_workers), undisturbed)
+    assert calls.calls == 9 - 4 + tiny_recipe().precise_norm_batches
+
+
+def test_killed_and_resumed_equals_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tiny_recipe(accumulated=2)
+    undisturbed = trained(tmp_path / "a", recipe=recipe)
+    detector = TinyDetector()
+    At(detector.network, 8, raise_killed)  # in the second pass of the fourth iteration
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "SAVE_EVERY_S", 0)
+        with pytest.raises(Killed):
+            trained(tmp_path / "b", detector, recipe)
+    assert_same(trained(tmp_path / "b", recipe=recipe), undisturbed)
+
+
+def test_killed_over_the_norms_and_resumed_equals_undisturbed(tmp_path: Path) -> None:
+    undisturbed = trained(tmp_path / "a")
+    detector = TinyDetector()
+    At(detector.network, 9 + 2, raise_killed)
+    with pytest.raises(Killed):
+        trained(tmp_path / "b", detector)
+    assert_same(trained(tmp_path / "b"), undisturbed)
+
+
+def test_a_finished_training_is_only_loaded(tmp_path: Path) -> None:
+    first = trained(tmp_path)
+    detector = TinyDetector()
+    At(detector.network, 1, raise_killed)
+    again = trained(tmp_path, detector)
+    assert_same(again, first)
+    assert again[0] == first[0]
+    assert not detector.network.training
+
+
+def test_a_damaged_state_is_told_and_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = trained(tmp_path)
+    (tmp_path / "training.stage").write_bytes(b"torn")
+    capsys.readouterr()
+    assert_same(trained(tmp_path), first)
+    assert "damaged: the training starts anew" in capsys.readouterr().err
+
+
+def test_passes_that_share_a_batch_make_the_step_of_one(tmp_path: Path) -> None:
+    whole, shared = (
+        trained(
+            tmp_path / str(passes),
+            TinyDetector(norm=nn.Identity, drop=0),
+            replace(PLAIN, accumulated=passes),
+        )
+        for passes in (1, 2)
+    )
+    for name, tensor in whole[1].items():
+        torch.testing.assert_close(shared[1][name], tensor)
+    assert shared[0].losses == pytest.approx(whole[0].losses)
+
+
+@pytest.mark.parametrize("bad", [3, 8, 9])
+def test_the_first_loss_that_is_not_finite_ends_it(tmp_path: Path, bad: int) -> None:
+    detector = TinyDetector()
+
+    def spoil() -> None:
+        detector.network.get_parameter("rpn.bias").data.fill_(torch.nan)
+
+    At(detector.network, bad, spoil)
+    with pytest.raises(NotFiniteError, match=rf"iteration {bad} of 9.*loss_rpn_cls nan"):
+        trained(tmp_path, detector)
+    assert not (tmp_path / "training.stage").exists()
+
+
+def test_what_an_engine_says_of_an_unread_bad_loss_names_its_iteration(tmp_path: Path) -> None:
+    detector = TinyDetector()
+
+    def spoil() -> None:
+        detector.network.get_parameter("rpn.bias").data.fill_(torch.inf)
+
+    def complain() -> None:
+        raise FloatingPointError("boxes are not finite")
+
+    At(detector.network, 3, spoil)
+    At(detector.network, 4, complain)
+    with pytest.raises(NotFiniteError, match=r"iteration 3 of 9.*loss_rpn_cls (nan|inf)"):
+        trained(tmp_path, detector)
+
+
+def test_what_an_engine_says_after_good_losses_is_passed_on(tmp_path: Path) -> None:
+    detector = TinyDetector()
+
+    def complain() -> None:
+        raise FloatingPointError("boxes are not finite")
+
+    At(detector.network, 3, complain)
+    with pytest.raises(NotFiniteError, match=r"iteration 3 of 9.*boxes are not finite"):
+        trained(tmp_path, detector)
+
+
+def test_low_precision_trains_other_weights_of_full_precision(tmp_path: Path) -> None:
+    full, low = (
+        trained(tmp_path / precision, recipe=tiny_recipe(precision=precision))[1]
+        for precision in ("float32", "bfloat16")
+    )
+    assert low["conv.weight"].dtype == torch.float32
+    assert not torch.equal(low["conv.weight"], full["conv.weight"])
+    torch.testing.assert_close(low["conv.weight"], full["conv.weight"], atol=0.05, rtol=0.1)
+
+
+def test_half_precision_is_refused_on_a_cpu(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="float16 needs a CUDA device"):
+        trained(tmp_path, recipe=tiny_recipe(precision="float16"))
+
+
+@pytest.mark.gpu
+def test_half_precision_on_a_gpu_goes_on_after_a_stop(tmp_path: Path, asked: list[int]) -> None:
+    process = Process(device=torch.device("cuda", 0))
+    recipe = tiny_recipe(precision="float16")
+    undisturbed = trained(tmp_path / "a", TinyDetector(drop=0), recipe, process=process)
+    detector = TinyDetector(drop=0)
+    At(detector.network, 4, lambda: asked.append(15))
+    with pytest.raises(stop.Stopped):
+        trained(tmp_path / "b", detector, recipe, process=process)
+    asked.clear()
+    resumed = trained(tmp_path / "b", TinyDetector(drop=0), recipe, process=process)
+    for name, tensor in undisturbed[1].items():
+        torch.testing.assert_close(resumed[1][name], tensor, atol=1e-3, rtol=1e-3)
+
+
+def test_the_norms_statistics_are_those_of_batches_at_the_end(tmp_path: Path) -> None:
+    _, moving = trained(tmp_path / "a", recipe=tiny_recipe(precise_norm_batches=0))
+    _, precise = trained(tmp_path / "b")
+    assert torch.equal(moving["conv.weight"], precise["conv.weight"])
+    assert not torch.equal(moving["norm.running_mean"], precise["norm.running_mean"])
+
+
+def test_progress_tells_iteration_loss_and_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path)
+    line = capsys.readouterr().err.splitlines()[0]
+    assert "tiny  iteration 9/9  loss" in line
+    assert "36/36 images" in line
+
+
+def test_only_the_first_process_speaks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(tmp_path, process=Process(rank=1, num_processes=1, device=torch.device("cpu")))
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "training.stage").exists()
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both of two processes have measured."""
+    folder = tmp_path_factory.mktemp("two")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(FOLDER, str(folder))
+        return two_processes("tests.transfer.training.test_loop", folder)
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_steps_of_one(tmp_path: Path, two: list[dict[str, Any]]) -> None:
+    alone = trained(tmp_path, TinyDetector(norm=nn.Identity, drop=0), PLAIN)
+    for one in two:
+        assert one["losses"] == pytest.approx(alone[0].losses)
+        for name, tensor in alone[1].items():
+            torch.testing.assert_close(one["weights"][name], tensor)
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_of_two_stops_both_and_changes_nothing(two: list[dict[str, Any]]) -> None:
+    for one in two:
+        assert one["calls"] == 2 * (23 - loop.READ_EVERY)
+        for name, tensor in one["undisturbed"].items():
+            assert torch.equal(one["resumed"][name], tensor)
+
+
+@pytest.mark.slow
+def test_a_bad_loss_of_one_of_two_ends_both_at_its_iteration(two: list[dict[str, Any]]) -> None:
+    assert all("iteration 5 of 9: a loss is not finite" in one["error"] for one in two)
+    assert all("loss_rpn_cls nan" in one["error"] for one in two)
+
+
+def measured(rank: int, num_processes: int) -> dict[str, Any]:
+    """Trainings in several processes, each with its share; of one, the whole."""
+    process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
+    folder = Path(os.environ[FOLDER])
+    plain = TinyDetector(norm=nn.Identity, drop=0)
+    summary, weights = trained(folder / "plain", plain, PLAIN, process=process)
+    stopped = TinyDetector(norm=nn.Identity, drop=0)
+    recipe = replace(PLAIN, iterations=23, accumulated=2)
+    undisturbed = trained(folder / "undisturbed", stopped, recipe, process=process)[1]
+    stopped = TinyDetector(norm=nn.Identity, drop=0)
+    if rank:
+        At(stopped.network, 9, lambda: stop._asked.append(15))
+    with pytest.raises(stop.Stopped):
+        trained(folder / "stopped", stopped, recipe, process=process)
+    stop._asked.clear()
+    stopped = TinyDetector(norm=nn.Identity, drop=0)
+    calls = At(stopped.network, 0, None)
+    resumed = trained(folder / "stopped", stopped, recipe, process=process)[1]
+    bad = TinyDetector()
+    if rank:
+        At(bad.network, 5, lambda: bad.network.get_parameter("rpn.bias").data.fill_(torch.nan))
+    with pytest.raises(NotFiniteError) as error:
+        trained(folder / "bad", bad, process=process)
+    return {
+        "losses": summary.losses,
+        "weights": weights,
+        "undisturbed": undisturbed,
+        "resumed": resumed,
+        "calls": calls.calls,
+        "error": str(error.value),
+    }

@@ -1,0 +1,123 @@
+"""Norm layers: their kind, and the naive synchronized one."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.two_processes import two_processes
+from transfer.detection.detectron2_engine import available, known_noise_ignored
+from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm, norm_for, norm_layer
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+def maps(num_images: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(num_images, 3, 4, 5, generator=generator, dtype=torch.float64) * 2 + 1
+
+
+def naive(layer: nn.Module) -> nn.Module:
+    """Affine and statistics that are not those of a new layer."""
+    with torch.no_grad():
+        layer.get_parameter("weight").copy_(torch.tensor([0.5, 1.0, 2.0]))
+        layer.get_parameter("bias").copy_(torch.tensor([0.1, 0.0, -1.0]))
+    return layer.double().train()
+
+
+@pytest.mark.parametrize(
+    ("device", "num_processes", "kind"),
+    [(CPU, 1, "BN"), (GPU, 1, "BN"), (CPU, 2, "naiveSyncBN"), (GPU, 2, "SyncBN")],
+)
+def test_statistics_are_shared_where_there_is_someone_to_share_with(
+    device: torch.device, num_processes: int, kind: Norm
+) -> None:
+    assert norm_for("SyncBN", device, num_processes) == kind
+
+
+def test_the_recipe_chooses_the_layer_of_several_gpus() -> None:
+    assert norm_for("naiveSyncBN", GPU, 8) == "naiveSyncBN"
+
+
+@pytest.mark.parametrize("norm", ["BN", "SyncBN", "naiveSyncBN"])
+def test_each_kind_in_one_process_is_batch_norm(norm: Norm) -> None:
+    layer, plain = naive(norm_layer(norm)(3)), naive(nn.BatchNorm2d(3))
+    torch.testing.assert_close(layer(maps(4)), plain(maps(4)))
+    torch.testing.assert_close(dict(layer.named_buffers()), dict(plain.named_buffers()))
+
+
+def passed(layer: nn.Module, input: Tensor) -> dict[str, Tensor]:
+    """Output, gradients and statistics of one pass."""
+    leaf = input.clone().requires_grad_()
+    output = layer(leaf)
+    output.pow(3).sum().backward()
+    gradients = {name: parameter.grad for name, parameter in layer.named_parameters()}
+    statistics = {name: layer.get_buffer(name) for name in ("running_mean", "running_var")}
+    return {"output": output.detach(), "input": leaf.grad, **gradients, **statistics}
+
+
+def measured(rank: int, num_processes: int) -> dict[str, Any]:
+    """Of one process: half of four images; one image here and three there; overflow; nothing."""
+    uneven = maps(1 + 2 * rank, seed=rank)
+    half = torch.tensor([300.0, 500.0]).half().reshape(2, 1, 1, 1)
+    try:
+        NaiveSyncBatchNorm(3).train()(torch.zeros(0, 3, 7, 7))
+        refusal = ""
+    except ValueError as error:
+        refusal = str(error)
+    result = {
+        "half a batch": passed(naive(NaiveSyncBatchNorm(3)), maps(4).chunk(num_processes)[rank]),
+        "uneven": passed(naive(NaiveSyncBatchNorm(3)), uneven),
+        "half precision": NaiveSyncBatchNorm(1).train()(half).detach(),
+        "refusal": refusal,
+    }
+    if available():
+        with known_noise_ignored():
+            from detectron2.layers import NaiveSyncBatchNorm as Theirs
+        result["detectron2"] = passed(naive(Theirs(3)), uneven)
+    return result
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return two_processes("tests.transfer.training.test_norms", tmp_path_factory.mktemp("two"))
+
+
+@pytest.mark.slow
+def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
+    processes: list[dict[str, Any]],
+) -> None:
+    first, second = (process["half a batch"] for process in processes)
+    whole = passed(naive(nn.BatchNorm2d(3)), maps(4))
+    for name in ("output", "input"):
+        torch.testing.assert_close(torch.cat([first[name], second[name]]), whole[name])
+    for name in ("weight", "bias"):
+        torch.testing.assert_close(first[name] + second[name], whole[name])
+
+
+def test_each_process_weighs_the_same_and_the_running_variance_is_biased(
+    processes: list[dict[str, Any]],
+) -> None:
+    parts = (maps(1), maps(3, seed=1))
+    mean = torch.stack([part.mean(dim=(0, 2, 3)) for part in parts]).mean(dim=0)
+    square = torch.stack([part.pow(2).mean(dim=(0, 2, 3)) for part in parts]).mean(dim=0)
+    for process in processes:
+        torch.testing.assert_close(process["uneven"]["running_mean"], 0.1 * mean)
+        torch.testing.assert_close(process["uneven"]["running_var"], 0.9 + 0.1 * (square - mean**2))
+
+
+def test_squares_of_half_precision_do_not_overflow(processes: list[dict[str, Any]]) -> None:
+    for process in processes:
+        assert process["half precision"].dtype == torch.float16
+        assert process["half precision"].flatten().tolist() == pytest.approx([-1, 1], abs=1e-3)
+
+
+def test_a_process_with_nothing_to_normalize_is_an_error(processes: list[dict[str, Any]]) -> None:
+    assert all("expected at least one value" in process["refusal"] for process in processes)
+
+
+@pytest.mark.detectron2
+def test_the_naive_layer_is_detectron2s(processes: list[dict[str, Any]]) -> None:
+    for process in processes:
+        torch.testing.assert_close(process["uneven"], process["detectron2"], rtol=1e-12, atol=1e-12)

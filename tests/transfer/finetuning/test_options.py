@@ -1,0 +1,83 @@
+"""What a user asks of a long training becomes a recipe, off the paper's where it must."""
+
+from dataclasses import replace
+
+import pytest
+
+from transfer.detection.recipe import COCO_FPN, VOC_C4
+from transfer.finetuning.options import TrainingOptions
+
+
+def test_nothing_asked_changes_nothing() -> None:
+    assert TrainingOptions(gpus=8).applied(COCO_FPN) == COCO_FPN
+
+
+def test_fewer_images_per_gpu_accumulate_the_same_batch() -> None:
+    one, eight = (TrainingOptions(gpus=gpus, images_per_gpu=2) for gpus in (1, 8))
+    # as many images as before behind the precise statistics
+    expected = replace(COCO_FPN, accumulated=8, precise_norm_batches=1600)
+    assert one.applied(COCO_FPN) == expected
+    assert eight.applied(COCO_FPN) == COCO_FPN
+
+
+def test_another_batch_scales_rate_and_length_linearly() -> None:
+    scaled = TrainingOptions(batch_size=8).applied(VOC_C4)
+    assert (scaled.learning_rate, scaled.iterations) == (0.01, 48_000)
+    assert (scaled.milestones, scaled.warmup_iterations) == ((36_000, 44_000), 200)
+
+
+@pytest.mark.parametrize("num_processes", [3, 5, 32])
+def test_a_batch_that_cannot_be_divided_is_refused(num_processes: int) -> None:
+    with pytest.raises(ValueError, match="cannot be divided"):
+        TrainingOptions(gpus=num_processes).applied(COCO_FPN)
+
+
+def test_images_per_gpu_that_do_not_divide_the_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be divided"):
+        TrainingOptions(images_per_gpu=3).applied(COCO_FPN)
+
+
+def test_a_given_length_keeps_the_places_of_the_drops() -> None:
+    short = TrainingOptions(iterations=900).applied(COCO_FPN)
+    assert (short.iterations, short.milestones) == (900, (600, 800))
+    assert short.warmup_iterations == 300
+
+
+def test_smaller_images_have_smaller_anchors() -> None:
+    small = TrainingOptions(image_px=200).applied(COCO_FPN)
+    assert (small.train_short_px[0], small.test_short_px, small.long_px) == (160, 200, 333)
+    assert small.anchor_sizes_px == (8, 16, 32, 64, 128)
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(0, 1), (1, 1), (6, 4), (8, 8), (12, 8)])
+def test_without_a_wish_the_most_gpus_that_divide_the_batch_are_taken(
+    gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    assert TrainingOptions().num_processes(16) == expected
+    assert TrainingOptions().applied(COCO_FPN) == COCO_FPN
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        TrainingOptions(gpus=-1),
+        TrainingOptions(batch_size=-4),
+        TrainingOptions(iterations=-5),
+        TrainingOptions(image_px=3),
+        TrainingOptions(learning_rates=(0.02, -1.0)),
+    ],
+)
+def test_impossible_numbers_are_refused(wrong: TrainingOptions) -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        wrong.applied(COCO_FPN)
+
+
+def test_half_precision_on_a_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ValueError, match="float16 needs a GPU"):
+        TrainingOptions(precision="float16").applied(COCO_FPN)
+
+
+def test_a_single_rate_is_taken_without_a_search() -> None:
+    assert TrainingOptions(learning_rates=(0.04,)).applied(COCO_FPN).learning_rate == 0.04

@@ -1,0 +1,135 @@
+"""The order of images, and that neither processes nor interruptions change it."""
+
+from itertools import chain, islice
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
+from transfer.datasets.scenes import Scenes
+from transfer.detection.detectron2_engine import known_noise_ignored
+from transfer.detection.sample import Sample
+from transfer.detection.samples import training_sample
+from transfer.detection.train import TrainingSamples
+from transfer.finetuning.stream import batches_of_places, images_per_pass, places, training_batches
+from transfer.running.processes import Process
+
+ALONE = Process(device=torch.device("cpu"))
+
+
+def one_of(num_processes: int, rank: int) -> Process:
+    return Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
+
+
+def loaded(scenes: Scenes, passes: range, *, num_workers: int = 0) -> list[list[Sample]]:
+    """Batches of four."""
+    return list(
+        training_batches(
+            TrainingSamples(scenes, range(len(scenes)), tiny_recipe(), 5),
+            tiny_recipe(),
+            seed=5,
+            process=ALONE,
+            passes=passes,
+            num_workers=num_workers,
+        )
+    )
+
+
+def same(ours: list[list[Sample]], theirs: list[list[Sample]]) -> bool:
+    pairs = zip(chain(*ours), chain(*theirs), strict=True)
+    return all(torch.equal(a.image, b.image) and torch.equal(a.boxes, b.boxes) for a, b in pairs)
+
+
+def test_each_turn_shows_every_image_once() -> None:
+    turns = [index for _, index in islice(places(11, 0, ALONE), 33)]
+    assert [sorted(turns[start : start + 11]) for start in (0, 11, 22)] == [list(range(11))] * 3
+    assert turns[:11] != turns[11:22]
+
+
+def test_another_seed_is_another_order() -> None:
+    assert len({tuple(islice(places(11, seed, ALONE), 11)) for seed in range(5)}) == 5
+
+
+def test_processes_deal_the_stream_of_one_among_them() -> None:
+    whole = list(islice(places(7, 0, ALONE), 60))
+    for rank in range(3):
+        assert list(islice(places(7, 0, one_of(3, rank)), 20)) == whole[rank::3]
+
+
+def test_a_batch_is_wide_or_not_and_loses_no_image() -> None:
+    wide = np.array([True, False, True, False, False])
+    batches = list(islice(batches_of_places(places(5, 0, ALONE), 3, wide), 10))
+    assert all(len({bool(wide[index]) for _, index in batch}) == 1 for batch in batches)
+    seen = sorted(position for batch in batches for position, _ in batch)
+    assert len(set(seen)) == 30
+    assert seen[-1] < 30 + 4  # all but two of each orientation
+
+
+def test_a_batch_of_any_images_follows_the_stream() -> None:
+    batches = batches_of_places(places(5, 0, ALONE), 4, None)
+    assert list(chain(*islice(batches, 3))) == list(islice(places(5, 0, ALONE), 12))
+
+
+def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None:
+    scenes = tiny_scenes(tmp_path)
+    whole = loaded(scenes, range(6))
+    with patch("transfer.detection.train.training_sample", wraps=training_sample) as opened:
+        rest = loaded(scenes, range(4, 6))
+    assert opened.call_count == 8
+    assert same(rest, whole[4:])
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    scenes = tiny_scenes(tmp_path)
+    assert same(loaded(scenes, range(5), num_workers=2), loaded(scenes, range(5)))
+
+
+def test_an_image_is_drawn_anew_in_each_turn(tmp_path: Path) -> None:
+    scenes = tiny_scenes(tmp_path).subset([0])
+    samples = chain(*loaded(scenes, range(3)))
+    assert len({tuple(sample.boxes.flatten().tolist()) for sample in samples}) == 4
+
+
+@pytest.mark.parametrize(("batch_size", "passes", "expected"), [(16, 2, 2), (8, 1, 2)])
+def test_processes_and_passes_share_the_batch(batch_size: int, passes: int, expected: int) -> None:
+    recipe = tiny_recipe(batch_size=batch_size, accumulated=passes)
+    assert images_per_pass(recipe, one_of(4, 0)) == expected
+
+
+def test_a_batch_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="16 images does not divide by 3 processes"):
+        images_per_pass(tiny_recipe(batch_size=16), one_of(3, 0))
+
+
+@pytest.mark.gpu
+def test_batches_for_a_gpu_are_pinned(tmp_path: Path) -> None:
+    batches = training_batches(
+        TrainingSamples(tiny_scenes(tmp_path), range(7), tiny_recipe(), 5),
+        tiny_recipe(),
+        seed=5,
+        process=Process(device=torch.device("cuda")),
+        passes=range(1),
+        num_workers=0,
+    )
+    assert all(sample.image.is_pinned() and sample.boxes.is_pinned() for sample in next(batches))
+
+
+@pytest.mark.detectron2
+def test_the_order_is_that_of_detectron2(monkeypatch: pytest.MonkeyPatch) -> None:
+    with known_noise_ignored():
+        from detectron2.data.common import AspectRatioGroupedDataset
+        from detectron2.data.samplers import TrainingSampler
+        from detectron2.utils import comm
+    monkeypatch.setattr(comm, "get_rank", lambda: 1)
+    monkeypatch.setattr(comm, "get_world_size", lambda: 3)
+    wide = np.arange(10) % 3 == 0
+    sampler = TrainingSampler(10, seed=4)
+    records = ({"width": 2 if wide[i] else 1, "height": 1, "index": i} for i in sampler)
+    theirs = islice(AspectRatioGroupedDataset(records, 4), 12)
+    ours = islice(batches_of_places(places(10, 4, one_of(3, 1)), 4, wide), 12)
+    assert [[index for _, index in batch] for batch in ours] == [
+        [record["index"] for record in batch] for batch in theirs
+    ]

@@ -1,0 +1,55 @@
+"""A kept classifier, and labels counted as its classes are."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from transfer.frozen.classifier import (
+    Heads,
+    among,
+    classifier_file,
+    load_classifier,
+    save_classifier,
+    scores_of,
+)
+
+HEAD = Heads(torch.arange(12.0).view(1, 3, 4), torch.tensor([[0.0, 1.0, 2.0]]))
+
+
+def test_a_kept_classifier_scores_as_before(tmp_path: Path) -> None:
+    found = load_classifier(classifier_file(tmp_path, save_classifier(tmp_path, HEAD)))
+    assert found is not None
+    features = torch.randn(5, 4)
+    expected = features @ HEAD.weight[0].T + HEAD.bias[0]
+    torch.testing.assert_close(scores_of(found, features), expected)
+
+
+def test_a_torn_or_absent_file_is_none(tmp_path: Path) -> None:
+    file = classifier_file(tmp_path, "0" * 16)
+    assert load_classifier(file) is None
+    file = classifier_file(tmp_path, save_classifier(tmp_path, HEAD))
+    file.write_bytes(file.read_bytes()[:-1])
+    assert load_classifier(file) is None
+
+
+def test_classifiers_of_one_folder_are_never_taken_for_each_other(tmp_path: Path) -> None:
+    other = Heads(HEAD.weight, HEAD.bias + 1)
+    names = [save_classifier(tmp_path, head) for head in (HEAD, other)]
+    files = [classifier_file(tmp_path, name) for name in names]
+    for file, head in zip(files, (HEAD, other), strict=True):
+        found = load_classifier(file)
+        assert found is not None
+        assert torch.equal(found.bias, head.bias)
+    files[1].replace(files[0])
+    assert load_classifier(files[0]) is None
+
+
+def test_labels_are_counted_by_name() -> None:
+    labels = torch.tensor([0, 1, 1, 0])
+    assert among(labels, ("n3", "n1"), ("n1", "n2", "n3")).tolist() == [2, 0, 0, 2]
+
+
+def test_a_class_that_the_classifier_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="of 2 classes knows no n9"):
+        among(torch.tensor([0]), ("n9", "n1"), ("n1", "n2"))

@@ -1,0 +1,233 @@
+"""The cost search against a plain loop, and against interruptions at every point."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from transfer.frozen.cost_search import Choice, CostSearch, Solver, choose_costs, stratified_folds
+from transfer.frozen.linear_svm import (
+    Problems,
+    Solution,
+    eigenbasis,
+    solve_batched,
+    solve_scikit_learn,
+)
+from transfer.metrics import average_precision
+from transfer.running import stop
+from transfer.running.stages import save_stage
+
+SEARCH = CostSearch(
+    solver="batched",
+    costs=(0.01, 0.1, 1.0, 10.0),
+    num_folds=3,
+    positive_weight=2.0,
+    points="area",
+    seed=0,
+)
+
+
+class InterruptedSearchError(Exception):
+    """Stands for whatever ends a process."""
+
+
+def toy(num_classes: int = 4) -> tuple[Tensor, Tensor]:
+    """features (90, 16) of unit length, positive (90, num_classes)."""
+    draw = torch.Generator().manual_seed(0)
+    positive = torch.rand(90, num_classes, generator=draw) < 0.3
+    content = positive.float() @ torch.randn(num_classes, 16, generator=draw)
+    features = (content + 1.5 * torch.randn(90, 16, generator=draw)).relu() + 0.01
+    scaled: Tensor = features / features.norm(dim=1, keepdim=True)
+    return scaled, positive
+
+
+def batched(features: Tensor) -> Solver:
+    return partial(solve_batched, eigenbasis(features), tolerance=1e-6)
+
+
+def search(work: Path, settings: CostSearch = SEARCH) -> Choice:
+    features, positive = toy()
+    return choose_costs(batched(features), settings, features, positive, work)
+
+
+@contextmanager
+def ending_after(stages: int, when: str) -> Iterator[None]:
+    """The process ends at its stage number `stages`, before or after that is written."""
+    count = 0
+
+    def save_or_end(path: Path, tensors: dict[str, Tensor]) -> None:
+        nonlocal count
+        if count == stages and when == "before":
+            raise InterruptedSearchError
+        save_stage(path, tensors)
+        if count == stages:
+            raise InterruptedSearchError
+        count += 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transfer.frozen.cost_search.save_stage", save_or_end)
+        yield
+
+
+def test_the_table_is_that_of_a_plain_loop_over_liblinear(tmp_path: Path) -> None:
+    features, positive = toy()
+    table = search(tmp_path).table
+    folds = stratified_folds(positive, 3, seed=0)
+    for row, cost in zip(table, SEARCH.costs, strict=True):
+        for index in range(4):
+            precisions = []
+            for fold in range(3):
+                held_out = folds[:, index] == fold
+                problem = Problems(
+                    positive=positive[:, index][None],
+                    trained_on=~held_out[None],
+                    positive_weight=2.0,
+                )
+                plane = solve_scikit_learn(features, problem, torch.tensor([cost]).double())
+                scores = plane.scores(features[held_out])[:, 0]
+                precisions.append(
+                    average_precision(scores, positive[held_out, index], points="area")
+                )
+            assert float(row[index]) == pytest.approx(sum(precisions) / 3, abs=0.3)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("stages", range(4))
+def test_an_interruption_at_any_stage_changes_no_bit(
+    tmp_path: Path, stages: int, when: str
+) -> None:
+    undisturbed = search(tmp_path / "undisturbed")
+    with ending_after(stages, when), pytest.raises(InterruptedSearchError):
+        search(tmp_path / "work")
+    resumed = search(tmp_path / "work")
+    assert torch.equal(resumed.table, undisturbed.table)
+    assert torch.equal(resumed.best, undisturbed.best)
+
+
+def test_an_interruption_while_solving_changes_no_bit(tmp_path: Path) -> None:
+    features, positive = toy()
+    solve, calls = batched(features), 0
+
+    def solve_or_end(problems: Problems, costs: Tensor, start: Tensor | None) -> Solution:
+        nonlocal calls
+        calls += 1
+        if calls % 2 == 0:  # ends again and again, one stage further each time
+            raise InterruptedSearchError
+        return solve(problems, costs, start)
+
+    for _ in range(3):
+        with pytest.raises(InterruptedSearchError):
+            choose_costs(solve_or_end, SEARCH, features, positive, tmp_path / "work")
+    resumed = choose_costs(solve, SEARCH, features, positive, tmp_path / "work")
+    assert torch.equal(resumed.table, search(tmp_path / "undisturbed").table)
+
+
+def test_finished_stages_are_not_computed_again(tmp_path: Path) -> None:
+    first = search(tmp_path)
+    features, positive = toy()
+
+    def never(problems: Problems, costs: Tensor, start: Tensor | None) -> Solution:
+        raise AssertionError("a finished stage was solved again")
+
+    again = choose_costs(never, SEARCH, features, positive, tmp_path)
+    assert torch.equal(again.table, first.table)
+
+
+@pytest.mark.parametrize("damaged", range(4))
+@pytest.mark.parametrize("size", [0, 20, 200])
+def test_a_torn_stage_is_computed_again(tmp_path: Path, damaged: int, size: int) -> None:
+    undisturbed = search(tmp_path)
+    path = sorted(tmp_path.glob("*.stage"))[damaged]
+    content = path.read_bytes()
+    path.write_bytes(content[:size])
+    assert torch.equal(search(tmp_path).table, undisturbed.table)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"positive_weight": 1.0},
+        {"points": "11"},
+        {"num_folds": 4},
+        {"solver": "scikit-learn"},
+        {"costs": (0.02, 0.1, 1.0, 10.0)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_other_settings_never_read_these_stages(tmp_path: Path, change: dict[str, object]) -> None:
+    search(tmp_path)
+    other = replace(SEARCH, **change)  # type: ignore[arg-type]
+    found = search(tmp_path, other)
+    assert torch.equal(found.table, search(tmp_path / "alone", other).table)
+    assert len(list(tmp_path.glob("*.stage"))) == 8
+
+
+def test_other_images_never_read_these_stages(tmp_path: Path) -> None:
+    search(tmp_path)
+    features, positive = toy()
+    features[3, 3] += 1e-6
+    choose_costs(batched(features), SEARCH, features, positive, tmp_path)
+    assert len(list(tmp_path.glob("*.stage"))) == 8
+
+
+def test_a_longer_grid_goes_on_from_the_shorter_one(tmp_path: Path) -> None:
+    longer = replace(SEARCH, costs=(*SEARCH.costs, 100.0))
+    search(tmp_path)
+    stages = shutil.copytree(tmp_path, tmp_path / "copy")
+    assert torch.equal(search(stages, longer).table, search(tmp_path / "alone", longer).table)
+    assert len(list(stages.glob("*.stage"))) == 5
+
+
+def test_a_signal_ends_the_search_where_its_stage_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "_asked", [15])
+    with pytest.raises(stop.Stopped):
+        search(tmp_path)
+    assert len(list(tmp_path.glob("*.stage"))) == 1
+
+
+def test_of_equal_costs_the_smallest_is_chosen() -> None:
+    table = torch.tensor([[70.0, 50.0], [80.0, 50.0], [80.0, 40.0], [60.0, 50.0]])
+    assert Choice(table, unconverged=0).best.tolist() == [1, 0]
+
+
+def test_a_fold_that_holds_out_no_positive_does_not_count(tmp_path: Path) -> None:
+    features, positive = toy(num_classes=1)
+    positive[:] = False
+    positive[:2] = True  # two positives in three folds
+    choice = choose_costs(batched(features), SEARCH, features, positive, tmp_path)
+    assert bool(choice.table.isfinite().all())
+
+
+@pytest.mark.parametrize("num_positive", [2, 3, 10, 31])
+def test_folds_share_positives_and_images_evenly(num_positive: int) -> None:
+    positive = torch.zeros(100, 2, dtype=torch.bool)
+    positive[:num_positive, 0] = True
+    positive[50:, 1] = True
+    folds = stratified_folds(positive, 3, seed=5)
+    for index in range(2):
+        for side in (positive[:, index], ~positive[:, index]):
+            counts = folds[side, index].bincount(minlength=3)
+            assert int(counts.max() - counts.min()) <= 1
+
+
+def test_the_seed_draws_the_folds() -> None:
+    _, positive = toy()
+    first = stratified_folds(positive, 3, seed=0)
+    assert torch.equal(first, stratified_folds(positive, 3, seed=0))
+    assert not torch.equal(first, stratified_folds(positive, 3, seed=1))
+
+
+@pytest.mark.parametrize("costs", [(), (1.0, 0.1), (1.0, 1.0), (0.0, 1.0)])
+def test_costs_that_do_not_rise_are_an_error(costs: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="expected positive and rising"):
+        replace(SEARCH, costs=costs)

@@ -1,0 +1,347 @@
+"""A cache entry is right or begun anew, whatever is killed, deleted or full at any step."""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.lib.format import open_memmap
+from torch import Tensor, nn
+
+import transfer.frozen.feature_file
+import transfer.frozen.features
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import open_split
+from transfer.frozen.feature_file import LAYOUT, unfinished_rows
+from transfer.frozen.features import EvalImages, EvalTransform, features_together
+from transfer.running.atomic_files import WriteError
+from transfer.running.folders import Folders
+
+TRANSFORM = EvalTransform(resize_px=32, crop_px=32)
+NUM_IMAGES, ROWS_PER_PART = 10, 4
+KILLED = 9
+PWRITE, FDATASYNC = (os, "pwrite"), (os, "fdatasync")
+WRITES = ((os, "posix_fallocate"), PWRITE, FDATASYNC, (os, "replace"))
+STEPS = (*WRITES, (os, "open"), (os, "ftruncate"), (os, "unlink"), (os, "close"), (fcntl, "flock"))
+"""All that changes a file of an entry."""
+Step = Callable[..., Any]
+Steps = tuple[tuple[Any, str], ...]
+Work = Callable[[], list[Tensor]]
+
+
+@pytest.fixture
+def extract(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Work:
+    """Features of a few images, for two backbones in one pass; their networks cost nothing."""
+    images = open_split("dtd", small_data, "val").subset(range(NUM_IMAGES))
+    pixels = torch.randint(256, (NUM_IMAGES, 3, 32, 32), dtype=torch.uint8)
+    other = replace(
+        small_backbone, sha256="other", input=replace(small_backbone.input, std=(1,) * 3)
+    )
+    folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
+    patch = monkeypatch.setattr
+    patch(transfer.frozen.features, "open_images", lambda *_: images)
+    patch(EvalImages, "__getitem__", lambda _, index: pixels[index])
+    patch(transfer.frozen.features, "frozen_network", lambda _: nn.Identity())
+    patch(transfer.frozen.features, "forward", lambda _, pixels: pixels.flatten(1)[:, :512])
+    patch(transfer.frozen.features, "IMAGES_PER_PART", ROWS_PER_PART)
+    patch(transfer.frozen.features, "IMAGES_PER_BATCH", 2)
+    patch(transfer.frozen.feature_file, "LOOK_AGAIN_S", 0.01)
+
+    def work() -> list[Tensor]:
+        both = features_together([small_backbone, other], "dtd", "val", TRANSFORM, folders)
+        return [features.features.clone() for features in both]
+
+    return work
+
+
+@contextmanager
+def before_each(steps: Steps, happens: Step) -> Iterator[None]:
+    """Call happens(name, real step, its arguments) in place of each step."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in steps:
+            real = getattr(module, name)
+            patch.setattr(
+                module, name, lambda *words, real=real, name=name: happens(name, real, *words)
+            )
+        yield
+
+
+def killed_at(step: int, work: Work, steps: Steps, *, torn: bool = False) -> bool:
+    """Run the work in a child that is gone before one of the steps; return whether it came to it.
+
+    Nothing is cleaned up behind os._exit, as behind kill -9. torn: it is gone amid a write.
+    """
+    numbers = count(1)
+
+    def happens(name: str, real: Step, *words: Any) -> Any:
+        if next(numbers) == step:
+            if torn:
+                real(words[0], words[1][: len(words[1]) // 2], words[2])
+            os._exit(KILLED)
+        return real(*words)
+
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            torch.set_num_threads(1)  # as loaders do: threads do not survive a fork
+            with before_each(steps, happens):
+                work()
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, KILLED)
+    return status == KILLED
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir() if folder.exists() else ():
+        path.unlink()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "features"
+
+
+@pytest.fixture
+def expected(extract: Work, cache: Path) -> list[Tensor]:
+    """Features of an undisturbed pass; the cache is empty afterwards."""
+    features = extract()
+    empty(cache)
+    return features
+
+
+def same(found: list[Tensor], expected: list[Tensor]) -> bool:
+    return all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_step_costs_nothing_but_time(
+    extract: Work, expected: list[Tensor], cache: Path
+) -> None:
+    for step in count(1):
+        empty(cache)
+        if not killed_at(step, extract, STEPS):
+            break
+        assert same(extract(), expected), step
+        assert {path.suffix for path in cache.iterdir()} == {".npy"}
+    assert step > 40
+
+
+def test_a_write_that_is_torn_by_a_kill_is_made_anew(
+    extract: Work, expected: list[Tensor], cache: Path
+) -> None:
+    for step in count(1):
+        empty(cache)
+        if not killed_at(step, extract, (PWRITE,), torn=True):
+            break
+        assert same(extract(), expected), step
+    assert step > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [21, 22])
+def test_two_kills_and_a_deletion_between_them_leave_right_features(
+    extract: Work, expected: list[Tensor], cache: Path, first: int
+) -> None:
+    """The first comes after the first part of one entry, or of both."""
+    for second in count(first - 20, 2):
+        empty(cache)
+        assert killed_at(first, extract, WRITES)
+        max(cache.glob("*.partial"), key=_finished).unlink()
+        if not killed_at(second, extract, WRITES):
+            break
+        assert same(extract(), expected), second
+    assert second > 20
+
+
+def disturbed_at(step: int, work: Work, steps: Steps, disturb: Callable[[], None]) -> str | None:
+    """Run the work, disturbed before one of its steps; the error's words, None without a step."""
+    numbers = count(1)
+
+    def happens(name: str, real: Step, *words: Any) -> Any:
+        if next(numbers) == step:
+            disturb()
+        return real(*words)
+
+    try:
+        with before_each(steps, happens):
+            work()
+    except WriteError as error:
+        return str(error)
+    return "" if next(numbers) > step else None
+
+
+@pytest.mark.parametrize("suffix", ["npy", "partial"])
+def test_a_deletion_at_any_step_ends_in_right_features_or_names_the_file(
+    extract: Work, expected: list[Tensor], cache: Path, suffix: str
+) -> None:
+    def checked() -> list[Tensor]:
+        found = extract()
+        assert same(found, expected)
+        return found
+
+    def delete() -> None:
+        for path in cache.glob(f"*.{suffix}"):
+            path.unlink()
+
+    words = ""
+    for step in count(1):
+        empty(cache)
+        told = disturbed_at(step, checked, STEPS, delete)
+        if told is None:
+            break
+        words += told
+        assert not told or (f"{cache}/" in told and "the same command" in told)
+        assert same(extract(), expected), step
+    assert step > 40
+    assert ("deleted while features were written to it" in words) == (suffix == "partial")
+
+
+def test_a_full_disk_at_any_write_names_the_file_and_what_to_do(
+    extract: Work, expected: list[Tensor], cache: Path
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for step in count(1):
+        empty(cache)
+        told = disturbed_at(step, extract, WRITES, full)
+        if told is None:
+            break
+        assert f"{cache}/" in told
+        assert "No space left on device); free some space there" in told
+        assert same(extract(), expected), step
+    assert step > 30
+
+
+def test_a_disk_that_takes_a_part_of_each_write_gets_the_rest(
+    extract: Work, expected: list[Tensor], cache: Path
+) -> None:
+    def happens(name: str, real: Step, descriptor: int, content: memoryview, at: int) -> Any:
+        return real(descriptor, content[:7000], at)
+
+    with before_each((PWRITE,), happens):
+        assert same(extract(), expected)
+
+
+def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
+    extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert killed_at(11, extract, (FDATASYNC,))
+    ahead, behind = sorted(cache.glob("*.partial"), key=_finished, reverse=True)
+    assert (_finished(ahead), _finished(behind)) == (8, 4)
+    forward, computed = transfer.frozen.features.forward, []
+
+    def counted(network: nn.Module, pixels: Tensor) -> Tensor:
+        computed.append(len(pixels))
+        return forward(network, pixels)
+
+    monkeypatch.setattr(transfer.frozen.features, "forward", counted)
+    assert same(extract(), expected)
+    assert sum(computed) == (NUM_IMAGES - 8) + (NUM_IMAGES - 4)
+
+
+def _finished(partial: Path) -> int:
+    content = partial.read_bytes()
+    place = content.rindex(LAYOUT) + len(LAYOUT)
+    return int.from_bytes(content[place : place + 8], "little")
+
+
+@pytest.mark.parametrize("position", [-1, -20, -32])
+def test_a_damaged_mark_is_not_believed(
+    extract: Work, expected: list[Tensor], cache: Path, position: int
+) -> None:
+    assert killed_at(11, extract, (FDATASYNC,))
+    for path in cache.glob("*.partial"):
+        content = bytearray(path.read_bytes())
+        content[position] ^= 1
+        content[200:4000] = bytes(3800)
+        path.write_bytes(content)
+    assert same(extract(), expected)
+
+
+@pytest.mark.parametrize("done", ["8", ""])
+def test_what_an_older_version_left_is_begun_anew_and_cleaned_away(
+    extract: Work, expected: list[Tensor], cache: Path, done: str
+) -> None:
+    extract()
+    for path in list(cache.iterdir()):
+        path.unlink()
+        open_memmap(path.with_suffix(".partial"), mode="w+", dtype=np.float32, shape=(10, 512))
+        path.with_suffix(".count").write_text(done)
+        path.with_suffix(".lock").touch()
+    assert same(extract(), expected)
+    assert {path.suffix for path in cache.iterdir()} == {".npy"}
+
+
+def test_finished_entries_of_an_older_version_are_read(
+    extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extract()
+    for path in cache.iterdir():
+        np.save(path, np.load(path))  # without a mark
+    monkeypatch.delattr(transfer.frozen.features, "forward")
+    assert same(extract(), expected)
+
+
+def test_an_older_entry_with_a_row_that_nobody_filled_is_made_anew(
+    extract: Work, expected: list[Tensor], cache: Path
+) -> None:
+    extract()
+    for path in cache.iterdir():
+        rows = np.load(path)
+        rows[3] = 0
+        np.save(path, rows)
+    assert same(extract(), expected)
+
+
+@pytest.mark.parametrize("length", [0, 5, 130, 9000, -1])
+def test_a_torn_entry_is_made_anew(
+    extract: Work, expected: list[Tensor], cache: Path, length: int
+) -> None:
+    extract()
+    for path in cache.iterdir():
+        path.write_bytes(path.read_bytes()[:length])
+    assert same(extract(), expected)
+
+
+def test_a_read_only_cache_is_read(extract: Work, expected: list[Tensor], cache: Path) -> None:
+    extract()
+
+    def happens(name: str, real: Step, *words: Any) -> Any:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with before_each((*WRITES, (os, "unlink"), (os, "open")), happens):
+        assert same(extract(), expected)
+
+
+def test_what_another_process_finishes_meanwhile_is_not_made_again(
+    extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extract()
+    path = min(cache.iterdir())
+    finished = path.rename(path.with_suffix(".kept"))
+    with unfinished_rows(path, (NUM_IMAGES, 512)) as rows:
+        assert rows is not None
+
+        def sleep(_: float) -> None:  # the other process is done in this moment
+            finished.rename(path)
+            fcntl.flock(rows.descriptor, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        monkeypatch.delattr(transfer.frozen.features, "forward")
+        assert same(extract(), expected)

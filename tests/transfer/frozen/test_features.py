@@ -1,0 +1,182 @@
+"""The cache gives what a plain forward pass gives, and never something stale."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import transfer.frozen.features
+from transfer.backbone import Backbone, InputFormat, random_backbone
+from transfer.datasets.catalog import open_split
+from transfer.frozen.feature_file import unfinished_rows
+from transfer.frozen.features import (
+    EvalTransform,
+    Features,
+    cache_key,
+    features_together,
+    frozen_features,
+    resolved,
+)
+from transfer.running import stop
+from transfer.running.folders import Folders
+
+TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
+
+
+@pytest.fixture
+def folders(small_data: Path, tmp_path: Path) -> Folders:
+    return Folders(small_data, tmp_path / "cache", tmp_path / "work")
+
+
+def extract(backbone: Backbone, folders: Folders) -> Features:
+    return frozen_features(backbone, "dtd", "val", TRANSFORM, folders)
+
+
+def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: Folders) -> None:
+    images = open_split("dtd", folders.data, "val")
+    pixels = torch.stack([TRANSFORM(images[i][0], small_backbone.input) for i in range(3)])
+    with torch.no_grad():
+        expected = small_backbone.network()(pixels)
+    found = extract(small_backbone, folders)
+    torch.testing.assert_close(found.features[:3], expected, rtol=1e-4, atol=1e-5)
+    assert torch.equal(found.labels, images.labels)
+
+
+def test_the_second_call_computes_nothing(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = extract(small_backbone, folders).features
+    monkeypatch.delattr(transfer.frozen.features, "forward")
+    assert torch.equal(extract(small_backbone, folders).features, first)
+
+
+def test_an_interrupted_extraction_goes_on_and_ends_the_same(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = extract(small_backbone, folders).features
+    elsewhere = replace(folders, cache=folders.cache / "second")
+    monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_PART", 32)
+    calls = []
+    forward = transfer.frozen.features.forward
+
+    def breaks(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
+        calls.append(len(images))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return forward(network, images)
+
+    monkeypatch.setattr(transfer.frozen.features, "forward", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        extract(small_backbone, elsewhere)
+    assert torch.equal(extract(small_backbone, elsewhere).features, whole)
+    assert sum(calls) == len(whole) + 32  # only the part under way was done twice
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing_that_is_believed(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="No space left"):
+            extract(small_backbone, folders)
+    assert not list(folders.cache.rglob("*.npy"))
+    assert len(extract(small_backbone, folders).features) == 80
+
+
+def test_a_request_to_stop_is_heard_while_another_process_extracts(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = open_split("dtd", folders.data, "val")
+    path = folders.cache / "features" / f"{cache_key(small_backbone, images, TRANSFORM)}.npy"
+    monkeypatch.setattr(stop, "_asked", [15])
+    with unfinished_rows(path, (len(images), 512)), pytest.raises(stop.Stopped):
+        extract(small_backbone, folders)
+
+
+def test_weights_data_and_transform_shape_the_key(
+    small_backbone: Backbone, small_data: Path
+) -> None:
+    images = open_split("dtd", small_data, "val")
+    form = InputFormat(size_px=32)
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form)
+    keys = {
+        cache_key(small_backbone, images, TRANSFORM),
+        cache_key(other, images, TRANSFORM),
+        cache_key(small_backbone, images.subset([0, 1]), TRANSFORM),
+        cache_key(small_backbone, images, replace(TRANSFORM, squash=True)),
+    }
+    assert len(keys) == 4
+
+
+def test_the_short_side_is_resized_and_the_center_cropped() -> None:
+    stripes = np.zeros((64, 128, 3), np.uint8)
+    stripes[:, 32:96] = 255  # the central square
+    pixels = np.asarray(EvalTransform(resize_px=32, crop_px=32).pixels(Image.fromarray(stripes)))
+    assert pixels.shape == (32, 32, 3)
+    assert pixels[:, 2:-2].min() == 255
+
+
+def test_squashing_keeps_the_whole_image() -> None:
+    stripes = np.zeros((64, 128, 3), np.uint8)
+    stripes[:, 32:96] = 255
+    transform = EvalTransform(resize_px=32, crop_px=32, squash=True)
+    pixels = np.asarray(transform.pixels(Image.fromarray(stripes)))
+    assert pixels[:, :6].max() == 0
+    assert pixels[:, 10:22].min() == 255
+
+
+def test_a_border_is_cut_off_before_anything_else() -> None:
+    framed = np.full((40, 44, 3), (255, 0, 0), np.uint8)
+    framed[2:-2, 2:-2] = (0, 80, 0)
+    transform = EvalTransform(resize_px=32, crop_px=32, border_px=2)
+    assert set(np.asarray(transform.pixels(Image.fromarray(framed))).reshape(-1, 3)[:, 0]) == {0}
+
+
+def test_several_backbones_share_one_pass_over_the_images(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = random_backbone(
+        arch="resnet18", stem="imagenet", seed=1, input=InputFormat(mean=(0, 0, 0), size_px=32)
+    )
+    alone = [extract(backbone, folders).features for backbone in (small_backbone, other)]
+    elsewhere = replace(folders, cache=folders.cache / "together")
+    decoded = []
+    pixels = EvalTransform.pixels
+
+    def counted(transform: EvalTransform, image: Image.Image) -> Image.Image:
+        decoded.append(image)
+        return pixels(transform, image)
+
+    monkeypatch.setattr(EvalTransform, "pixels", counted)
+    both = features_together([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
+    assert len(decoded) == 80
+    for one, shared in zip(alone, both, strict=True):
+        assert torch.equal(one, shared.features)
+
+
+def test_precision_shapes_the_key_and_the_features_but_little(
+    small_backbone: Backbone, folders: Folders
+) -> None:
+    fast = replace(small_backbone, precision="bfloat16")
+    images = open_split("dtd", folders.data, "val")
+    assert cache_key(fast, images, TRANSFORM) != cache_key(small_backbone, images, TRANSFORM)
+    exact, rounded = (extract(b, folders).features for b in (small_backbone, fast))
+    assert not torch.equal(exact, rounded)
+    assert torch.cosine_similarity(exact, rounded).min() > 0.999
+
+
+@pytest.mark.gpu
+def test_a_gpu_makes_nearly_the_features_of_a_cpu(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = extract(replace(small_backbone, precision=resolved("auto")), folders).features
+    monkeypatch.setattr(transfer.frozen.features, "device", lambda: torch.device("cpu"))
+    assert torch.cosine_similarity(fast, extract(small_backbone, folders).features).min() > 0.999

@@ -1,0 +1,79 @@
+"""Classifiers trained together are those that would be trained alone."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from transfer.frozen.features import Features
+from transfer.frozen.few_shot_heads import (
+    WEIGHT_STD,
+    FewShotTraining,
+    Problem,
+    _order,
+    draw_support,
+    train_together,
+)
+
+TRAINING = FewShotTraining(iterations=12, learning_rate=0.03, batch_size=8)
+
+
+@pytest.fixture
+def pool() -> Features:
+    """Five classes of nine images."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(5).repeat(9)
+    return Features(torch.randn(45, 16, generator=generator) + labels[:, None], labels)
+
+
+@pytest.fixture
+def problems(pool: Features) -> list[Problem]:
+    """Two draws of two and of six images."""
+    return [
+        Problem(draw_support(pool.labels, shots=shots, num_classes=5, seed=trial), seed=trial)
+        for shots in (2, 6)
+        for trial in (3, 4)
+    ]
+
+
+def test_trials_and_shots_together_equal_a_training_of_each(
+    pool: Features, problems: list[Problem]
+) -> None:
+    weight, bias = train_together(pool, problems, TRAINING, num_classes=5)
+    for i, problem in enumerate(problems):
+        # torch's own layer and optimizer, one problem at a time
+        layer = torch.nn.Linear(16, 5)
+        start = torch.Generator().manual_seed(problem.seed)
+        with torch.no_grad():
+            layer.weight.copy_(WEIGHT_STD * torch.randn(5, 16, generator=start))
+            layer.bias.zero_()
+        optimizer = torch.optim.Adam(layer.parameters(), lr=TRAINING.learning_rate)
+        for rows in _order(problem, TRAINING).split(TRAINING.batch_size):
+            optimizer.zero_grad()
+            cross_entropy(layer(pool.features[rows]), pool.labels[rows]).backward()
+            optimizer.step()
+        torch.testing.assert_close(weight[i], layer.weight.detach(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(bias[i], layer.bias.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_every_class_is_drawn_equally_often_and_no_image_twice(pool: Features) -> None:
+    support = draw_support(pool.labels, shots=4, num_classes=5, seed=0)
+    assert torch.bincount(pool.labels[support]).tolist() == [4] * 5
+    assert len(set(support.tolist())) == 20
+
+
+def test_another_seed_draws_other_images(pool: Features) -> None:
+    draws = [draw_support(pool.labels, shots=4, num_classes=5, seed=seed) for seed in (0, 0, 1)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_a_class_with_too_few_images_is_named(pool: Features) -> None:
+    with pytest.raises(ValueError, match="class 0 has 9 images to draw 10 from"):
+        draw_support(pool.labels, shots=10, num_classes=5, seed=0)
+
+
+def test_a_pass_shows_every_supporting_image_once(problems: list[Problem]) -> None:
+    order = _order(problems[0], TRAINING)  # ten images, twelve batches of eight
+    assert len(order) == 96
+    for start in range(0, 90, 10):
+        assert sorted(order[start : start + 10].tolist()) == sorted(problems[0].support.tolist())

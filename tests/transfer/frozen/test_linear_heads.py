@@ -1,0 +1,238 @@
+"""The heads trained together are those trained alone, and a training resumed is one undisturbed."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import transfer.frozen.linear_heads
+from pretrain.optim import lars
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import open_split
+from transfer.frozen.classifier import Heads
+from transfer.frozen.features import Features
+from transfer.frozen.linear_heads import (
+    Curve,
+    HeadOptimizer,
+    NotFrozenError,
+    ProbeTraining,
+    SavedTraining,
+    new_heads,
+    probed,
+    require_frozen,
+    train_heads,
+    weights_of,
+)
+from transfer.running import stop
+
+CPU = torch.device("cpu")
+RATES = (0.1, 1.0, 10.0)
+
+
+def batches(count: int) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    return [
+        (
+            torch.randn(16, 8, generator=generator, dtype=torch.float64),
+            torch.randint(0, 5, (16,), generator=generator),
+        )
+        for _ in range(count)
+    ]
+
+
+def start(rates: tuple[float, ...] = RATES) -> Heads:
+    heads = new_heads(rates, num_classes=5, width=8, std=0.01, seed=3)
+    return Heads(heads.weight.double(), heads.bias.double())
+
+
+def train(rates: tuple[float, ...], training: ProbeTraining, steps: int) -> Heads:
+    optimizer = HeadOptimizer(start(rates), training, CPU)
+    for step, (features, labels) in enumerate(batches(steps)):
+        optimizer.step(features, labels, step / steps)
+    return optimizer.heads()
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+def test_each_head_equals_torch_sgd_of_its_own(weight_decay: float) -> None:
+    training = ProbeTraining(learning_rates=RATES, steps=20, weight_decay=weight_decay)
+    together = train(RATES, training, 20)
+    for index, rate in enumerate(RATES):
+        own = start()
+        weight, bias = own.weight[0].requires_grad_(), own.bias[0].requires_grad_()
+        sgd = torch.optim.SGD([weight, bias], lr=rate, momentum=0.9, weight_decay=weight_decay)
+        for step, (features, labels) in enumerate(batches(20)):
+            sgd.param_groups[0]["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / 20))
+            loss = F.cross_entropy(features @ weight.T + bias, labels)
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+        torch.testing.assert_close(together.weight[index], weight.detach(), rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(together.bias[index], bias.detach(), rtol=1e-9, atol=1e-11)
+
+
+def test_heads_trained_together_are_those_trained_alone() -> None:
+    training = ProbeTraining(learning_rates=RATES, steps=10)
+    together = train(RATES, training, 10)
+    for index, rate in enumerate(RATES):
+        alone = train((rate,), ProbeTraining(learning_rates=(rate,), steps=10), 10)
+        torch.testing.assert_close(together.weight[index], alone.weight[0], rtol=1e-9, atol=1e-12)
+
+
+def test_step_returns_the_cross_entropy_of_each_head() -> None:
+    heads = start()
+    optimizer = HeadOptimizer(heads, ProbeTraining(learning_rates=RATES, steps=1), CPU)
+    features, labels = batches(1)[0]
+    expected = torch.stack([F.cross_entropy(rows, labels) for rows in heads.scores(features)])
+    torch.testing.assert_close(optimizer.step(features, labels, 0.0), expected)
+
+
+def test_step_decay_divides_by_ten_at_sixty_and_eighty_percent() -> None:
+    training = ProbeTraining(learning_rates=(1.0,), epochs=100, decays=("step",))
+    factors = [training.rate_factors(epoch / 100)[0] for epoch in (0, 59, 60, 79, 80, 99)]
+    assert factors == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_each_head_has_its_own_decay() -> None:
+    training = ProbeTraining(learning_rates=(1.0, 2.0), steps=10, decays=("step", "cosine"))
+    together = train((1.0, 2.0), training, 10)
+    for index, (rate, decay) in enumerate(zip((1.0, 2.0), training.decays, strict=True)):
+        alone = train((rate,), ProbeTraining(learning_rates=(rate,), steps=10, decays=(decay,)), 10)
+        torch.testing.assert_close(together.weight[index], alone.weight[0], rtol=1e-9, atol=1e-12)
+    assert training.rate_factors(0.7) == pytest.approx((0.1, 0.5 * (1 + math.cos(0.7 * math.pi))))
+    with pytest.raises(ValueError, match="2 learning rates, 3 decays"):
+        ProbeTraining(learning_rates=(1.0, 2.0), decays=("step",) * 3).rate_factors(0.5)
+
+
+def test_a_hundred_epochs_of_imagenet_100_are_this_many_steps() -> None:
+    training = ProbeTraining(learning_rates=(1.0,), epochs=100)
+    assert training.num_steps(126_689) == round(100 * 126_689 / 256)
+
+
+def test_epochs_and_steps_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="epochs or steps"):
+        ProbeTraining(learning_rates=(1.0,), epochs=1, steps=1).num_steps(10)
+
+
+def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    training = ProbeTraining(learning_rates=RATES, steps=10)
+    first = HeadOptimizer(start(), training, CPU)
+    for step, (features, labels) in enumerate(batches(10)[:4]):
+        first.step(features, labels, step / 10)
+    SavedTraining(tmp_path / "heads.pt").save(first, 4)
+    second = HeadOptimizer(start(), training, CPU)
+    done = SavedTraining(tmp_path / "heads.pt").restore(second)
+    for step, (features, labels) in enumerate(batches(10)[done:], done):
+        second.step(features, labels, step / 10)
+    assert torch.equal(second.heads().weight, train(RATES, training, 10).weight)
+
+
+def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
+    """Whose bias is a tensor like any other, as apex's LARC has it."""
+    training = ProbeTraining(
+        learning_rates=RATES, steps=20, optimizer="lars", trust_coefficient=0.02, weight_decay=0.01
+    )
+    together = train(RATES, training, 20)
+    for index, rate in enumerate(RATES):
+        head = nn.Linear(8, 5, dtype=torch.float64)
+        head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
+        settings = {"momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.02}
+        optimizer = lars(head, learning_rate=rate, exclude_vectors=False, **settings)
+        for step, (features, labels) in enumerate(batches(20)):
+            optimizer.param_groups[0]["lr"] = rate * training.rate_factors(step / 20)[index]
+            optimizer.zero_grad()
+            F.cross_entropy(head(features), labels).backward()
+            optimizer.step()
+        torch.testing.assert_close(together.weight[index], head.weight.detach(), rtol=1e-9, atol=0)
+        torch.testing.assert_close(together.bias[index], head.bias.detach(), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("images", "batch", "epochs", "ends"),
+    [
+        (1_281_167, 256, 100.0, [5005, 10009, 15014]),  # 5004.6 steps a pass
+        (10, 4, 2.0, [2, 5]),
+        (10, 4, 0.1, [1]),
+    ],
+)
+def test_a_pass_ends_with_the_step_nearest_to_its_last_image(
+    images: int, batch: int, epochs: float, ends: list[int]
+) -> None:
+    training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=batch)
+    assert training.pass_ends(images)[:3] == ends
+    assert training.pass_ends(images)[-1] == training.num_steps(images)
+
+
+def test_a_frozen_backbone_that_moved_or_left_eval_mode_is_told(small_backbone: Backbone) -> None:
+    network = small_backbone.network()
+    before = weights_of(network)
+    require_frozen(network, before)
+    network.get_buffer("bn1.running_mean")[0] += 1e-6
+    with pytest.raises(NotFrozenError, match=r"1 of 120 tensors .*bn1\.running_mean"):
+        require_frozen(network, before)
+    with pytest.raises(NotFrozenError, match="modules are in training mode"):
+        require_frozen(small_backbone.network().train(), before)
+
+
+def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def moving(network: nn.Module, images: Tensor) -> Tensor:
+        seen.append(len(images))
+        network.get_buffer("bn1.running_var").mul_(1.01)
+        return torch.zeros(len(images), 512)
+
+    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", moving)
+    images = open_split("cars", small_data, "train").subset(range(16))
+    training = ProbeTraining(learning_rates=(1.0,), epochs=9, batch_size=8, crop_px=32)
+    with pytest.raises(NotFrozenError, match=r"bn1\.running_var"):
+        train_heads(small_backbone, images, training, 0, tmp_path)
+    assert seen == [8, 8]
+
+
+def test_the_last_head_is_scored_and_the_best_only_told(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    images = open_split("cars", small_data, "train").subset(range(16))
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
+    found = probed(small_backbone, images, training, test, 0, tmp_path)
+    passes = found.details["top1_after_each_pass"]
+    assert len(passes) == 3
+    assert found.details["best_top1"] == max(passes)
+    last = train_heads(small_backbone, images, training, 0, tmp_path).scores(test.features)[0]
+    assert torch.equal(found.scores, last)
+    # found again, not made again
+    again = probed(small_backbone, images, training, test, 0, tmp_path)
+    assert again.details == found.details
+
+
+def test_a_head_that_diverged_counts_minus_one_in_the_curve() -> None:
+    curve = Curve(Features(torch.eye(8, dtype=torch.float64), torch.arange(8) % 5))
+    heads = start()
+    heads.weight[1, 0, 0] = float("inf")
+    curve.add(heads)
+    assert curve.top1[0][1] == -1.0
+    assert min(curve.top1[0][0], curve.top1[0][2]) >= 0.0
+
+
+def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = open_split("cars", small_data, "train").subset(range(16))
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
+    whole = probed(small_backbone, images, training, test, 0, tmp_path / "whole")
+    answers = iter([False, False, True])
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "asked", lambda: next(answers))
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            probed(small_backbone, images, training, test, 0, tmp_path / "parts")
+    resumed = probed(small_backbone, images, training, test, 0, tmp_path / "parts")
+    assert torch.equal(resumed.scores, whole.scores)
+    assert resumed.details == whole.details

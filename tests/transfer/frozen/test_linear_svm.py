@@ -1,0 +1,204 @@
+"""The batched solver against LIBLINEAR, autograd, dense linear algebra and its own objective."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from transfer.frozen import linear_svm
+from transfer.frozen.linear_svm import (
+    Problems,
+    Solution,
+    eigenbasis,
+    line_search,
+    newton_direction,
+    solve_batched,
+    solve_scikit_learn,
+)
+
+
+def images(n: int = 150, dim: int = 12, dtype: torch.dtype = torch.float64) -> Tensor:
+    features = torch.randn(n, dim, generator=torch.Generator().manual_seed(0)).relu() + 0.05
+    scaled: Tensor = features / features.norm(dim=1, keepdim=True)
+    return scaled.to(dtype)
+
+
+def overlapping(features: Tensor, num_problems: int = 6) -> Problems:
+    """Classes that no plane separates, from rare to common; each holds other images out."""
+    draw = torch.Generator().manual_seed(1)
+    n = len(features)
+    planes = torch.randn(num_problems, features.shape[1], generator=draw)
+    heights = planes @ features.float().T + 0.2 * torch.randn(num_problems, n, generator=draw)
+    rates = torch.linspace(0.1, 0.5, num_problems)[:, None]
+    positive = heights > heights.quantile(1 - rates[:, 0], dim=1).diagonal()[:, None]
+    trained_on = torch.rand(num_problems, n, generator=draw) < 0.7
+    return Problems(positive=positive, trained_on=trained_on, positive_weight=2.0)
+
+
+def solved(features: Tensor, problems: Problems, cost: float, tolerance: float = 1e-9) -> Solution:
+    costs = torch.full((len(problems.positive),), cost, dtype=torch.float64)
+    return solve_batched(eigenbasis(features), problems, costs, tolerance=tolerance)
+
+
+def objective(weights: Tensor, features: Tensor, problems: Problems, cost: float) -> Tensor:
+    """As the module's docstring writes it, (P,)."""
+    extended = torch.cat([features, torch.ones(len(features), 1)], dim=1).double()
+    sign = problems.positive.double() * 2 - 1
+    loss = (1 - sign * (weights @ extended.T)).clamp(min=0).square()
+    share = 1 + (problems.positive_weight - 1) * problems.positive.double()
+    return weights.square().sum(dim=1) / 2 + cost * (share * loss * problems.trained_on).sum(dim=1)
+
+
+@pytest.mark.parametrize("cost", [0.001, 1.0, 1000.0])
+def test_the_gradient_at_the_solution_vanishes(cost: float) -> None:
+    features = images()
+    problems = overlapping(features)
+    weights = solved(features, problems, cost).weights.requires_grad_()
+    zero = torch.zeros_like(weights, requires_grad=True)
+    (gradient,) = torch.autograd.grad(objective(weights, features, problems, cost).sum(), weights)
+    (at_zero,) = torch.autograd.grad(objective(zero, features, problems, cost).sum(), zero)
+    assert bool((gradient.norm(dim=1) < 1e-8 * at_zero.norm(dim=1)).all())
+
+
+def test_every_step_away_from_the_solution_costs() -> None:
+    features = images()
+    problems = overlapping(features)
+    weights = solved(features, problems, 2.0).weights
+    least = objective(weights, features, problems, 2.0)
+    for column in range(weights.shape[1]):
+        for step in (-1e-2, 1e-2):
+            moved = weights.clone()
+            moved[:, column] += step
+            assert bool((objective(moved, features, problems, 2.0) > least).all())
+
+
+@pytest.mark.parametrize("dim", [12, 300], ids=["more images", "more features"])
+@pytest.mark.parametrize("cost", [2.0**-10, 0.1, 1.0, 10.0])
+def test_planes_are_those_of_liblinear(cost: float, dim: int) -> None:
+    features = images(dim=dim)
+    problems = overlapping(features)
+    ours = solved(features, problems, cost, tolerance=1e-6).weights
+    theirs = solve_scikit_learn(
+        features, problems, torch.full((6,), cost, dtype=torch.float64)
+    ).weights
+    assert bool(((ours - theirs).norm(dim=1) < 1e-3 * theirs.norm(dim=1)).all())
+
+
+def test_float32_images_are_enough_for_the_default_tolerance() -> None:
+    features = images()
+    problems = overlapping(features)
+    exact = solved(features, problems, 5.0).weights
+    solution = solved(features.float(), problems, 5.0, tolerance=1e-5)
+    assert bool(solution.converged.all())
+    assert bool(((solution.weights - exact).norm(dim=1) < 1e-3 * exact.norm(dim=1)).all())
+
+
+def test_problems_in_a_batch_do_not_disturb_each_other() -> None:
+    features = images()
+    problems = overlapping(features)
+    costs = torch.tensor([0.01, 0.1, 1.0, 5.0, 20.0, 100.0], dtype=torch.float64)
+    together = solve_batched(eigenbasis(features), problems, costs, tolerance=1e-9).weights
+    for index, cost in enumerate(costs.tolist()):
+        alone = Problems(
+            positive=problems.positive[index : index + 1],
+            trained_on=problems.trained_on[index : index + 1],
+            positive_weight=2.0,
+        )
+        torch.testing.assert_close(solved(features, alone, cost).weights[0], together[index])
+
+
+def test_a_warm_start_ends_on_the_same_plane() -> None:
+    features = images()
+    problems = overlapping(features)
+    basis, costs = eigenbasis(features), torch.full((6,), 10.0, dtype=torch.float64)
+    start = solved(features, problems, 1.0).weights
+    warm = solve_batched(basis, problems, costs, start, tolerance=1e-9).weights
+    torch.testing.assert_close(warm, solved(features, problems, 10.0).weights)
+
+
+def test_held_out_images_have_no_say() -> None:
+    features = images()
+    problems = overlapping(features)
+    flipped = Problems(
+        positive=problems.positive ^ ~problems.trained_on,
+        trained_on=problems.trained_on,
+        positive_weight=2.0,
+    )
+    assert torch.equal(
+        solved(features, problems, 1.0).weights, solved(features, flipped, 1.0).weights
+    )
+
+
+def test_scores_are_what_the_plane_says() -> None:
+    features = images()
+    problems = overlapping(features)
+    solution = solved(features, problems, 1.0)
+    for image in (0, 7):
+        expected = solution.weights @ torch.cat([features[image], torch.ones(1)]).double()
+        torch.testing.assert_close(solution.scores(features)[image], expected)
+
+
+@pytest.mark.parametrize("dim", [12, 300], ids=["more images", "more features"])
+def test_the_eigenbasis_turns_the_gram_matrix_into_a_diagonal(dim: int) -> None:
+    features = images(dim=dim)
+    basis = eigenbasis(features)
+    extended = torch.cat([features, torch.ones(len(features), 1)], dim=1)
+    torch.testing.assert_close(
+        basis.axes.T @ basis.axes, torch.eye(min(150, dim + 1), dtype=torch.float64)
+    )
+    torch.testing.assert_close(basis.images @ basis.axes.T, extended.double())
+    torch.testing.assert_close(basis.images.T @ basis.images, basis.eigenvalues.diag())
+
+
+def test_the_direction_is_newtons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_svm, "CG_REDUCTION", 1e-12)
+    basis = eigenbasis(images())
+    draw = torch.Generator().manual_seed(2)
+    curvature = 10 * torch.rand(3, 150, generator=draw, dtype=torch.float64)
+    gradient = torch.randn(3, 13, generator=draw, dtype=torch.float64)
+    direction, change = newton_direction(basis, curvature, gradient)
+    for problem in range(3):
+        hessian = torch.eye(13) + basis.images.T @ curvature[problem].diag() @ basis.images
+        expected = -torch.linalg.solve(hessian.double(), gradient[problem])
+        torch.testing.assert_close(direction[problem], expected)
+    torch.testing.assert_close(change, direction @ basis.images.T)
+
+
+def test_the_line_search_finds_the_least_value_on_a_fine_grid() -> None:
+    draw = torch.Generator().manual_seed(3)
+    point, direction = torch.randn(2, 5, 8, generator=draw, dtype=torch.float64)
+    margin, change = torch.randn(2, 5, 40, generator=draw, dtype=torch.float64)
+    pull = 50 * torch.rand(5, 40, generator=draw, dtype=torch.float64)
+
+    def value(length: Tensor) -> Tensor:
+        loss = pull * (1 - margin - length * change).clamp(min=0).square()
+        total: Tensor = (point + length * direction).square().sum(dim=1) + loss.sum(dim=1)
+        return total / 2
+
+    slope_at_zero = (point * direction).sum(dim=1) - (
+        pull * (1 - margin).clamp(min=0) * change
+    ).sum(dim=1)
+    turn = -slope_at_zero.sign()[:, None]  # downhill, as a Newton direction is
+    direction, change = turn * direction, turn * change
+    found = line_search(point, direction, margin, change, pull)
+    grid = torch.linspace(0, 4, 4001, dtype=torch.float64)
+    least = torch.stack([value(length.expand(5, 1)) for length in grid]).min(dim=0).values
+    assert bool((value(found) <= least + 1e-9 * least).all())
+
+
+def test_a_solver_that_runs_out_of_steps_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = images()
+    problems = overlapping(features)
+    monkeypatch.setattr(linear_svm, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(linear_svm, "LIBLINEAR_STEPS", 1)
+    assert not solved(features, problems, 100.0).converged.any()
+    assert not solve_scikit_learn(features, problems, torch.full((6,), 100.0)).converged.any()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_finds_the_same_planes() -> None:
+    features = images()
+    problems = overlapping(features)
+    costs = torch.full((6,), 5.0, dtype=torch.float64)
+    there = solve_batched(eigenbasis(features.cuda()), problems, costs, tolerance=1e-9)
+    torch.testing.assert_close(there.weights, solved(features, problems, 5.0).weights)

@@ -1,0 +1,40 @@
+"""Nearest neighbors vote as a loop over all pairs says."""
+
+import math
+
+import pytest
+import torch
+
+from transfer.frozen.features import Features
+from transfer.frozen.nearest import knn_scores
+
+
+def test_votes_equal_a_loop_over_all_pairs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bank = torch.randn(30, 4, generator=generator)
+    labels = torch.randint(0, 3, (30,), generator=generator)
+    queries = torch.randn(5, 4, generator=generator)
+    votes = knn_scores(
+        Features(bank, labels), queries, num_classes=3, num_neighbors=7, temperature=0.1
+    )
+    for query, row in zip(queries, votes, strict=True):
+        cosines = [float(torch.cosine_similarity(query, key, dim=0)) for key in bank]
+        nearest = sorted(range(30), key=lambda index: -cosines[index])[:7]
+        for label in range(3):
+            vote = sum(math.exp(cosines[i] / 0.1) for i in nearest if labels[i] == label)
+            assert float(row[label]) == pytest.approx(vote, rel=1e-4)
+
+
+def test_an_image_in_the_bank_finds_itself() -> None:
+    bank = torch.eye(6)
+    labels = torch.arange(6)
+    votes = knn_scores(
+        Features(bank, labels), bank, num_classes=6, num_neighbors=1, temperature=0.1
+    )
+    assert votes.argmax(dim=1).tolist() == labels.tolist()
+
+
+def test_more_neighbors_than_images_is_an_error() -> None:
+    bank = Features(torch.eye(3), torch.arange(3))
+    with pytest.raises(ValueError, match="4 neighbors are asked of a bank of 3"):
+        knn_scores(bank, torch.eye(3), num_classes=3, num_neighbors=4, temperature=0.1)

@@ -1,0 +1,47 @@
+"""A file is as it was before or as it was to become, and what stands in the way is explained."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transfer.running.atomic_files import WriteError, explain_write_errors, write_whole
+
+
+def test_folders_above_a_file_are_made(tmp_path: Path) -> None:
+    write_whole(tmp_path / "new" / "folder" / "file", b"content")
+    assert (tmp_path / "new" / "folder" / "file").read_bytes() == b"content"
+
+
+def test_a_full_disk_leaves_the_file_before_and_nothing_else(
+    tmp_path: Path, fill_disk: Callable[[str], None]
+) -> None:
+    write_whole(tmp_path / "file", b"before")
+    fill_disk(str(tmp_path))
+    with pytest.raises(WriteError, match=r"file: cannot be written \(No space left on device\)"):
+        write_whole(tmp_path / "file", b"after")
+    assert (tmp_path / "file").read_bytes() == b"before"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "free some space there, or give another --results"),
+        (errno.EDQUOT, "free some of your quota there, or give another --results"),
+        (errno.EACCES, "make it writable, or give another --results"),
+        (errno.EIO, "see that it can be written, or give another --results"),
+    ],
+)
+def test_an_error_says_what_to_do(number: int, advice: str) -> None:
+    words = f"^/a/file: cannot.*{advice}; the same command goes on$"
+    with pytest.raises(WriteError, match=words), explain_write_errors(Path("/a/file"), "--results"):
+        raise OSError(number, os.strerror(number))
+
+
+def test_what_is_explained_once_is_not_explained_again() -> None:
+    outer, inner = (explain_write_errors(Path(path)) for path in ("/outer", "/inner"))
+    with pytest.raises(WriteError, match="/inner: "), outer, inner:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,81 @@
+"""The data sets of cells: checked once per process, and never taken for what they are no longer.
+
+The check reads every file, so one process makes it once per set. Whatever a task opens is compared
+with it (`Folders.usable`), and so is the whole set before a result is written.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from transfer.datasets.catalog import DATASETS, open_any
+from transfer.datasets.check import DISJOINT, Report, joined_fingerprint, require
+from transfer.datasets.images import DataError
+from transfer.datasets.unchanged import ChangedDataError, change_of, require_same_fingerprint
+from transfer.running.console import say
+from transfer.running.folders import Folders
+
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=64)
+def fingerprint(key: str, data: Path) -> str:
+    """Return the fingerprint of the training and test splits of a set, or of its only split.
+
+    It is kept for a plan, which asks many times; `evaluate` looks anew.
+    """
+    splits = [split for split in DISJOINT if split in DATASETS[key].counts]
+    return joined_fingerprint({s: open_any(key, data, s).fingerprint for s in splits})
+
+
+@lru_cache(maxsize=64)
+def checked(key: str, data: Path, tolerated: int) -> Report:
+    """Return the report of a data set; DataError if the set is not whole."""
+    return require(key, data, tolerated=tolerated)
+
+
+def checked_folders(
+    keys: Sequence[str], folders: Folders, tolerated: int
+) -> tuple[dict[str, Report], Folders]:
+    """Return the reports of data sets, and folders that know them and the broken images."""
+    reports = {key: checked(key, folders.data, tolerated) for key in keys}
+    broken = frozenset(name for report in reports.values() for name in report.unreadable)
+    return reports, replace(folders, broken=broken, reports=reports)
+
+
+def on_checked_data(
+    keys: Sequence[str],
+    folders: Folders,
+    tolerated: int,
+    work: Callable[[Folders], T],
+    *,
+    since_s: float,
+) -> tuple[dict[str, Report], T]:
+    """Return the reports of data sets, and what `work` made of them.
+
+    A set that has changed since an earlier cell checked it is checked again, and the work begun
+    anew. ChangedDataError if all were checked after `since_s`, in monotonic time.
+    """
+    reports, known = checked_folders(keys, folders, tolerated)
+    try:
+        return reports, work(known)
+    except ChangedDataError:
+        if all(report.began_s >= since_s for report in reports.values()):
+            raise
+    say("data", f"{', '.join(keys)} changed since an earlier task: checked again")
+    checked.cache_clear()
+    reports, known = checked_folders(keys, folders, tolerated)
+    return reports, work(known)
+
+
+def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
+    """Look at all files once more; ChangedDataError names a set that is not what was checked."""
+    fingerprint.cache_clear()
+    for key, report in reports.items():
+        try:
+            now = fingerprint(key, data)
+        except DataError as error:
+            raise change_of(key, str(error)) from error
+        require_same_fingerprint(report, now)

@@ -1,0 +1,110 @@
+"""One task on one checkpoint as a command line asks for it."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from transfer.backbone import load_backbone, random_twin, with_heads
+from transfer.cells.cell import Cell, Place, departures
+from transfer.cells.many_gpus import evaluate_where_asked
+from transfer.detection.engines import engine_for
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.features import AskedPrecision
+from transfer.record import Record, file_of
+from transfer.running.console import duration
+from transfer.running.folders import data_folder
+from transfer.running.processes import this_process
+from transfer.running.schedule import share
+from transfer.tasks import task_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Evaluate one checkpoint on one task."""
+
+    task: Annotated[str, tyro.conf.Positional]
+    """Of `python -m transfer --list`."""
+    ckpt: Path
+    """Backbone file, or a checkpoint of another project."""
+    name: str | None = None
+    """Row in the tables; the file's name if not given."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    results: Path = Path("results")
+    """Where records go."""
+    runs: Path = Path("runs")
+    """Where caches and unfinished work lie."""
+    schedule: str = "paper"
+    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
+    seed: int = 0
+    """Of initial weights and random crops."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    random: bool = False
+    """Evaluate a random initialization of the checkpoint's network in its place."""
+    heads: tuple[int, ...] = ()
+    """Of a LooC++ or MoCo++ file, such as 0 2: their features side by side; all if not given."""
+    features_in: AskedPrecision = "auto"
+    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
+        default_factory=TrainingOptions
+    )
+    """Of tasks that train the whole network."""
+    with_weights: bool = False
+    """Train again where the record is there, but not the classifier's weights that others use."""
+    dry_run: bool = False
+    """Only say what would be done."""
+
+    def __call__(self) -> int:
+        """Exit status."""
+        cell = self.cell()
+        if this_process().speaks:
+            print(f"backbone  {cell.backbone.source}", file=sys.stderr)
+        if this_process().num_processes > 1 and cell.task.distributed_training is None:
+            raise ValueError(f"{self.task} runs in one process; start it without torchrun")
+        if self.dry_run:
+            print(f"{cell.task}\nrecord: {cell.path}")
+            for line in departures(cell):
+                print(f"departs from the paper: {line}")
+            return 0
+        record = evaluate_where_asked(cell)
+        if this_process().speaks:
+            print(summary(cell, record))
+        return 0
+
+    def cell(self) -> Cell:
+        """What is to be evaluated; BackboneError or ValueError if it cannot be."""
+        task_of(self.task)
+        share(self.schedule)
+        engine_for(self.training.engine)
+        place = Place(
+            data=self.data,
+            results=self.results,
+            runs=self.runs,
+            schedule=self.schedule,
+            tolerated=self.tolerate,
+            training=self.training,
+            features_in=self.features_in,
+        )
+        backbone = load_backbone(self.ckpt, name=self.name)
+        if self.heads:
+            backbone = with_heads(backbone, self.heads)
+        if self.random:
+            backbone = random_twin(backbone)
+        return Cell(
+            key=self.task,
+            backbone=backbone,
+            seed=self.seed,
+            place=place,
+            with_weights=self.with_weights,
+        )
+
+
+def summary(cell: Cell, record: Record) -> str:
+    """The last line of a cell: task, metrics, time, file."""
+    file = file_of(cell.path, record)
+    values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
+    return f"{cell.key}  {values}  {duration(record.wall_s)}  ->  {file}"

@@ -1,0 +1,288 @@
+"""The training loop, the same for detectors of both engines and for segmentation.
+
+An iteration is a function of its number, the seed and the state before it, so a resumed training
+equals one that never stopped.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from transfer.finetuning.precise_norm import set_precise_norms
+from transfer.finetuning.schedule import Course, learning_rate, set_rate
+from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
+from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches
+from transfer.frozen.features import num_workers as usual_workers
+from transfer.frozen.linear_heads import NotFiniteError
+from transfer.running import stop
+from transfer.running.console import Progress, progress, say
+from transfer.running.processes import Process, any_process
+
+READ_EVERY = 20
+"""Iterations between looks at the losses, which wait for the device."""
+SAVE_EVERY_S = 300
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """One training, ready to go."""
+
+    samples: Samples[Sample]
+    course: Course
+    seed: int
+    path: Path
+    process: Process
+    num_workers: int
+    name: str
+
+    def batches(self, iterations: range, passes: int) -> Iterator[list[Sample]]:
+        """Of these iterations with so many passes each, on the device."""
+        loaded = training_batches(
+            self.samples,
+            self.course,
+            seed=self.seed,
+            process=self.process,
+            passes=range(iterations.start * passes, iterations.stop * passes),
+            num_workers=self.num_workers,
+        )
+        for batch in loaded:
+            yield [sample.to(self.process.device) for sample in batch]
+
+
+def train(
+    network: nn.Module,
+    optimizer: torch.optim.SGD,
+    samples: Samples[Sample],
+    course: Course,
+    *,
+    seed: int,
+    folder: Path,
+    process: Process,
+    num_workers: int | None = None,
+    name: str = "",
+) -> TrainingSummary:
+    """Train a network, which is on its device, and make its norms' statistics precise.
+
+    Called with a list of samples, the network gives the losses to be summed, by name. The folder
+    belongs to this training alone. An interrupted call, made again with the same arguments, ends
+    with the same weights; after the last iteration it only loads them.
+    Raises NotFiniteError at a loss that is not finite, Stopped where a signal asked for it.
+    num_workers: processes that load images, besides each of the training's own.
+    """
+    _check(course, process)
+    if num_workers is None:
+        num_workers = usual_workers(course.iterations * course.batch_size)
+        num_workers = -(-num_workers // process.num_processes)
+    job = Job(
+        samples=samples,
+        course=course,
+        seed=seed,
+        path=folder / "training.stage",
+        process=process,
+        num_workers=num_workers,
+        name=name,
+    )
+    training = _started(network, optimizer, job)
+    if not training.finished:
+        _iterate(job, training)
+        _make_norms_precise(job, training)
+        training.finished = True
+        if process.speaks:
+            save(training, job.path)
+    network.eval()
+    return summary(training)
+
+
+def _check(course: Course, process: Process) -> None:
+    images_per_pass(course, process)
+    if course.precision == "float16" and process.device.type != "cuda":
+        raise ValueError("float16 needs a CUDA device; take bfloat16 or float32 on a CPU")
+
+
+def _started(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
+    """From the saved state, where there is one."""
+    if job.process.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(job.process.device)
+    training = Training(
+        network=network.train(),
+        optimizer=optimizer,
+        scaler=torch.amp.GradScaler("cuda", enabled=job.course.precision == "float16"),
+    )
+    restore(training, job.path)
+    if job.process.speaks and training.iteration:
+        say("train", f"{job.name}  going on after iteration {training.iteration}")
+    elif job.process.speaks and job.path.exists():
+        say("train", f"{job.name}  {job.path} is damaged: the training starts anew")
+    return training
+
+
+def _iterate(job: Job, training: Training) -> None:
+    course, total = job.course, job.course.iterations
+    network = _wrapped(training.network, job.process)
+    batches = job.batches(range(training.iteration, total), course.accumulated)
+    saved_s = time.monotonic()
+    with _progress(job, training.iteration) as counter:
+        while training.iteration < total:
+            try:
+                _step(job, training, network, batches)
+            except FloatingPointError as error:
+                # an engine met what an unread iteration has left behind
+                raise _not_finite(job, training, training.unread, str(error)) from error
+            training.iteration += 1
+            last = training.iteration == total
+            reading = last or training.iteration % READ_EVERY == 0
+            # several processes agree only where they wait for their devices anyway
+            if not reading and job.process.num_processes > 1:
+                continue
+            due = time.monotonic() - saved_s > SAVE_EVERY_S
+            stopping, due = any_process([stop.asked(), due], job.process)
+            if reading or stopping or due:
+                _read(job, training)
+            if counter is not None:
+                _show(job, training, counter)
+            if last or stopping or due:
+                if job.process.speaks:
+                    save(training, job.path)
+                saved_s = time.monotonic()
+            if stopping:
+                _leave(job.process)
+
+
+def _step(
+    job: Job, training: Training, network: nn.Module, batches: Iterator[list[Sample]]
+) -> None:
+    """One optimizer step; its losses are not read here."""
+    course, device = job.course, job.process.device.type
+    set_rate(training.optimizer, learning_rate(course, training.iteration))
+    training.optimizer.zero_grad(set_to_none=True)
+    sums: dict[str, Tensor] = {}
+    for number in range(course.accumulated):
+        samples = next(batches)
+        _seed_sampling(job, training.iteration * course.accumulated + number)
+        summing = number + 1 == course.accumulated
+        with _summed_later(network, later=not summing):
+            with torch.autocast(device, _dtype(course), enabled=course.precision != "float32"):
+                losses: dict[str, Tensor] = network(samples)
+            total = torch.stack([loss.float() for loss in losses.values()]).sum()
+            training.scaler.scale(total / course.accumulated).backward()
+        for name, loss in losses.items():
+            part = loss.detach().float() / course.accumulated
+            sums[name] = sums[name] + part if name in sums else part
+    training.scaler.step(training.optimizer)
+    training.scaler.update()
+    training.names = tuple(sorted(sums))
+    training.unread.append(torch.stack([sums[name] for name in training.names]))
+
+
+def _seed_sampling(job: Job, number: int) -> None:
+    """Anchors and proposals are drawn from torch's generator: anew in each pass and process."""
+    mixed = np.random.SeedSequence([job.seed, number, job.process.rank])
+    torch.manual_seed(int(mixed.generate_state(1)[0]))
+
+
+def _dtype(course: Course) -> torch.dtype:
+    return torch.float16 if course.precision == "float16" else torch.bfloat16
+
+
+@contextmanager
+def _summed_later(network: nn.Module, *, later: bool) -> Iterator[None]:
+    """Gradients of a pass that is not the last of its step stay in their process."""
+    if later and isinstance(network, DistributedDataParallel):
+        with network.no_sync():
+            yield
+    else:
+        yield
+
+
+def _wrapped(network: nn.Module, process: Process) -> nn.Module:
+    if process.num_processes == 1:
+        return network
+    device_ids = [process.device.index] if process.device.type == "cuda" else None
+    # statistics of norms are shared by the norms themselves, or belong to their process
+    return DistributedDataParallel(
+        network, device_ids=device_ids, forward_sync_buffers=False, gradient_as_bucket_view=True
+    )
+
+
+def _make_norms_precise(job: Job, training: Training) -> None:
+    """From the batches that would have come next."""
+    count = job.course.precise_norm_batches
+    if not count:
+        return
+    if job.process.speaks:
+        say("norms", f"{job.name}  statistics over {count} batches")
+    set_precise_norms(training.network, _undisturbed(job, count), job.process)
+
+
+def _undisturbed(job: Job, count: int) -> Iterator[list[Sample]]:
+    first = job.course.iterations * job.course.accumulated
+    for number, batch in enumerate(job.batches(range(first, first + count), 1)):
+        if number % READ_EVERY == 0 and any_process([stop.asked()], job.process)[0]:
+            _leave(job.process)
+        _seed_sampling(job, first + number)
+        yield batch
+
+
+def _read(job: Job, training: Training) -> None:
+    """Take the losses from the device; NotFiniteError, on every process, if one is not finite."""
+    if not training.unread:
+        return
+    losses = torch.stack(training.unread)
+    if job.process.num_processes > 1:
+        dist.all_reduce(losses)
+        losses /= job.process.num_processes
+    losses = losses.cpu()
+    if not bool(losses.isfinite().all()):
+        raise _not_finite(job, training, list(losses), "")
+    training.losses.append(losses)
+    training.unread.clear()
+
+
+def _not_finite(
+    job: Job, training: Training, unread: list[Tensor], engine_says: str
+) -> NotFiniteError:
+    """Names the first bad iteration; unread: losses of the last ones, (number of losses,) each."""
+    bad = [number for number, losses in enumerate(unread) if not bool(losses.isfinite().all())]
+    done = training.iteration - len(training.unread)
+    if bad:
+        pairs = zip(training.names, unread[bad[0]].tolist(), strict=True)
+        values = ", ".join(f"{name} {value:g}" for name, value in pairs)
+        iteration = done + bad[0] + 1
+    else:
+        values, iteration = engine_says, training.iteration + 1
+    kept = f"the last good state is {job.path}" if job.path.exists() else "no state was saved yet"
+    return NotFiniteError(
+        f"{job.name}: iteration {iteration} of {job.course.iterations}: a loss is not finite "
+        f"({values}); {kept}. Check the backbone, lower the learning rate "
+        f"{job.course.learning_rate:g}, or train in float32"
+    )
+
+
+def _leave(process: Process) -> None:
+    any_process([True], process)  # nobody ends while another still writes
+    raise stop.Stopped(stop.REQUEUE)
+
+
+@contextmanager
+def _progress(job: Job, done: int) -> Iterator[Progress | None]:
+    if not job.process.speaks:
+        yield None
+        return
+    size, total = job.course.batch_size, job.course.iterations
+    with progress("train", job.name, total * size, "images", done * size) as counter:
+        yield counter
+
+
+def _show(job: Job, training: Training, counter: Progress) -> None:
+    loss = f"  loss {float(training.losses[-1][-1].sum()):.3f}" if training.losses else ""
+    at = f"{training.iteration}/{job.course.iterations}"
+    counter.subject = f"{job.name}  iteration {at}{loss}"
+    counter.add(training.iteration * job.course.batch_size - counter.done)

@@ -1,0 +1,112 @@
+"""What a user may ask of a long training besides its protocol: engine, memory, several rates."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from transfer.finetuning.length import of_length, with_batch
+from transfer.finetuning.recipe import AnyRecipe
+from transfer.finetuning.schedule import Precision
+from transfer.running.processes import num_gpus, started_processes
+
+SMALLEST_PX = 32
+EngineChoice = Literal["auto", "detectron2", "torchvision"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Of coco_*, voc0712_det_c4, voc12_seg_fcn, the last two of few labels too; what changes the
+    protocol is told in the table."""
+
+    engine: EngineChoice = "auto"
+    """Of detectors. auto: detectron2 where it is installed, else the same detector on torchvision's
+    parts."""
+    gpus: int = 0
+    """A process on each trains the network. 0: as many as torchrun started, or as many of this
+    machine as divide the batch."""
+    batch_size: int = 0
+    """Images per step; learning rate and length follow by the linear scaling rule. 0: the
+    protocol's."""
+    images_per_gpu: int = 0
+    """Images in one pass on one GPU; fewer than the batch's share accumulate gradients over several
+    passes. 0: one pass."""
+    iterations: int = 0
+    """Steps of the training, the drops of the rate in proportion; 0: the protocol's."""
+    image_px: int = 0
+    """Detectors: short side of the test images; training images and anchors in proportion.
+    Segmentation: side of the training crops. 0: the protocol's."""
+    precision: Precision | None = None
+    """Of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
+    learning_rates: tuple[float, ...] = ()
+    """Several are tried on a held-out part of the training set; one is taken as it is; none: the
+    protocol's. Of few labels: the classifier's."""
+
+    @property
+    def searched_rates(self) -> tuple[float, ...]:
+        """Learning rates to be tried."""
+        return self.learning_rates if len(self.learning_rates) > 1 else ()
+
+    def num_processes(self, batch_size: int) -> int:
+        """As many as torchrun started, else as asked, else the most GPUs that divide the batch."""
+        gpus = num_gpus()
+        asked = started_processes() or self.gpus
+        if asked:
+            return asked
+        return max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
+
+    def applied(self, recipe: AnyRecipe) -> AnyRecipe:
+        """The recipe as it will run; ValueError if it cannot run so, or not here."""
+        self.check()
+        self._check_machine()
+        if self.batch_size and self.batch_size != recipe.batch_size:
+            recipe = with_batch(recipe, self.batch_size)
+        if self.iterations:
+            recipe = of_length(recipe, self.iterations / recipe.iterations)
+        if self.image_px:
+            recipe = recipe.at_size(self.image_px)
+        if self.precision is not None:
+            recipe = replace(recipe, precision=self.precision)
+        if len(self.learning_rates) == 1:
+            recipe = replace(recipe, learning_rate=self.learning_rates[0])
+        return self._divided(recipe)
+
+    def _divided(self, recipe: AnyRecipe) -> AnyRecipe:
+        """With as many passes as the images of a GPU ask for."""
+        num_processes = self.num_processes(recipe.batch_size)
+        accumulated = recipe.accumulated
+        if self.images_per_gpu:
+            asked = recipe.batch_size / (self.images_per_gpu * num_processes)
+            accumulated = max(1, round(asked))
+        pieces = accumulated * num_processes
+        told = self.images_per_gpu or recipe.batch_size / pieces
+        if recipe.batch_size % pieces or recipe.batch_size // pieces != told:
+            raise ValueError(
+                f"a batch of {recipe.batch_size} images cannot be divided among {num_processes} "
+                f"processes with {self.images_per_gpu or 'equally many'} images each; choose "
+                f"--gpus, --images-per-gpu or --batch-size so that it can"
+            )
+        return replace(
+            recipe,
+            accumulated=accumulated,
+            # a pass has fewer images, the statistics are to be of as many as before
+            precise_norm_batches=recipe.precise_norm_batches * accumulated // recipe.accumulated,
+        )
+
+    def check(self) -> None:
+        """ValueError for numbers that nothing can run with, wherever it is."""
+        counts = (self.gpus, self.batch_size, self.images_per_gpu, self.iterations, self.image_px)
+        if (
+            min(counts) < 0
+            or 0 < self.image_px < SMALLEST_PX
+            or not all(rate > 0 for rate in self.learning_rates)
+        ):
+            raise ValueError(
+                f"{self}: counts must not be negative, learning rates must be above 0, and images "
+                f"have {SMALLEST_PX} px or more"
+            )
+
+    def _check_machine(self) -> None:
+        gpus = num_gpus()
+        if gpus and self.gpus > gpus:
+            raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
+        if self.precision == "float16" and not gpus and not self.gpus:  # else of another machine
+            raise ValueError("--precision float16 needs a GPU; take bfloat16 on a CPU")

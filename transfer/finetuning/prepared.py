@@ -1,0 +1,132 @@
+"""What detection and segmentation do around the loop: before it starts, and after its end."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import Field, asdict, dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import torch
+
+from transfer.backbone import Backbone, BackboneError
+from transfer.finetuning.norms import Norm, images_per_norm, norm_for
+from transfer.finetuning.recipe import FineTuningRecipe
+from transfer.finetuning.state import TrainingSummary
+from transfer.running.console import say
+from transfer.running.processes import this_process
+
+Portion = TypeVar("Portion")
+Network = TypeVar("Network")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Generic[Portion]):
+    """All that the run needs, found and proven before it starts."""
+
+    backbone: Backbone
+    norm: Norm
+    differences: dict[str, float]
+    """Of each stage's map from torchvision's, the largest in units of the largest value."""
+    images: Portion
+    """What the network learns from, and what it is tested on."""
+    held_out: Portion | None
+    """Parts of the training images, where learning rates are to be tried."""
+
+
+class TrainedNetwork(Protocol):
+    """What a training returns: a frozen dataclass with details for the record."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """Return how the network was trained."""
+
+
+def prepare_training(
+    backbone: Backbone,
+    recipe: FineTuningRecipe,
+    unfit_reason: str,
+    *,
+    open_portion: Callable[[str, str], Portion],
+    build: Callable[[Portion, Norm], Network],
+    prove: Callable[[Network], dict[str, float]],
+    searches: bool,
+) -> Prepared[Portion]:
+    """Open all images, put the weights in their place and prove it on a fixed image.
+
+    open_portion: of a training and a test split; searches: whether learning rates are to be tried.
+    BackboneError if there is a reason why the backbone is unfit.
+    """
+    if unfit_reason:
+        raise BackboneError(f"{backbone.name}: no network can be built on it: {unfit_reason}")
+    process = this_process()
+    norm = norm_for(recipe.synchronized_norm, process.device, process.num_processes)
+    images = open_portion("trainval", "test")
+    differences = prove(build(images, norm))
+    if process.speaks:
+        placed, worst = len(backbone.state_dict), max(differences.values())
+        say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
+    held_out = open_portion("train", "val") if searches else None
+    return Prepared(backbone, norm, differences, images, held_out)
+
+
+def unfit(backbone: Backbone, strides: str) -> str:
+    """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
+
+    strides: what its stages' would not be, if it kept the image's full size.
+    """
+    if backbone.stem != "imagenet":
+        return f"the {backbone.stem} stem keeps the image's full size: {strides}"
+    if "-heads" in backbone.arch:
+        return f"{backbone.arch} has several layer4; give the file of one head"
+    return ""
+
+
+def identity(
+    prepared: Prepared[Portion],
+    recipe: FineTuningRecipe,
+    seed: int,
+    *,
+    code_version: int,
+    engine: str,
+    images: str,
+) -> str:
+    """Return a hash of all that shapes the weights: a changed setting never goes on from old ones.
+
+    images: fingerprint of those that are learned from.
+    """
+    parts = [
+        code_version,
+        engine,
+        prepared.norm,
+        prepared.backbone.sha256,
+        images,
+        asdict(recipe),
+        seed,
+        this_process().num_processes,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def training_details(
+    prepared: Prepared[Portion], recipe: FineTuningRecipe, training: TrainingSummary
+) -> dict[str, object]:
+    """Return what the record holds of a training."""
+    process = this_process()
+    return {
+        "norm": prepared.norm,
+        "num_processes": process.num_processes,
+        "tensors_placed": len(prepared.backbone.state_dict),
+        "largest_difference_of_maps": prepared.differences,
+        "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+        "learning_rate": recipe.learning_rate,
+        "tf32_convolutions": _tf32(recipe),
+        "training": asdict(training),
+    }
+
+
+def _tf32(recipe: FineTuningRecipe) -> bool:
+    """Return whether what is called float32 has 10 bits of mantissa in convolutions."""
+    asked = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
+    return asked and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)

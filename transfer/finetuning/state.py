@@ -1,0 +1,153 @@
+"""What a training remembers: how it is saved, and what is told of it at its end."""
+
+import resource
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from transfer.running.stages import load_stage, save_stage
+
+SMOOTHED = 100
+"""Iterations whose mean is the final loss."""
+CURVE_POINTS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSummary:
+    """What the record tells of a training."""
+
+    iterations: int
+    losses: dict[str, float]
+    """By name, means over the last 100 iterations."""
+    curve: tuple[tuple[int, float], ...]
+    """Iterations done, and the mean of the summed losses since the point before."""
+    seconds: float
+    """Of all its parts, if it was interrupted."""
+    peak_memory_gb: float
+    """Of the first process: on its GPU, or of itself on a CPU."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Training:
+    """All that changes during a training."""
+
+    network: nn.Module
+    optimizer: torch.optim.SGD
+    scaler: torch.amp.GradScaler
+    iteration: int = 0
+    """Finished ones."""
+    finished: bool = False
+    """Also the norms' statistics are precise."""
+    seconds: float = 0.0
+    """Until `since`."""
+    since: float = field(default_factory=time.monotonic)
+    peak_memory_gb: float = 0.0
+    names: tuple[str, ...] = ()
+    """Of the losses, in the order of the columns below."""
+    unread: list[Tensor] = field(default_factory=list)
+    """Of each iteration since the last look, (number of losses,) on the device."""
+    losses: list[Tensor] = field(default_factory=list)
+    """Of all iterations before, (iterations, number of losses) each, means over the processes."""
+
+
+def save(training: Training, path: Path) -> None:
+    """Write the state whole, or leave the one before; a finished training has no momentum."""
+    _look_at_clock(training)
+    tensors = {
+        "iteration": torch.tensor(training.iteration),
+        "finished": torch.tensor(training.finished),
+        "seconds": torch.tensor(training.seconds, dtype=torch.float64),
+        "peak_memory_gb": torch.tensor(training.peak_memory_gb, dtype=torch.float64),
+    }
+    for name, column in zip(training.names, _all_losses(training).unbind(dim=1), strict=True):
+        tensors[f"loss/{name}"] = column
+    for name, tensor in training.network.state_dict().items():
+        tensors[f"network/{name}"] = tensor
+    if not training.finished:
+        tensors |= _optimizer_state(training)
+    # one storage each: the format knows no views, and no two names of one tensor
+    save_stage(
+        path,
+        {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in tensors.items()
+        },
+    )
+
+
+def restore(training: Training, path: Path) -> None:
+    """Go on from a saved state; nothing changes where there is none or it is damaged."""
+    tensors = load_stage(path)
+    if tensors is None:
+        return
+    training.iteration = int(tensors["iteration"])
+    training.finished = bool(tensors["finished"])
+    training.seconds = float(tensors["seconds"])
+    training.peak_memory_gb = float(tensors["peak_memory_gb"])
+    columns = _below("loss/", tensors)
+    training.names = tuple(sorted(columns))
+    if columns:
+        training.losses = [torch.stack([columns[name] for name in training.names], dim=1)]
+    training.network.load_state_dict(_below("network/", tensors))
+    momenta = _below("momentum/", tensors)
+    for name, parameter in training.network.named_parameters():
+        if name in momenta:
+            momentum = momenta[name].to(parameter.device)
+            training.optimizer.state[parameter]["momentum_buffer"] = momentum
+    scaling = _below("scaler/", tensors)
+    if scaling:
+        training.scaler.load_state_dict({name: value.item() for name, value in scaling.items()})
+
+
+def summary(training: Training) -> TrainingSummary:
+    """Of a finished training; also of one that was finished long ago."""
+    losses = _all_losses(training)
+    final = losses[-SMOOTHED:].mean(dim=0)
+    total = losses.sum(dim=1)
+    ends = torch.linspace(0, len(total), min(CURVE_POINTS, len(total)) + 1).round().int().tolist()
+    curve = [(end, float(total[start:end].mean())) for start, end in pairwise(ends)]
+    return TrainingSummary(
+        iterations=training.iteration,
+        losses=dict(zip(training.names, final.tolist(), strict=True)),
+        curve=tuple(curve),
+        seconds=training.seconds,
+        peak_memory_gb=training.peak_memory_gb,
+    )
+
+
+def _look_at_clock(training: Training) -> None:
+    now = time.monotonic()
+    training.seconds += now - training.since
+    training.since = now
+    device = next(training.network.parameters()).device
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device) / 1e9
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    training.peak_memory_gb = max(training.peak_memory_gb, peak)
+
+
+def _all_losses(training: Training) -> Tensor:
+    """(iterations, number of losses)."""
+    return torch.cat([torch.zeros(0, len(training.names)), *training.losses])
+
+
+def _optimizer_state(training: Training) -> dict[str, Tensor]:
+    state = {f"scaler/{name}": torch.tensor(v) for name, v in training.scaler.state_dict().items()}
+    for name, parameter in training.network.named_parameters():
+        momentum = training.optimizer.state.get(parameter, {}).get("momentum_buffer")
+        if momentum is not None:
+            state[f"momentum/{name}"] = momentum
+    return state
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

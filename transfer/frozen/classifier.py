@@ -1,0 +1,90 @@
+"""Linear classifiers, and the one that other tasks use: kept where its own task worked.
+
+A file is named by its content, so that trainings which share a folder never take each other's.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transfer.running.stages import load_stage, save_stage
+
+IMAGES_PER_PART = 65_536
+
+
+@dataclass(frozen=True)
+class Heads:
+    """R linear classifiers."""
+
+    weight: Tensor
+    """(R, L, C)."""
+    bias: Tensor
+    """(R, L)."""
+
+    def scores(self, features: Tensor) -> Tensor:
+        """(R, n, L) of features (n, C)."""
+        weight, bias = self.weight.to(features.device), self.bias.to(features.device)
+        return torch.einsum("nc,rlc->rnl", features, weight) + bias[:, None]
+
+    def only(self, index: int) -> "Heads":
+        """One of them."""
+        return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
+
+
+def identity(head: Heads) -> str:
+    """Sixteen hex digits over every weight."""
+    digest = hashlib.sha256()
+    for tensor in (head.weight, head.bias):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def classifier_file(folder: Path, name: str) -> Path:
+    """In the working folder of the task that trained it; by its identity."""
+    return folder / f"classifier-{name}.stage"
+
+
+def any_classifier(folder: Path) -> bool:
+    """Whether some classifier is kept there."""
+    return any(folder.glob(classifier_file(folder, "*").name))
+
+
+def save_classifier(folder: Path, head: Heads) -> str:
+    """Keep a single head; its identity."""
+    name = identity(head)
+    save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
+    return name
+
+
+def load_classifier(file: Path) -> Heads | None:
+    """The head; None if none was kept, or if the file is torn or holds another one."""
+    stored = load_stage(file)
+    if stored is None:
+        return None
+    head = Heads(stored["weight"], stored["bias"])
+    return head if file == classifier_file(file.parent, identity(head)) else None
+
+
+def scores_of(head: Heads, features: Tensor) -> Tensor:
+    """(n, L) of features (n, C) that may be mapped from the disk."""
+    parts = features.split(IMAGES_PER_PART)
+    return torch.cat([head.scores(part)[0] for part in parts])
+
+
+def among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -> Tensor:
+    """Labels (n,) that count `names`, as the classes of a classifier count them.
+
+    ValueError if the classifier does not know one of the names.
+    """
+    unknown = [name for name in names if name not in classes]
+    if unknown:
+        raise ValueError(
+            f"the classifier of {len(classes)} classes knows no {unknown[0]}, nor "
+            f"{len(unknown) - 1} others of {len(names)}; train it on all of ImageNet-100"
+        )
+    return torch.tensor([classes.index(name) for name in names])[labels]

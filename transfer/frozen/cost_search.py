@@ -1,0 +1,139 @@
+"""The cost of each class's SVM, by cross-validated average precision; resumable cost by cost."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transfer.frozen.linear_svm import Problems, Solution
+from transfer.metrics import Points, average_precision
+from transfer.running import stop
+from transfer.running.console import progress
+from transfer.running.stages import load_stage, save_stage
+
+STAGE_VERSION = 1  # part of every stage's name: raise it when a solver's result changes
+
+Solver = Callable[[Problems, Tensor, Tensor | None], Solution]
+"""Problems, their costs (P,), planes to start from; `linear_svm` has two."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostSearch:
+    """What shapes the choice, beside the images."""
+
+    solver: str
+    """Its name and settings: stages of different solvers never mix."""
+    costs: tuple[float, ...]
+    """C, rising."""
+    num_folds: int
+    positive_weight: float
+    points: Points
+    seed: int
+    """Draws the folds."""
+
+    def __post_init__(self) -> None:
+        if not self.costs or sorted(set(self.costs)) != list(self.costs) or self.costs[0] <= 0:
+            raise ValueError(
+                f"costs are {self.costs}; expected positive and rising ones, "
+                "as the solution at one cost starts the next"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Per class, over the costs."""
+
+    table: Tensor
+    """(costs, L) average precision in percent, mean over the folds."""
+    unconverged: int
+    """Problems (a class in a fold at a cost) where the solver ran out of steps."""
+
+    @property
+    def best(self) -> Tensor:
+        """(L,) index of the cost; equal averages choose the smallest cost."""
+        return self.table.argmax(dim=0)  # of equals the first, as torch promises
+
+
+def choose_costs(
+    solve: Solver, search: CostSearch, features: Tensor, positive: Tensor, work: Path
+) -> Choice:
+    """Cross-validate features (n, C) with positive (n, L) bool at every cost.
+
+    Each cost is a stage kept in `work` and starts from the planes of the one before. A stage read
+    back is, bit for bit, what was computed, so an interruption at any point changes nothing.
+    """
+    folds = stratified_folds(positive, search.num_folds, search.seed)
+    held_out = (folds.T[:, None] == torch.arange(search.num_folds)[:, None]).flatten(0, 1)
+    problems = Problems(
+        positive=positive.T.repeat_interleave(search.num_folds, dim=0),
+        trained_on=~held_out,
+        positive_weight=search.positive_weight,
+    )
+    key = search_key(search, features, positive)
+    stages: list[dict[str, Tensor]] = []
+    with progress("svm", "cross-validation", len(search.costs), "costs") as counter:
+        for cost in search.costs:
+            key = hashlib.sha256(f"{key} {cost!r}".encode()).hexdigest()[:24]
+            path = work / f"svm-{key}.stage"
+            stage = load_stage(path)
+            if stage is None:
+                start = stages[-1]["weights"] if stages else None
+                solution = solve(
+                    problems, torch.full((len(held_out),), cost, dtype=torch.float64), start
+                )
+                stage = measured(solution, problems, features, search.points)
+                save_stage(path, stage)
+                stop.leave_if_asked()
+            stages.append(stage)
+            counter.add(1)
+    by_fold = torch.stack([stage["average_precision"] for stage in stages])
+    return Choice(
+        table=by_fold.unflatten(1, (-1, search.num_folds)).nanmean(dim=2),
+        unconverged=sum(int((~stage["converged"]).sum()) for stage in stages),
+    )
+
+
+def measured(
+    solution: Solution, problems: Problems, features: Tensor, points: Points
+) -> dict[str, Tensor]:
+    """A stage: planes, and held-out average precision (P,), NaN where no positive is held out."""
+    precisions = [
+        average_precision(scores[~trained_on], positive[~trained_on], points=points)
+        if bool(positive[~trained_on].any())
+        else torch.nan
+        for scores, positive, trained_on in zip(
+            solution.scores(features).T, problems.positive, problems.trained_on, strict=True
+        )
+    ]
+    return {
+        "weights": solution.weights.contiguous(),
+        "converged": solution.converged,
+        "average_precision": torch.tensor(precisions, dtype=torch.float64),
+    }
+
+
+def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:
+    """Fold 0..num_folds-1 of each image for each class, (n, L), from positive (n, L) bool.
+
+    Positives and negatives of a class are each dealt out in turn, in an order drawn by the seed:
+    each fold has as many of them as the next, or one more.
+    """
+    order = torch.randperm(len(positive), generator=torch.Generator().manual_seed(seed))
+    drawn = positive[order]
+    turn = torch.where(drawn, drawn.cumsum(dim=0), (~drawn).cumsum(dim=0)) - 1
+    folds = torch.empty_like(turn)
+    folds[order] = turn % num_folds
+    return folds
+
+
+def search_key(search: CostSearch, features: Tensor, positive: Tensor) -> str:
+    """Hash of all that shapes the stages but the costs, which each stage adds up to its own."""
+    settings = asdict(search) | {"costs": None, "version": STAGE_VERSION}
+    digest = hashlib.sha256(json.dumps([settings, list(features.shape)]).encode())
+    digest.update(features.numpy().tobytes())
+    digest.update(positive.numpy().tobytes())
+    return digest.hexdigest()

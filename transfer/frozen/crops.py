@@ -1,0 +1,109 @@
+"""Random crops of training images: what is drawn, and which images make up which batch.
+
+All of it depends on the seed and the place in the run, so neither the number of loader processes
+nor an interruption changes a pixel.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms import v2
+
+from transfer.backbone import InputFormat
+from transfer.datasets.images import Images
+from transfer.frozen.features import QUARTER_TURNS, normalized, num_workers, turned
+from transfer.running.loader import load_batches
+
+SEED_STRIDE = 2_654_435_769
+"""2^32 by the golden ratio: its multiples, modulo 2^32, stay far apart."""
+
+Labels = Literal["classes", "rotations"]
+"""rotations: each crop is turned by 0 to 3 quarters, which are to be told."""
+
+
+def draw_seed(seed: int, number: int) -> int:
+    """Of a run's draw of this number, in 32 bits: torch's CPU generator ignores all others.
+
+    Seed 0 takes the numbers as they are; every other seed begins elsewhere.
+    """
+    return (number + seed * SEED_STRIDE) % 2**32
+
+
+class RandomView:
+    """Crop of 8 to 100 % of the area (torchvision's default), flip, and perhaps a turn."""
+
+    def __init__(self, *, px: int, labels: Labels = "classes") -> None:
+        self.crop = v2.RandomResizedCrop(px, antialias=True)
+        self.flip = v2.RandomHorizontalFlip()
+        self.labels = labels
+
+    def __call__(self, image: Image.Image, label: int, seed: int) -> tuple[Image.Image, int]:
+        """The view that this seed draws, and what is to be told of it."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            view: Image.Image = self.flip(self.crop(image))
+            if self.labels == "classes":
+                return view, label
+            # after the flip: a mirrored quarter turn would be three quarters
+            quarters = int(torch.randint(QUARTER_TURNS, ()))
+        return turned(view, quarters), quarters
+
+
+class RandomCrops(Dataset[tuple[Tensor, Tensor]]):
+    """Views as the network sees them."""
+
+    def __init__(self, images: Images, view: RandomView, form: InputFormat, seed: int) -> None:
+        self.images, self.view, self.form, self.seed = images, view, form, seed
+
+    def __getitem__(self, place: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """place: position in the run, index of the image."""
+        position, index = place
+        image, label = self.images[index]
+        view, label = self.view(image, label, draw_seed(self.seed, position))
+        return normalized(view, self.form), torch.as_tensor(label)
+
+
+def crop_batches(
+    images: Images, view: RandomView, form: InputFormat, seed: int, batch_size: int, steps: range
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of steps: pixels (n, 3, H, W) and labels (n,)."""
+    crops = RandomCrops(images, view, form, seed)
+
+    def crop(places: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        pixels, labels = zip(*(crops[place] for place in places), strict=True)
+        return torch.stack(pixels), torch.stack(labels)
+
+    places = Places(len(images), batch_size, seed, steps)
+    return load_batches(crop, places, num_workers=num_workers(len(steps) * batch_size))
+
+
+class Places:
+    """Which images make up which batch: reshuffled passes over the set, laid end to end.
+
+    Every batch is full; where the set does not divide by the batch, one batch spans two passes.
+    """
+
+    def __init__(self, num_images: int, batch_size: int, seed: int, steps: range) -> None:
+        self.num_images, self.batch_size = num_images, batch_size
+        self.seed, self.steps = seed, steps
+        self.turn, self.order = -1, [0]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for step in self.steps:
+            first = step * self.batch_size
+            yield [(place, self._index(place)) for place in range(first, first + self.batch_size)]
+
+    def _index(self, place: int) -> int:
+        turn, offset = divmod(place, self.num_images)
+        if turn != self.turn:
+            generator = torch.Generator().manual_seed(draw_seed(self.seed, turn))
+            self.order = torch.randperm(self.num_images, generator=generator).tolist()
+            self.turn = turn
+        return self.order[offset]

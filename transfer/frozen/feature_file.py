@@ -1,0 +1,236 @@
+"""One entry of the feature cache: rows as .npy, and behind them a mark of how many are finished.
+
+While it is filled the file is called KEY.partial, afterwards KEY.npy. Rows, progress and lock are
+one file, so nothing that is deleted or killed can leave two of them in contradiction. The mark is
+written after its rows have reached the disk, and is not believed if a byte of it is wrong.
+"""
+
+import fcntl
+import hashlib
+import io
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from transfer.running import stop
+from transfer.running.atomic_files import WriteError, explain_write_errors
+
+MARK = struct.Struct("<8sQ16s")
+"""Name of the layout, number of finished rows, digest of all that the mark is about."""
+LAYOUT = b"sslrows1"
+HEADER_START_BYTES = 10
+"""Of a .npy file: magic, version, and the length of the rest of its header in two bytes."""
+LOOK_AGAIN_S = 0.5
+"""Between attempts to lock a file that another process fills."""
+ROWS_PER_LOOK = 8192
+"""Rows that are searched for an empty one at a time."""
+BEFORE = (".count", ".lock")
+"""Suffixes of files that older versions kept beside an entry."""
+
+Shape = tuple[int, int]
+"""Of features (n, C)."""
+
+
+def read_rows(path: Path, shape: Shape) -> np.ndarray | None:
+    """Map a finished entry, (n, C) float32; None if it is absent, unfinished or torn.
+
+    Entries of older versions have no mark. These could end with rows that nobody had filled, so
+    they are believed only where no row is zero throughout.
+    """
+    try:
+        with path.open("rb") as file:
+            descriptor = file.fileno()
+            offset = _rows_offset(descriptor, shape)
+            if offset is None:
+                return None
+            marked = os.fstat(descriptor).st_size != offset + _num_bytes(shape)
+            if marked and _finished_rows(descriptor, shape, offset) != shape[0]:
+                return None
+            rows = np.memmap(file, np.float32, mode="c", offset=offset, shape=shape)
+    except FileNotFoundError:
+        return None
+    return rows if marked or not _has_empty_row(rows) else None
+
+
+class UnfinishedRows:
+    """Rows (n, C) float32 on their way to the cache, in a file that this process has locked."""
+
+    def __init__(self, path: Path, descriptor: int, shape: Shape) -> None:
+        self.path, self.descriptor, self.shape = path, descriptor, shape
+        self.partial = path.with_suffix(".partial")
+        self.offset = _rows_offset(descriptor, shape) or 0
+        """Bytes before the rows."""
+        done = _finished_rows(descriptor, shape, self.offset) if self.offset else None
+        self.done = done or 0
+        """Rows that are finished."""
+        if done is None:
+            self._begin()
+
+    def write(self, start: int, rows: np.ndarray) -> None:
+        """Fill rows from this place on; WriteError if the disk does not take them."""
+        with explain_write_errors(self.partial, "--runs"):
+            content = np.ascontiguousarray(rows, np.float32).tobytes()
+            _write_all(self.descriptor, content, self.offset + start * 4 * self.shape[1])
+
+    def mark(self, done: int) -> None:
+        """Note that so many rows are finished; from there a later process goes on."""
+        with explain_write_errors(self.partial, "--runs"):
+            os.fdatasync(self.descriptor)
+            content = _mark(done, self.shape, self.offset)
+            _write_all(self.descriptor, content, self.offset + _num_bytes(self.shape))
+            os.fdatasync(self.descriptor)
+        self.done = done
+
+    def require_in_place(self) -> None:
+        """Raise WriteError if somebody has deleted the file meanwhile."""
+        if not _is_at(self.descriptor, self.partial):
+            raise WriteError(
+                f"{self.partial}: deleted while features were written to it; "
+                "start the same command again, which makes them anew"
+            )
+
+    def finish(self) -> None:
+        """Move the file, whose rows are all finished, into its place."""
+        self.require_in_place()
+        with explain_write_errors(self.path, "--runs"):
+            self.partial.replace(self.path)
+
+    def _begin(self) -> None:
+        """Reserve the space of a file without finished rows."""
+        header = _header(self.shape)
+        size = len(header) + _num_bytes(self.shape) + MARK.size
+        try:
+            with explain_write_errors(self.partial, "--runs"):
+                os.ftruncate(self.descriptor, 0)
+                # a full disk is an error at once, not after hours
+                os.posix_fallocate(self.descriptor, 0, size)
+                _write_all(self.descriptor, header, 0)
+            self.offset = len(header)
+            self.mark(0)
+        except WriteError:
+            with suppress(OSError):
+                self.partial.unlink()  # it would keep the disk full
+            raise
+
+
+@contextmanager
+def unfinished_rows(path: Path, shape: Shape) -> Iterator[UnfinishedRows | None]:
+    """Open an entry to fill it, once no other process does; None if one has finished it meanwhile.
+
+    The lock goes with the process that holds it.
+    """
+    partial = path.with_suffix(".partial")
+    with explain_write_errors(partial, "--runs"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _open_locked(partial)
+    try:
+        if read_rows(path, shape) is None:
+            yield UnfinishedRows(path, descriptor, shape)
+        else:
+            partial.unlink(missing_ok=True)
+            yield None
+    finally:
+        os.close(descriptor)
+
+
+def clear_old_layout(path: Path) -> None:
+    """Remove what older versions kept beside an entry; what stays does no harm."""
+    for suffix in BEFORE:
+        with suppress(OSError):
+            if path.with_suffix(suffix).exists():  # nothing is written to a read-only cache
+                path.with_suffix(suffix).unlink()
+
+
+def _open_locked(partial: Path) -> int:
+    """Open a file, created where it is absent, and wait until no other process has it locked."""
+    while True:
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
+        locked = _lock(descriptor)
+        if locked and _is_at(descriptor, partial):
+            return descriptor
+        os.close(descriptor)
+        if not locked:  # else it was finished or deleted meanwhile
+            stop.leave_if_asked()
+            time.sleep(LOOK_AGAIN_S)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file; return whether no other process had it locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one of this name."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), there)
+
+
+def _header(shape: Shape) -> bytes:
+    """Return what stands before the rows: .npy, version 1.0."""
+    header = io.BytesIO()
+    dtype = npy.dtype_to_descr(np.dtype(np.float32))
+    npy.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return header.getvalue()
+
+
+def _rows_offset(descriptor: int, shape: Shape) -> int | None:
+    """Return where the rows begin; None if the file does not begin as one of this shape.
+
+    Versions of NumPy differ in the spaces behind the header. Theirs is not read by NumPy, which
+    raises errors of many kinds where it is torn.
+    """
+    start = os.pread(descriptor, HEADER_START_BYTES, 0)
+    length = int.from_bytes(start[HEADER_START_BYTES - 2 :], "little")
+    text = os.pread(descriptor, length, HEADER_START_BYTES)
+    mine = _header(shape)
+    same_start = start[:-2] == mine[: HEADER_START_BYTES - 2]
+    same_text = text.split() == mine[HEADER_START_BYTES:].split()
+    return HEADER_START_BYTES + length if same_start and same_text else None
+
+
+def _num_bytes(shape: Shape) -> int:
+    return 4 * shape[0] * shape[1]
+
+
+def _mark(done: int, shape: Shape, offset: int) -> bytes:
+    """Return the bytes behind the rows that tell how many of them are finished."""
+    about = struct.pack("<8sQQQQ", LAYOUT, done, *shape, offset)
+    return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
+
+
+def _finished_rows(descriptor: int, shape: Shape, offset: int) -> int | None:
+    """Return the number of finished rows; None where no mark tells it, or a damaged one."""
+    end = offset + _num_bytes(shape)
+    content = os.pread(descriptor, MARK.size, end)
+    if len(content) < MARK.size or os.fstat(descriptor).st_size != end + MARK.size:
+        return None
+    done: int = MARK.unpack(content)[1]
+    return done if content == _mark(done, shape, offset) else None
+
+
+def _has_empty_row(rows: np.ndarray) -> bool:
+    return any(
+        not rows[start : start + ROWS_PER_LOOK].any(axis=1).all()
+        for start in range(0, len(rows), ROWS_PER_LOOK)
+    )
+
+
+def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+    """Write at an offset; a disk that is nearly full may take a part at a time."""
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written

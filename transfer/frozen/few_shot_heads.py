@@ -1,0 +1,91 @@
+"""Linear classifiers on a few labelled images per class: all trials and all shots trained at once.
+
+The problems differ in their support sets, their initial weights and the order of their images, and
+share everything else, so that their weights are one tensor (P, L, C) and a step is a batched matrix
+product. Adam works on every weight by itself: each classifier ends as if it were trained alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from transfer.frozen.features import Features, device
+
+WEIGHT_STD = 0.01
+"""Of the initial weights; biases start at 0 (MoCo's probe)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShotTraining:
+    """How each classifier is trained."""
+
+    iterations: int
+    learning_rate: float
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One classifier to train."""
+
+    support: Tensor
+    """(k * L,), positions in the pool: k images of each class."""
+    seed: int
+    """Of its initial weights and of the order of its images."""
+
+
+def draw_support(labels: Tensor, *, shots: int, num_classes: int, seed: int) -> Tensor:
+    """Positions (shots * L,) of so many images of every class, drawn without replacement.
+
+    labels (n,). The draw of fewer shots is the beginning of the draw of more. ValueError if a class
+    has too few images.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    drawn = []
+    for label in range(num_classes):
+        members = (labels == label).nonzero().flatten()
+        if len(members) < shots:
+            raise ValueError(
+                f"class {label} has {len(members)} images to draw {shots} from; ask for fewer shots"
+            )
+        drawn.append(members[torch.randperm(len(members), generator=generator)[:shots]])
+    return torch.cat(drawn)
+
+
+def train_together(
+    pool: Features, problems: Sequence[Problem], training: FewShotTraining, *, num_classes: int
+) -> tuple[Tensor, Tensor]:
+    """Weights (P, L, C) and biases (P, L) of P classifiers, on the device that trains."""
+    where = device()
+    features, labels = pool.features.to(where), pool.labels.to(where)
+    shape = (num_classes, features.shape[1])
+    starts = [torch.Generator().manual_seed(problem.seed) for problem in problems]
+    weight = torch.stack([WEIGHT_STD * torch.randn(shape, generator=start) for start in starts])
+    weight = weight.to(where).requires_grad_()
+    bias = torch.zeros(len(problems), num_classes, device=where, requires_grad=True)
+    optimizer = torch.optim.Adam([weight, bias], lr=training.learning_rate)
+    orders = [_order(problem, training) for problem in problems]
+    for step in range(training.iterations):
+        batch = slice(step * training.batch_size, (step + 1) * training.batch_size)
+        rows = torch.stack([order[batch] for order in orders]).to(where)
+        scores = torch.baddbmm(bias[:, None], features[rows], weight.transpose(1, 2))
+        # a sum over the problems, so that none has a share of another's gradient
+        losses = cross_entropy(
+            scores.flatten(0, 1), labels[rows].flatten(), reduction="none"
+        ).view_as(rows)
+        optimizer.zero_grad(set_to_none=True)
+        losses.mean(dim=1).sum().backward()
+        optimizer.step()
+    return weight.detach(), bias.detach()
+
+
+def _order(problem: Problem, training: FewShotTraining) -> Tensor:
+    """Positions of all iterations: reshuffled passes over the support set, laid end to end."""
+    generator = torch.Generator().manual_seed(problem.seed + 1)
+    wanted = training.iterations * training.batch_size
+    passes = -(-wanted // len(problem.support))
+    turns = [torch.randperm(len(problem.support), generator=generator) for _ in range(passes)]
+    return problem.support[torch.cat(turns)[:wanted]] if turns else problem.support[:0]

@@ -1,0 +1,347 @@
+"""The only supervised loop: linear heads on a frozen backbone, several learning rates at once.
+
+The forward pass of the frozen backbone is what costs. Heads that differ only in their learning
+rate and its decay see the same random crops, so one pass serves them all: a search over seven rates
+costs what one training costs, and so do four papers' readings of one probe. Each head ends with the
+weights that a training of its own would give it.
+"""
+
+import hashlib
+import io
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from transfer.backbone import Backbone
+from transfer.datasets.images import Images
+from transfer.frozen.classifier import Heads, save_classifier
+from transfer.frozen.crops import Labels, RandomView, crop_batches
+from transfer.frozen.features import QUARTER_TURNS, Features, Predictions, forward, frozen_network
+from transfer.metrics import top1
+from transfer.running import stop
+from transfer.running.atomic_files import write_whole
+from transfer.running.console import progress
+from transfer.running.lock import BusyError, alone
+
+SAVE_EVERY_S = 120
+Decay = Literal["cosine", "step"]
+"""Cosine to zero per step, or times 0.1 at each milestone."""
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss of every head is infinite or not a number."""
+
+
+class NotFrozenError(RuntimeError):
+    """A backbone that should not learn has changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeTraining:
+    """How linear heads are trained on random crops."""
+
+    learning_rates: tuple[float, ...]
+    """One head each."""
+    batch_size: int = 256
+    epochs: float = 0
+    """Passes over the images; either this or `steps`."""
+    steps: int = 0
+    """Optimizer steps; either this or `epochs`."""
+    decays: tuple[Decay, ...] = ("cosine",)
+    """Of each head, or one of all."""
+    milestones: tuple[float, ...] = (0.6, 0.8)
+    """Shares of the training."""
+    optimizer: Literal["sgd", "lars"] = "sgd"
+    """lars: each tensor's step is scaled to its size, as apex's LARC does without clipping (You et
+    al., arXiv:1708.03888)."""
+    trust_coefficient: float = 0.001
+    """Of LARS."""
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
+    labels: Labels = "classes"
+    crop_px: int = 224
+    weight_std: float = 0.01
+    """Of the initial weights; biases start at 0 (MoCo's probe)."""
+
+    def num_steps(self, num_images: int) -> int:
+        """Optimizer steps in all."""
+        if bool(self.epochs) == bool(self.steps):
+            raise ValueError(f"give epochs or steps, found {self.epochs} and {self.steps}")
+        return self.steps or max(1, round(self.epochs * num_images / self.batch_size))
+
+    def pass_ends(self, num_images: int) -> list[int]:
+        """Steps after which a pass over the images is done, and the last step."""
+        steps, per_pass = self.num_steps(num_images), num_images / self.batch_size
+        ends = (max(1, round(n * per_pass)) for n in range(1, math.ceil(steps / per_pass)))
+        return sorted({*(end for end in ends if end < steps), steps})
+
+    def rate_factors(self, share: float) -> tuple[float, ...]:
+        """Of each head's learning rate after this share of the training."""
+        drops = sum(share >= milestone for milestone in self.milestones)
+        factors = {"cosine": 0.5 * (1 + math.cos(math.pi * share)), "step": 0.1**drops}
+        decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
+        if len(decays) != len(self.learning_rates):
+            raise ValueError(f"{len(self.learning_rates)} learning rates, {len(decays)} decays")
+        return tuple(factors[decay] for decay in decays)
+
+
+class HeadOptimizer:
+    """SGD with momentum as torch.optim.SGD has it, with a learning rate per head.
+
+    The R heads are rows of one matrix, so that a step is one product forward and one backward.
+    """
+
+    def __init__(self, heads: Heads, training: ProbeTraining, where: torch.device) -> None:
+        count, classes, width = heads.weight.shape
+        self.shape = (count, classes, width)
+        self.training = training
+        self.weight = heads.weight.reshape(count * classes, width).to(where).clone()
+        self.bias = heads.bias.reshape(count * classes).to(where).clone()
+        self.velocity = [torch.zeros_like(self.weight), torch.zeros_like(self.bias)]
+        rates = torch.tensor(training.learning_rates, dtype=self.weight.dtype, device=where)
+        self.rates = rates.repeat_interleave(classes)
+
+    def step(self, features: Tensor, labels: Tensor, share: float) -> Tensor:
+        """One step of every head on features (n, C), labels (n,); the heads' losses (R,).
+
+        share: of the training that is done.
+        """
+        count, classes, _ = self.shape
+        factors = self.rates.new_tensor(self.training.rate_factors(share))
+        rates = self.rates * factors.repeat_interleave(classes)
+        logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
+        log_p = logits.log_softmax(dim=2)
+        picked = labels.view(-1, 1, 1).expand(-1, count, 1)
+        losses = -log_p.gather(2, picked).squeeze(2).mean(dim=0)
+        # d loss / d logits of cross-entropy: softmax minus one-hot
+        slope = log_p.exp_()
+        slope.scatter_add_(2, picked, slope.new_full(picked.shape, -1.0))
+        slope = slope.view(len(labels), count * classes) / len(labels)
+        self._update(0, self.weight, slope.T @ features, rates[:, None])
+        self._update(1, self.bias, slope.sum(dim=0), rates)
+        return losses
+
+    def _update(self, index: int, parameter: Tensor, slope: Tensor, rate: Tensor) -> None:
+        direction = slope
+        if self.training.weight_decay:
+            direction = slope.add(parameter, alpha=self.training.weight_decay)
+        if self.training.optimizer == "lars":
+            direction = direction * self._ratios(parameter, slope).view_as(rate)
+        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(direction)
+        parameter.sub_(rate * velocity)
+
+    def _ratios(self, parameter: Tensor, slope: Tensor) -> Tensor:
+        """LARS's local rate of each head's tensor, (R * L,); 1 where either is all zero."""
+        count, classes, _ = self.shape
+        size, gradient = (t.reshape(count, -1).norm(dim=1) for t in (parameter, slope))
+        ratio = self.training.trust_coefficient * size
+        ratio = ratio / (gradient + self.training.weight_decay * size + 1e-8)
+        defined = (size > 0) & (gradient > 0)
+        return torch.where(defined, ratio, torch.ones_like(ratio)).repeat_interleave(classes)
+
+    def heads(self) -> Heads:
+        """The heads as they are now, on the CPU."""
+        return Heads(self.weight.view(self.shape).cpu(), self.bias.view(self.shape[:2]).cpu())
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a resumed run needs."""
+        names = ("weight", "bias", "weight_velocity", "bias_velocity")
+        return dict(zip(names, (self.weight, self.bias, *self.velocity), strict=True))
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Go on from a saved state."""
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
+
+
+def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
+    """R heads with the same initial weights, as R runs of one seed would have."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = std * torch.randn(num_classes, width, generator=generator)
+    count = len(rates)
+    return Heads(weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes))
+
+
+class Curve:
+    """Top-1 of each head on some features after each pass over the training images.
+
+    It is only told: nothing is chosen by it. A head that has diverged counts -1.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self.top1: list[list[float]] = []
+
+    def add(self, heads: Heads) -> None:
+        """After one more pass."""
+        scores = heads.scores(self.features.features)
+        labels = self.features.labels
+        self.top1.append([top1(s, labels) if bool(s.isfinite().all()) else -1.0 for s in scores])
+
+
+def train_heads(
+    backbone: Backbone,
+    images: Images,
+    training: ProbeTraining,
+    seed: int,
+    folder: Path,
+    curve: Curve | None = None,
+) -> Heads:
+    """Train a head per learning rate on random crops of the images; its state lies in the folder.
+
+    An interrupted call, made again with the same arguments, ends with the same weights. A head
+    whose rate is too large may diverge, its scores are then not finite; NotFiniteError if all do.
+    NotFrozenError if the backbone is not, to the bit, what it was before the first pass.
+    """
+    network = frozen_network(backbone)
+    before = weights_of(network)
+    where = next(network.parameters()).device
+    num_classes = QUARTER_TURNS if training.labels == "rotations" else len(images.class_names)
+    rates = training.learning_rates
+    heads = new_heads(rates, num_classes, backbone.feature_dim, training.weight_std, seed)
+    optimizer = HeadOptimizer(heads, training, where)
+    ends = training.pass_ends(len(images))
+    steps = ends[-1]
+    saved = SavedTraining(folder / _file(backbone, images, training, seed))
+    start = saved.restore(optimizer, curve)
+    with progress("train", f"{len(rates)} rates", steps, "steps", done=start) as counter:
+        view = RandomView(px=training.crop_px, labels=training.labels)
+        batches = crop_batches(
+            images, view, backbone.input, seed, training.batch_size, range(start, steps)
+        )
+        for step, (pixels, labels) in enumerate(batches, start):
+            losses = optimizer.step(forward(network, pixels), labels.to(where), step / steps)
+            counter.add(1)
+            done = step + 1
+            if step % 50 == 0 or done == steps:
+                _require_finite(losses, step)
+            if done in (start + ends[0], steps):
+                require_frozen(network, before)
+            if curve is not None and done in ends:
+                curve.add(optimizer.heads())
+            saved.save_when_due(optimizer, done, curve)
+    if start < steps:
+        saved.save(optimizer, steps, curve)
+    return optimizer.heads()
+
+
+def probed(
+    backbone: Backbone,
+    images: Images,
+    training: ProbeTraining,
+    test: Features,
+    seed: int,
+    folder: Path,
+    head: int = 0,
+    shared: Path | None = None,
+) -> Predictions:
+    """Train heads, and score test with the last weights of one of them.
+
+    These are kept in the folder, for tasks that use the classifier; the details name them. There
+    also stands top-1 after each pass, with the best, which is not the result. shared: a folder
+    where another cell may have trained the same heads, or may look for them.
+    """
+    curve = Curve(test)
+    file = _file(backbone, images, training, seed)
+    with _place(folder, shared or folder, file) as place:
+        heads = train_heads(backbone, images, training, seed, place, curve).only(head)
+    scores = heads.scores(test.features)[0]
+    if not bool(scores.isfinite().all()):
+        raise NotFiniteError(
+            f"the probe of rate {training.learning_rates[head]} diverged; no result is written"
+        )
+    kept = {"weights": save_classifier(folder, heads)}
+    passes = [found[head] for found in curve.top1]
+    best = max(range(len(passes)), key=lambda index: passes[index])
+    details = {"top1_after_each_pass": passes, "best_top1": passes[best], "best_pass": best + 1}
+    return Predictions(scores, test.labels, details | kept)
+
+
+@contextmanager
+def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
+    """The shared folder, or the own one where a training has begun there or another process trains.
+
+    Nobody waits for the other: a GPU that trains the same heads is of more use than one that waits.
+    """
+    if own == shared or (own / file).exists():
+        yield own
+        return
+    place = shared / file.removesuffix(".pt")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(place))
+        except BusyError:
+            place = own
+        yield place
+
+
+def weights_of(network: nn.Module) -> dict[str, Tensor]:
+    """A copy of all weights and buffers."""
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
+    """NotFrozenError unless all weights and buffers are these, and nothing is in training mode."""
+    now = network.state_dict()
+    changed = [name for name, tensor in before.items() if not torch.equal(now[name], tensor)]
+    learning = [name for name, module in network.named_modules() if module.training]
+    if changed or learning:
+        raise NotFrozenError(
+            f"{len(changed)} of {len(now)} tensors of the frozen backbone have changed while the "
+            f"head was trained {changed[:3]}, {len(learning)} modules are in training mode "
+            f"{learning[:3]}; no result is written"
+        )
+
+
+def _require_finite(losses: Tensor, step: int) -> None:
+    if not bool(losses.isfinite().any()):
+        raise NotFiniteError(
+            f"step {step}: the loss of all {len(losses)} heads is infinite or not a number; "
+            "no result is written. Check the backbone's features, or lower the rates"
+        )
+
+
+def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
+    return f"heads-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}.pt"
+
+
+class SavedTraining:
+    """The training's state on the disk, replaced whole at every save."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last = time.monotonic()
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def restore(self, optimizer: HeadOptimizer, curve: Curve | None = None) -> int:
+        """Load what is there; the number of steps it has behind it."""
+        if not self.path.exists():
+            return 0
+        state = torch.load(self.path, map_location="cpu", weights_only=True)
+        optimizer.load(state)
+        if curve is not None:
+            curve.top1 = state["curve"]
+        return int(state["step"])
+
+    def save_when_due(self, optimizer: HeadOptimizer, step: int, curve: Curve | None) -> None:
+        """Save now and then, and leave if a signal asked for it."""
+        if stop.asked() or time.monotonic() - self.last > SAVE_EVERY_S:
+            self.save(optimizer, step, curve)
+            stop.leave_if_asked()
+
+    def save(self, optimizer: HeadOptimizer, step: int, curve: Curve | None = None) -> None:
+        """The state after `step` steps."""
+        content = io.BytesIO()
+        state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}
+        torch.save(state, content)
+        write_whole(self.path, content.getvalue(), "--runs")
+        self.last = time.monotonic()

@@ -1,0 +1,29 @@
+"""Finished stages of a long computation: written whole, believed only when intact."""
+
+import hashlib
+from pathlib import Path
+
+import safetensors.torch
+from torch import Tensor
+
+from transfer.running.atomic_files import write_whole
+
+DIGEST_BYTES = 32
+
+
+def save_stage(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors whole or not at all, behind their SHA-256; WriteError if that fails."""
+    content = safetensors.torch.save(tensors)
+    write_whole(path, hashlib.sha256(content).digest() + content, "--runs")
+
+
+def load_stage(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of a finished stage; None if it is absent, torn or altered: compute it again."""
+    try:
+        stored = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        return None
+    return safetensors.torch.load(content)
