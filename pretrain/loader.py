@@ -132,7 +132,7 @@ def _cause_of_death(process: BaseProcess) -> str:
     code = process.exitcode or 0
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has exited with {code}"
     advice = {
-        -signal.SIGKILL: "; memory has probably run out: pass fewer --workers, or give the run more",
+        -signal.SIGKILL: "; memory has probably run out: pass fewer --workers, or give more",
         -signal.SIGBUS: f"; {_shared_memory_advice()}",
     }.get(code, "")
     return (
