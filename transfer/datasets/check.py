@@ -1,4 +1,4 @@
-"""Is a data set whole? Counts against the published ones, classes, files and annotations."""
+"""Check that a data set is whole: its counts, classes, files and annotations."""
 
 import os
 import time
@@ -39,7 +39,7 @@ Small = Literal["", "generated", "excerpt"]
 
 @dataclass(frozen=True)
 class Report:
-    """What is there of one set."""
+    """The result of looking at one data set."""
 
     key: str
     found: bool
@@ -71,18 +71,18 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Found, whole and readable."""
+        """Return whether the set is there, whole and readable."""
         return self.found and not self.problems
 
     @property
     def missing_images(self) -> int:
-        """Images too few or too many, over trainval and test."""
+        """Return the number of images too few or too many, over trainval and test."""
         pairs = [self.counts[split] for split in DISJOINT if split in self.counts]
         return sum(abs(found - expected) for found, expected in pairs)
 
     @property
     def num_bad(self) -> int:
-        """Images missing, too many or unreadable, and broken annotations."""
+        """Return the images missing, too many or unreadable, and the broken annotations."""
         return self.missing_images + len(self.unreadable) + len(self.faults)
 
 
@@ -97,7 +97,7 @@ def _small(key: str, data: Path) -> Small:
 
 
 def check(key: str, data: Path, *, decode: bool) -> Report:
-    """Look at every image of one set.
+    """Look at every image of one set and return what is there and what is wrong.
 
     decode: decode each image in full. Otherwise only the first and last bytes are read and files
     that look cut off or are neither JPEG nor PNG are decoded. Where annotations give a size, the
@@ -148,7 +148,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
-    """The report of a set that is fit for a run; DataError names what is wrong with it otherwise.
+    """Return the report of a set that is fit for a run; DataError names what is wrong otherwise.
 
     Fit: all classes are there, and at most `tolerated` images missing, too many or unusable, and
     annotations broken.
@@ -177,7 +177,7 @@ def _and_annotations(report: Report) -> str:
 
 
 def render(reports: Iterable[Report]) -> str:
-    """A table with one row per set, then every problem and how to get the set."""
+    """Return a table with one row per set, then every problem and how to get the set."""
     reports = list(reports)
     header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
     rows = [header, *(_row(report) for report in reports)]
@@ -208,7 +208,7 @@ def _row(report: Report) -> list[str]:
 
 
 def _against(pair: tuple[int, int]) -> str:
-    """1,020 where as expected, else 1,019 of 1,020."""
+    """Return "1,020" for a number as expected, else "1,019 of 1,020"."""
     found, expected = pair
     return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
 
@@ -236,7 +236,7 @@ def _count_problems(counts: Mapping[str, tuple[int, int]]) -> list[str]:
 
 
 def _classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[int, list[str]]:
-    """Number of classes that have images in every pool, and which have none."""
+    """Return the number of classes with images in every split, and a problem for each other one."""
     problems = []
     present: list[set[str]] = []
     known: set[str] = set(_class_list(key, expected))
@@ -255,9 +255,9 @@ def _classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[in
 def _declared_classes(
     scenes: Mapping[str, Scenes | Segmented], expected: int
 ) -> tuple[int, list[str]]:
-    """Number of classes that every annotation file names.
+    """Return the number of classes that every annotation file names.
 
-    A small excerpt of many classes lacks objects of some, with which a run can do.
+    A run can do without the objects of some classes, which a small excerpt lacks.
     """
     num_found = len(set.intersection(*(set(pool.class_names) for pool in scenes.values())))
     if num_found == expected:
@@ -274,7 +274,7 @@ def _classes_without_objects(scenes: Mapping[str, Scenes | Segmented]) -> list[s
 
 
 def _class_list(key: str, expected: int) -> list[str]:
-    """Names that are known without the data: a class folder that is gone can then be named."""
+    """Return names that are known without the files, so that a missing class folder is named."""
     names = dataset_info(key).known_classes()
     return list(names) if len(names) == expected else []
 
@@ -293,8 +293,10 @@ def _present_classes(images: AnySplit) -> set[str]:
 
 
 def _broken_files(pools: Iterable[AnySplit], *, decode: bool) -> Iterator[tuple[str, str]]:
-    """Name and reason of each file that is missing, cannot be decoded or has another size, and of
-    each image with a broken mask."""
+    """Yield name and fault of each file that is missing, cannot be decoded or has another size.
+
+    An image with a broken mask is among them.
+    """
     pools = list(pools)
     for pool in pools:
         if isinstance(pool, Segmented):
@@ -321,7 +323,7 @@ def _annotated_size(images: AnySplit, i: int) -> tuple[int, int] | None:
 
 
 def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
-    """Why a file is no image, or none of the annotated size; empty if it is."""
+    """Return why a file is no image, or none of the annotated size; empty if it is."""
     try:
         if _looks_cut(file) or decode:
             decode_file(file)
@@ -334,7 +336,7 @@ def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
 
 
 def _looks_cut(file: Path) -> bool:
-    """True unless the first and last bytes are those of a whole JPEG or PNG."""
+    """Return whether the first and last bytes are not those of a whole JPEG or PNG."""
     with file.open("rb") as content:
         start = content.read(8)
         size = content.seek(0, os.SEEK_END)
@@ -344,7 +346,7 @@ def _looks_cut(file: Path) -> bool:
 
 
 def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
-    """One line per file, but one per folder where the whole folder is gone."""
+    """Return a line per broken file, but one per folder where the whole folder is gone."""
     folders = Counter(Path(name).parent for name, why in broken.items() if why == "missing")
     gone = {folder: n for folder, n in folders.items() if not (data / folder).is_dir()}
     lines = [f"folder {folder.as_posix()} is missing, {n:,} images" for folder, n in gone.items()]

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 
 JPEG_START = b"\xff\xd8\xff"
 SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
-"""JPEG color spaces that simplejpeg decodes to the pixels of Pillow; CMYK it rounds otherwise."""
+"""JPEG color spaces of which simplejpeg decodes the same pixels as Pillow, unlike CMYK."""
 
 
 class DataError(ValueError):
@@ -39,19 +39,19 @@ class ImageFiles:
         return len(self.encoded_names)
 
     def name(self, i: int) -> str:
-        """Of an image, for messages."""
+        """Return the name of an image, for messages."""
         return str(self.encoded_names[i], "utf-8")
 
     def decode(self, i: int) -> Image.Image:
-        """RGB image."""
+        """Return an RGB image."""
         return decode_file(self.folder / self.name(i))
 
     def take(self, indices: NDArray[np.int64]) -> "ImageFiles":
-        """The images at these positions, in this order."""
+        """Return the images at these positions, in this order."""
         return ImageFiles(self.folder, self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
-        """Stands for the pixels in the fingerprint: the size, -1 for a file that is not there."""
+        """Return the file size, -1 without a file: it stands for the pixels in the fingerprint."""
         try:
             # a Path per file would take longer than the million files themselves
             return b"%d" % os.stat(f"{self.folder}/{self.name(i)}").st_size  # noqa: PTH116
@@ -70,19 +70,19 @@ class ImageArrays:
         return len(self.encoded_names)
 
     def name(self, i: int) -> str:
-        """Of an image, for messages."""
+        """Return the name of an image, for messages."""
         return str(self.encoded_names[i], "utf-8")
 
     def decode(self, i: int) -> Image.Image:
-        """RGB image."""
+        """Return an RGB image."""
         return Image.fromarray(self.pixels[i])
 
     def take(self, indices: NDArray[np.int64]) -> "ImageArrays":
-        """The images at these positions, in this order."""
+        """Return the images at these positions, in this order."""
         return ImageArrays(self.pixels[indices], self.encoded_names[indices])
 
     def content(self, i: int) -> bytes:
-        """The pixels, for the fingerprint."""
+        """Return the pixels, for the fingerprint."""
         return bytes(self.pixels[i].tobytes())
 
 
@@ -113,11 +113,11 @@ class Images(Dataset[tuple[Image.Image, Any]]):
         return self.source.decode(i), int(label) if label.ndim == 0 else label
 
     def name(self, i: int) -> str:
-        """File of an image below the data folder, for messages."""
+        """Return the file of an image below the data folder, for messages."""
         return self.source.name(i)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> "Images":
-        """The images at these positions, in this order."""
+        """Return the images at these positions, in this order."""
         positions = np.asarray(indices, dtype=np.int64)
         return Images(
             self.source.take(positions),
@@ -126,12 +126,12 @@ class Images(Dataset[tuple[Image.Image, Any]]):
         )
 
     def without(self, names: Collection[str]) -> "Images":
-        """All images but the named: how a run leaves out the broken ones it tolerates."""
+        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits over class names, image names, file sizes or pixels, and labels.
+        """Return 16 hex digits over class names, image names, file sizes or pixels, and labels.
 
         The time of a file does not count, so a copied set keeps its fingerprint.
         """
@@ -145,7 +145,7 @@ class Images(Dataset[tuple[Image.Image, Any]]):
 def image_files(
     data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
 ) -> Images:
-    """A split whose images are files named relative to the data folder."""
+    """Return a split whose images are files named relative to the data folder."""
     source = ImageFiles(data, np.array([name.encode() for name in names], dtype=np.bytes_))
     return Images(source, torch.tensor(labels, dtype=torch.int64), class_names)
 
@@ -156,14 +156,14 @@ def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:
 
 
 def decode_file(file: Path) -> Image.Image:
-    """RGB image of a file in any format that Pillow reads; DataError names a file it cannot."""
-    with naming(file):
+    """Return the RGB image of a file; DataError names a file that Pillow cannot read."""
+    with name_in_errors(file):
         return decode(file.read_bytes())
 
 
 @contextmanager
-def naming(file: Path) -> Iterator[None]:
-    """DataError names the file where it cannot be read or decoded."""
+def name_in_errors(file: Path) -> Iterator[None]:
+    """Turn errors of reading and decoding into a DataError that names the file."""
     try:
         yield
     except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
@@ -174,9 +174,9 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def decode(content: bytes) -> Image.Image:
-    """RGB image of a file's content.
+    """Return the RGB image of a file's content.
 
-    Pillow decides what is readable; simplejpeg only gives the same pixels in half the time.
+    Pillow decides what is readable; simplejpeg gives the same pixels in half the time.
     """
     if content.startswith(JPEG_START):
         try:

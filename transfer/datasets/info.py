@@ -59,7 +59,7 @@ class DatasetInfo:
     read: Callable[[Path, str, Sizes], AnySplit]
     """Reads a split from the data folder; the sizes say how many images a drawn split takes."""
     how_to_get: str
-    """Where to download the set and where to unpack it; every error about the set ends with it."""
+    """Instructions to download and unpack the set; every error about the set ends with them."""
     small: SmallVersion
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
     """Published images per split of the parts that are present, for a set published in parts."""

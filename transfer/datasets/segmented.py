@@ -15,9 +15,9 @@ from transfer.datasets.images import DataError, ImageFiles
 from transfer.running.atomic_files import write_whole
 
 IGNORED = 255
-"""In a mask: outlines and what belongs to no class; neither learned nor counted."""
+"""Value of outlines and of pixels of no class in a mask; they are not trained on or counted."""
 Mask = NDArray[np.uint8]
-"""(H, W): class of each pixel, 0 is background."""
+"""Class of each pixel (H, W); 0 is background."""
 NUM_NAMED_IDS = 5
 THREADS = 8
 
@@ -40,21 +40,21 @@ class Segmented:
         self.masks = ImageFiles(folder, np.array([n.encode() for n in mask_names], dtype=np.bytes_))
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
-        """Where the masks come from."""
+        """Lines on the origin of the masks."""
 
     def __len__(self) -> int:
         return len(self.source)
 
     def name(self, i: int) -> str:
-        """File of an image below the data folder."""
+        """Return the file of an image below the data folder."""
         return self.source.name(i)
 
     def mask(self, i: int) -> Mask:
-        """Decoded; DataError if the file is not there or holds no classes."""
+        """Return the mask of an image; DataError if the file is not there or holds no classes."""
         return read_mask(self.masks.folder / self.masks.name(i))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Segmented":
-        """The images at these positions, in this order."""
+        """Return the images at these positions, in this order."""
         return Segmented(
             self.source.folder,
             [self.name(int(i)) for i in indices],
@@ -64,14 +64,14 @@ class Segmented:
         )
 
     def without(self, names: Collection[str]) -> "Segmented":
-        """All images but the named: how a run leaves out the broken ones it tolerates."""
+        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
         if not names:
             return self
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits over class names, file names, sizes of images and contents of masks."""
+        """Return 16 hex digits over class and file names, sizes of images and contents of masks."""
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         for i in range(len(self)):
             digest.update(self.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
@@ -87,7 +87,7 @@ class Segmented:
 
     @cached_property
     def examined(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """Of each mask what is wrong with it, "" if nothing; and (L,) pixels per class of all."""
+        """Return what is wrong with each mask, "" if nothing, and the pixels of each class (L,)."""
         with ThreadPoolExecutor(THREADS) as threads:
             found = list(threads.map(partial(_examined, self), range(len(self))))
         pixels = np.zeros(len(self.class_names), dtype=np.int64)
@@ -96,14 +96,14 @@ class Segmented:
         return tuple(why for why, _ in found), pixels
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Name of each image with a broken mask, and what is wrong with that."""
+        """Yield the name of each image with a broken mask, and what is wrong with the mask."""
         for i, why in enumerate(self.examined[0]):
             if why:
                 yield self.name(i), f"its mask {self.masks.name(i)}: {why}"
 
 
 def read_mask(file: Path) -> Mask:
-    """Classes in a PNG of palette indices or gray values; DataError says what is wrong with it."""
+    """Return the classes in a PNG of palette indices or gray values; DataError if it has none."""
     try:
         with Image.open(file) as image:
             if image.mode not in ("P", "L"):
@@ -128,8 +128,11 @@ def write_mask(file: Path, mask: Mask) -> None:
 
 
 def voc_palette() -> bytes:
-    """256 colors: bits 0, 3, 6 of a class, from its highest color bit down, are its red, and so
-    on."""
+    """Return VOC's 256 colors.
+
+    Bits 0, 3, 6 of a class are the bits of its red from the highest down; bits 1, 4, 7 those of
+    green, bits 2, 5 those of blue.
+    """
     classes = np.arange(256)
     colors = np.zeros((256, 3), dtype=np.uint8)
     for place in range(8):
@@ -141,7 +144,7 @@ def voc_palette() -> bytes:
 
 
 def _examined(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
-    """What is wrong with a mask, and its pixels per class."""
+    """Return what is wrong with a mask, and its pixels per class."""
     num_classes = len(split.class_names)
     none = np.zeros(num_classes, dtype=np.int64)
     file = split.masks.folder / split.masks.name(i)
@@ -168,7 +171,7 @@ def _other_size(split: Segmented, i: int, mask: Mask) -> str:
         with Image.open(split.source.folder / split.name(i)) as image:
             width, height = image.size
     except (OSError, UnidentifiedImageError):
-        return ""  # told of the image itself
+        return ""  # the image itself is reported as broken
     if mask.shape == (height, width):
         return ""
     return f"{mask.shape[1]} x {mask.shape[0]} px, its image has {width} x {height}"

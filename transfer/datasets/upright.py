@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from transfer.datasets.images import decode, naming
+from transfer.datasets.images import decode, name_in_errors
 
 EXIF_ORIENTATION = 274
 UPRIGHT = {
@@ -25,7 +25,7 @@ QUARTER_TURNS = (5, 6, 7, 8)
 
 def decode_upright(file: Path) -> Image.Image:
     """Return the upright RGB image; DataError names a file that cannot be read."""
-    with naming(file):
+    with name_in_errors(file):
         content = file.read_bytes()
         image = decode(content)
         with Image.open(io.BytesIO(content)) as header:
@@ -35,7 +35,7 @@ def decode_upright(file: Path) -> Image.Image:
 
 def upright_size(file: Path) -> tuple[int, int]:
     """Return width and height in px, read from the first bytes; DataError names a bad file."""
-    with naming(file), Image.open(file) as header:
+    with name_in_errors(file), Image.open(file) as header:
         width, height = header.size
         turned = _orientation(header) in QUARTER_TURNS
     return (height, width) if turned else (width, height)

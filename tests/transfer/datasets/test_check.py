@@ -96,7 +96,7 @@ def test_a_missing_class_of_the_complete_imagenet100_is_named(
     assert sum("trainval: class n" in line for line in report.problems) == 92
 
 
-def test_wrong_counts_are_told_and_tolerated_up_to_the_number(
+def test_wrong_counts_are_named_and_tolerated_up_to_the_number(
     copy_of: Callable[[str], Path],
 ) -> None:
     data = copy_of("sun397")

@@ -188,7 +188,7 @@ def test_repeated_numbers_of_images_and_annotations_are_named(
     assert len(open_scenes("coco17", data, "test")) == 24
 
 
-def test_a_box_without_area_is_told_but_no_damage(copy_of: Callable[[str], Path]) -> None:
+def test_a_box_without_area_gets_a_note_but_is_no_fault(copy_of: Callable[[str], Path]) -> None:
     data = copy_of("coco17")
     entry = changed(data, INSTANCES, _annotation(bbox=[10, 10, 0, 4]))["annotations"][1]
     report = check("coco17", data, decode=False)
@@ -197,14 +197,14 @@ def test_a_box_without_area_is_told_but_no_damage(copy_of: Callable[[str], Path]
     assert report.notes[0] in render([report])
 
 
-@pytest.mark.parametrize(("box", "told"), [([-0.5, -1, 129, 98], 0), ([100, 10, 30.5, 20], 1)])
-def test_a_box_may_pass_the_border_and_more_than_rounding_is_told(
-    box: list[float], told: int, copy_of: Callable[[str], Path]
+@pytest.mark.parametrize(("box", "num_notes"), [([-0.5, -1, 129, 98], 0), ([100, 10, 30.5, 20], 1)])
+def test_a_box_that_passes_the_border_by_more_than_rounding_gets_a_note(
+    box: list[float], num_notes: int, copy_of: Callable[[str], Path]
 ) -> None:
     data = copy_of("coco17")
     changed(data, INSTANCES, _annotation(bbox=box))
     report = require("coco17", data, tolerated=0)
-    assert sum(f"box {box} passes the border" in note for note in report.notes) == told
+    assert sum(f"box {box} passes the border" in note for note in report.notes) == num_notes
     assert any(box[0] in scene.boxes for scene in open_scenes("coco17", data, "test"))
 
 

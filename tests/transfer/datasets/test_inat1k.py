@@ -40,7 +40,7 @@ def test_test_is_all_of_val_and_the_first_of_the_draw(small_data: Path) -> None:
     assert sorted(names(small_data, "trainval")) == sorted(set(train) - set(moved))
 
 
-def test_an_incomplete_annotation_file_is_told(copy_of: Callable[[str], Path]) -> None:
+def test_an_incomplete_annotation_file_is_an_error(copy_of: Callable[[str], Path]) -> None:
     data = copy_of("inat1k")
     path = data / "inat2019" / "train2019.json"
     content = json.loads(path.read_text())

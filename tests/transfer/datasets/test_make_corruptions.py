@@ -29,7 +29,7 @@ KINDS_MADE = ("snow", "fog", "contrast")
 
 
 class Noise:
-    """As the package has them: some draw from torch's generator, some from one of their own."""
+    """Noise from torch's and from a NumPy generator; the package's corruptions use either."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng()
@@ -171,7 +171,9 @@ def test_every_corruption_of_the_package_is_the_same_again() -> None:
             assert other.tobytes() != first.tobytes(), key
 
 
-def test_an_absent_package_is_told_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_package_is_an_error_that_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "torch_uncertainty", None)
     with pytest.raises(DataError, match=r"pip install -e '.\[corruptions\]'"):
         package_corruptions()

@@ -1,4 +1,4 @@
-"""Masks: what is wrong with them is told by name before a training, and they survive a file."""
+"""Broken masks are named before a training, and a mask is the same after it was in a file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 
 COLORS = {0: (0, 0, 0), 1: (128, 0, 0), 2: (0, 128, 0), 15: (192, 128, 128), 255: (224, 224, 192)}
-"""Of background, aeroplane, bicycle, person and outlines, as VOC's development kit prints them."""
+"""Colors of background, aeroplane, bicycle, person and outlines in VOC's development kit."""
 
 
 @pytest.fixture

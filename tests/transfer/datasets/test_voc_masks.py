@@ -61,7 +61,7 @@ def test_train_aug_is_vocs_train_and_what_is_added_without_val(data: Path) -> No
     assert trainval.class_names[:2] == ("background", "aeroplane")
 
 
-def test_a_list_tells_which_masks_should_be_there(data: Path) -> None:
+def test_the_list_names_the_masks_that_should_be_there(data: Path) -> None:
     first, second, *_ = sorted((voc(data) / "SegmentationClassAug").iterdir())
     listing = voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt"
     listing.write_text(f"{first.stem}\n{second.stem}\n")
@@ -88,7 +88,7 @@ def test_an_image_in_train_and_val_is_named(data: Path) -> None:
         open_segmented("voc12_seg", data, "trainval")
 
 
-def test_check_data_tells_the_source(data: Path) -> None:
+def test_check_data_names_the_source_of_the_masks(data: Path) -> None:
     assert "all files but VOC's own" in check("voc12_seg", data, decode=False).notes[0]
     into_sbd(data)
     report = check("voc12_seg", data, decode=False)
@@ -146,7 +146,7 @@ def test_a_conversion_keeps_what_was_listed(data: Path) -> None:
     assert len(listing.read_text().split()) == 101
 
 
-def test_an_interrupted_conversion_is_told(data: Path) -> None:
+def test_an_interrupted_conversion_is_named(data: Path) -> None:
     into_sbd(data)
     convert_sbd(data)
     (voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt").unlink()

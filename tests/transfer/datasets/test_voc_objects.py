@@ -101,7 +101,9 @@ def test_a_missing_or_cut_annotation_file_is_named(copy_of: Callable[[str], Path
     assert report.counts["test"] == (158, 160)
 
 
-def test_a_box_that_passes_the_border_is_told_but_no_damage(copy_of: Callable[[str], Path]) -> None:
+def test_a_box_that_passes_the_border_gets_a_note_but_is_no_fault(
+    copy_of: Callable[[str], Path],
+) -> None:
     data = copy_of("voc0712")
     scenes = open_scenes("voc0712", data, "test")
     whole = next(scene.name for scene in scenes if len(scene.boxes) == 1)
