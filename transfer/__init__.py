@@ -26,6 +26,7 @@ alone.py       one process at a time
 record.py      the result file
 folders.py     where things lie
 schedule.py    how much of a protocol is run
+running/       loader processes and errors that cross the border of a process
 stop.py        leaving in an orderly way
 console.py     the lines people read
 __main__.py    python -m transfer

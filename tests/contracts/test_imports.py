@@ -69,3 +69,11 @@ def test_a_task_never_imports_another_nor_the_record(path: Path) -> None:
     names = set(imported(ast.parse(path.read_text())))
     assert not any(name.startswith("transfer.tasks") for name in names)
     assert not names & NOT_A_TASKS_BUSINESS
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "transfer/running").glob("*.py")), ids=name_of)
+def test_what_runs_processes_knows_nothing_of_images_or_networks(path: Path) -> None:
+    names = {name for name in imported(ast.parse(path.read_text())) if name.startswith("transfer")}
+    assert all(
+        name.startswith(("transfer.stop", "transfer.running")) for name in names - {"transfer"}
+    )
