@@ -1,7 +1,8 @@
 """One checkpoint, every task, then the tables: python benchmarks/run_all.py --ckpt jcl.pth.
 
 What is finished is not run again; what fails leaves a reason in the tables and does not stop the
-rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the request is wrong.
+rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the request is wrong,
+75 stopped by a signal, the same command goes on.
 """
 
 import subprocess

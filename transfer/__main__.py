@@ -2,6 +2,7 @@
 --list.
 
 One task on one checkpoint, or a look at checkpoints and data. benchmarks/run_all.py runs them all.
+Exit status: 0 done, 1 failed, 2 the request is wrong, 75 stopped by a signal, to go on.
 """
 
 import os

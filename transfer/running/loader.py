@@ -225,12 +225,11 @@ def _death(status: int) -> Exception:
 
 def _full_shared_memory(what: str) -> SharedMemoryError:
     """Return the error that says how to make room."""
-    usage = shutil.disk_usage(SHARED_MEMORY)
+    size_mb = shutil.disk_usage(SHARED_MEMORY).total / 1e6
     return SharedMemoryError(
-        f"{what}: {SHARED_MEMORY}, through which these processes hand over images, has "
-        f"{usage.free / 1e6:,.0f} of {usage.total / 1e6:,.0f} MB free. {FEWER.capitalize()}, or "
-        "make it larger (docker run --shm-size=8g; mount -o remount,size=8g /dev/shm); the same "
-        "command goes on"
+        f"{what}: {SHARED_MEMORY} ({size_mb:,.0f} MB), through which these processes hand over "
+        f"images, is full: {FEWER}, or make it larger (docker run --shm-size=8g; mount -o "
+        "remount,size=8g /dev/shm); the same command goes on"
     )
 
 
@@ -281,7 +280,7 @@ def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number:
 def _told(error: Exception) -> Exception:
     """Return the error with its traceback as a note, or what it means if it is of /dev/shm."""
     text = str(error)
-    if "/torch_" in text and ("No space left" in text or "shared memory" in text):
+    if "/torch_" in text and ("No space left" in text or "allocate shared memory" in text):
         error = _full_shared_memory(text.partition(" (")[0])
     where = "".join(traceback.format_exception(error))
     error.add_note(f"In a process that loads images:\n{where}")

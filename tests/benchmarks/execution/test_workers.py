@@ -1,6 +1,7 @@
 """Cells side by side on one machine."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -164,6 +165,36 @@ def test_one_that_was_stopped_before_it_listened_has_not_failed(
     with pytest.raises(stop.Stopped):
         run_side_by_side(four[:1], ORIGINS, workers=1)
     assert not failure_path(four[0].cell.path).exists()
+
+
+def test_a_signal_that_a_cell_hears_first_is_no_failure_of_the_cell(
+    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, "kill -TERM $PPID; kill -TERM $$")
+    before = signal.signal(signal.SIGTERM, lambda *_: stop._asked.append(signal.SIGTERM))
+    monkeypatch.setattr(stop, "_asked", [])
+    try:
+        with pytest.raises(stop.Stopped):
+            run_side_by_side(four[:1], ORIGINS, workers=1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not failure_path(four[0].cell.path).exists()
+
+
+def test_the_second_ctrl_c_ends_the_cells_at_once(
+    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 600")
+
+    def interrupted(seconds: float) -> None:
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchmarks.execution.workers.time.sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_side_by_side(four[:1], ORIGINS, workers=1)
+    _, status = os.waitpid(int((tmp_path / "pid").read_text()), 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:

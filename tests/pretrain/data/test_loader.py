@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pretrain.data import loader
-from pretrain.data.images import DataError
+from pretrain.data.images import DataError, loader
 from pretrain.data.loader import WorkerError, load_ahead
 from pretrain.running.stop import SIGNALS
 
@@ -181,7 +180,7 @@ def test_a_worker_that_is_killed_while_it_sends_a_batch_is_told_apart_from_bad_d
 SCRIPT = """
 import multiprocessing, os, sys, time
 from tests.pretrain.test_loader import Steps
-from pretrain.loader import load_ahead
+from pretrain.data.loader import load_ahead
 batches = load_ahead(Steps(), range(100), workers=2, pin_memory=False)
 next(batches)
 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
