@@ -1,21 +1,53 @@
 # make demo: set up, then the whole main job on data it generates.  make test: set up, then linter, types and tests.
+# make test-processors: set up, then what compares numbers, as if on two older processors and on this one.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # a process per core, each with one thread; tests of a group share what is slow to start
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
+WORKERS := --numprocesses auto --maxprocesses 8 --dist loadgroup
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
+FAST := not slow and not slurm and not gpu and not data and not detectron2
 
-.PHONY: demo test fast lint setup clean
+# test-processors: as which processor torch, oneDNN and MKL compute; own: as the machine's
+sse4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2
+avx2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+own :=
+# folders whose slow tests compare numbers: contracts, two processes, overfitting, resume
+NUMERIC := tests/contracts tests/pretrain \
+	tests/transfer/detection tests/transfer/segmentation tests/transfer/training
+SLOW := slow and not slurm and not gpu and not data and not detectron2
+REPORT := $(VENV)/processors.txt
+
+.PHONY: demo test test-processors fast lint setup clean
 
 demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
 
 test: lint
-	$(PYTEST) -m "not slow and not slurm and not gpu and not data and not detectron2"
+	$(PYTEST) -m "$(FAST)"
 	$(PYTEST) -m "slow or slurm or gpu or data or detectron2" --durations=10
 
+# $(call on_processor,NAME,THREADS): goes on after a failure, and notes it
+define on_processor
+	@echo; echo "=== processor $(1), threads $(2)"
+	@export OMP_NUM_THREADS=$(2) $($(1)); status=passed; \
+	$(BIN)/pytest $(WORKERS) -m "$(FAST)" || status=failed; \
+	$(BIN)/pytest $(WORKERS) -m "$(SLOW)" $(NUMERIC) || status=failed; \
+	echo "$$status: processor $(1), threads $(2)" >> $(REPORT)
+endef
+
+test-processors: setup
+	@rm -f $(REPORT)
+	$(call on_processor,sse4,1)
+	$(call on_processor,sse4,2)
+	$(call on_processor,avx2,1)
+	$(call on_processor,avx2,2)
+	$(call on_processor,own,1)
+	$(call on_processor,own,2)
+	@echo; cat $(REPORT); ! grep -q failed $(REPORT)
+
 fast: lint
-	$(PYTEST) -m "not slow and not slurm and not gpu and not data and not detectron2" --durations=10
+	$(PYTEST) -m "$(FAST)" --durations=10
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from pretrain.data import augment_cpu
 from pretrain.data.augment import crop, finish, normalized
 from pretrain.data.augment_cpu import colored, cropped
-from pretrain.data.images import BatchPlan, TrainingImages, augment_cpu, read_pixels
+from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
 from pretrain.data.loader import load_ahead
 from pretrain.data.styles import StyleBank
 from pretrain.data.views import (

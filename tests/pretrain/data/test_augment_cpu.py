@@ -30,6 +30,7 @@ from pretrain.data.augment_cpu import (
 )
 from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
 from pretrain.speed.bench_views import usual_transform
+from tests.rounding import assert_equal_up_to_rounding
 
 Pixels = NDArray[Any]
 PILOperation = Callable[[Image.Image, float], Image.Image]
@@ -140,7 +141,7 @@ def test_a_crop_is_pils(box: tuple[int, int, int, int], size_px: int) -> None:
 def test_normalized_values_are_torchvisions() -> None:
     image = photograph()
     expected = functional.normalize(functional.to_tensor(image), RECIPE.mean, RECIPE.std)
-    torch.testing.assert_close(normalized(image, RECIPE), expected, atol=1e-5, rtol=0)
+    assert_equal_up_to_rounding(normalized(image, RECIPE), expected)
 
 
 @pytest.mark.parametrize("side", [3, 5, 7])

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pretrain.data.images import DataError, loader
+from pretrain.data import loader
+from pretrain.data.images import DataError
 from pretrain.data.loader import WorkerError, load_ahead
 from pretrain.running.stop import SIGNALS
 

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from pretrain.methods.jcl import JCL, JCLConfig, jcl_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
+from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 
 def problem(
@@ -46,7 +47,7 @@ def test_loss_and_gradient_equal_those_with_an_explicit_covariance(weight: float
     loss.backward()
     expected.backward()
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(streamed.grad, simple.grad, rtol=1e-4, atol=1e-6)
+    assert_equal_up_to_rounding(streamed.grad, simple.grad)
 
 
 def test_gradient_equals_finite_differences() -> None:
@@ -58,8 +59,11 @@ def test_gradient_equals_finite_differences() -> None:
     step = 1e-6
     above = simple_loss(query + step * direction, keys, queue, 0.2, 4.0)
     below = simple_loss(query - step * direction, keys, queue, 0.2, 4.0)
-    slope = ((above - below) / (2 * step)).item()
-    assert (leaf.grad.double() * direction).sum().item() == pytest.approx(slope, rel=1e-5)
+    slope = (above - below) / (2 * step)
+    found = (leaf.grad * direction).sum()
+    # the sum's terms are larger than the sum
+    error = rounding_error(torch.float32, magnitude=(leaf.grad * direction).abs().sum().item())
+    assert (found - slope).abs() < error
 
 
 def test_loss_is_cross_entropy_plus_half_the_weighted_variance() -> None:
@@ -89,7 +93,9 @@ def test_an_orthogonal_queue_costs_a_known_number(num_negatives: int) -> None:
     axes = torch.eye(num_negatives + 1)
     query, queue = axes[:1], axes[1:]
     loss = jcl_loss(query, query[:, None], queue, temperature=0.5, covariance_weight=4.0)
-    assert loss.item() == pytest.approx(math.log(1 + num_negatives * math.exp(-2)))
+    # the similarity 1 over the temperature is rounded on the way
+    expected = math.log(1 + num_negatives * math.exp(-2))
+    assert_equal_up_to_rounding(loss, expected, magnitude=1 / 0.5, operations=SHORT_CHAIN)
 
 
 def test_loss_bounds_the_expectation_over_gaussian_keys() -> None:
@@ -185,7 +191,11 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
     method(views, 0.1)
     copy = tiny_jcl(momentum=0.999)
     copy.load_state_dict(method.state_dict())
-    assert torch.equal(method(views, 0.2)["loss"], copy(views, 0.2)["loss"])
+    losses = []
+    for one in (method, copy):
+        torch.manual_seed(3)  # of the permutation: a row's place in a product decides its rounding
+        losses.append(one(views, 0.2)["loss"])
+    assert torch.equal(*losses)
     assert torch.equal(method.queue.keys, copy.queue.keys)
 
 

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, kl_div, normalize
 from pretrain.methods.jcl import JCL, JCLConfig
 from pretrain.methods.moco import MoCo, MoCoConfig, info_nce
 from pretrain.parts.view import View
+from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 
 def problem(*, n: int = 6, size: int = 40, dim: int = 8) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,7 +56,7 @@ def test_loss_and_gradient_are_those_of_cross_entropy_over_one_and_k_logits() ->
     loss.backward()
     expected.backward()
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(streamed.grad, simple.grad, rtol=1e-4, atol=1e-6)
+    assert_equal_up_to_rounding(streamed.grad, simple.grad)
 
 
 @pytest.mark.parametrize("smoothing", [0.001, 0.1])
@@ -73,7 +74,9 @@ def test_smoothed_labels_put_equal_weight_on_all_negatives_and_none_of_it_on_the
 def test_an_orthogonal_queue_costs_a_known_number(num_negatives: int) -> None:
     axes = torch.eye(num_negatives + 1)
     loss = info_nce(axes[:1], axes[:1], axes[1:], temperature=0.5)
-    assert loss.item() == pytest.approx(math.log(1 + num_negatives * math.exp(-2)))
+    # the similarity 1 over the temperature is rounded on the way
+    expected = math.log(1 + num_negatives * math.exp(-2))
+    assert_equal_up_to_rounding(loss, expected, magnitude=1 / 0.5, operations=SHORT_CHAIN)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -146,7 +149,10 @@ def test_the_consistency_of_co2_is_logged_and_not_minimized() -> None:
         for a, b in ((log_q, log_p), (log_p, log_q))
     ]
     metrics = method(views, 1.0)
-    torch.testing.assert_close(metrics["consistency"], sum(both) / 2, rtol=1e-4, atol=1e-5)
+    # the divergence is a small difference of logarithms of up to a similarity over 0.04
+    assert_equal_up_to_rounding(
+        metrics["consistency"], sum(both) / 2, magnitude=1 / 0.04, operations=SHORT_CHAIN
+    )
     assert not metrics["consistency"].requires_grad
     silent = tiny_moco(consistency_temperature=0.0)(views, 1.0)
     assert torch.equal(metrics["loss"], silent["loss"])
@@ -191,5 +197,9 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
     method, copy = tiny_moco(), tiny_moco()
     method(two_views(), 0.1)
     copy.load_state_dict(method.state_dict())
-    assert torch.equal(method(two_views(), 0.2)["loss"], copy(two_views(), 0.2)["loss"])
+    losses = []
+    for one in (method, copy):
+        torch.manual_seed(3)  # of the permutation: a row's place in a product decides its rounding
+        losses.append(one(two_views(), 0.2)["loss"])
+    assert torch.equal(*losses)
     assert torch.equal(method.queue.keys, copy.queue.keys)

@@ -14,6 +14,7 @@ from pretrain.methods.zero_cl import (
     zero_cl_loss,
     zero_cl_terms,
 )
+from tests.rounding import assert_equal_up_to_rounding
 
 SIZES = pytest.mark.parametrize(("num_images", "dim"), [(9, 4), (4, 9)])
 EPSILON = 1e-5
@@ -101,7 +102,8 @@ def test_equal_views_leave_the_term_whose_sums_outnumber_what_they_are_over(
 def test_scale_and_shift_of_all_embeddings_do_not_matter() -> None:
     z1, z2 = embeddings()
     moved = zero_cl_loss(5 * z1 + 3, 0.5 * z2 - 1, ridge=0.1)
-    torch.testing.assert_close(moved, zero_cl_loss(z1, z2, ridge=0.1), rtol=1e-4, atol=0)
+    # in float64: epsilon weighs more beside the variances of half the scale, which are above 1
+    torch.testing.assert_close(moved, zero_cl_loss(z1, z2, ridge=0.1), rtol=10 * EPSILON, atol=0)
 
 
 @SIZES
@@ -109,7 +111,7 @@ def test_constant_embeddings_cost_one_per_feature_and_image(num_images: int, dim
     z1, z2 = (torch.full((num_images, dim), 0.3, requires_grad=True) for _ in range(2))
     loss = zero_cl_loss(z1, z2, ridge=0.01)
     loss.backward()
-    assert loss.item() == pytest.approx(num_images + dim)
+    assert_equal_up_to_rounding(loss, num_images + dim)
     assert z1.grad is not None
     assert z1.grad.isfinite().all()
 

@@ -15,6 +15,7 @@ from pretrain.parts.whitening import (
     second_moment,
     whitened_cosines,
 )
+from tests.rounding import assert_equal_up_to_rounding
 
 
 def two_views(num_images: int, dim: int, *, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -62,7 +63,8 @@ def test_whitened_rows_have_the_identity_as_covariance() -> None:
     rows = center_and_group(two_views(200, 5, dtype=torch.float32), 1)
     factor = factorize_moment(second_moment(rows, dual=False), 5, 0.0)
     white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT[0, 0]
-    torch.testing.assert_close(white.T.cov(correction=0), torch.eye(5), rtol=0, atol=1e-4)
+    # float32; the axes' variances are up to forty-fold apart
+    assert_equal_up_to_rounding(white.T.cov(correction=0), torch.eye(5), magnitude=40)
 
 
 @pytest.mark.parametrize("kind", ["zca", "pca"])
@@ -105,7 +107,7 @@ def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
 ) -> None:
     matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
     found = factorize(matrix, torch.full((1, 1), 0.01))
-    assert found.ridge.item() == pytest.approx(0.01 * factor)
+    assert_equal_up_to_rounding(found.ridge, torch.full((1, 1), 0.01 * factor))
     assert found.succeeded.all()
     expected = matrix + 0.01 * factor * torch.eye(2)
     torch.testing.assert_close(found.lower @ found.lower.mT, expected)
@@ -116,7 +118,7 @@ def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -
     found = factorize(matrix, torch.full((2, 1), 0.01))
     assert found.succeeded.tolist() == [True, False]
     assert found.num_failures() == 1
-    assert found.ridge[0].item() == pytest.approx(0.01)
+    assert_equal_up_to_rounding(found.ridge[0], torch.tensor([0.01]))
     found.mask_failures(found.lower.sum(dim=(1, 2, 3))).sum().backward()
     assert matrix.grad is not None
     assert matrix.grad[0].any()
@@ -131,7 +133,7 @@ def test_rows_that_are_not_finite_give_nan_and_not_a_skipped_step() -> None:
 
 def test_condition_number_of_a_diagonal_matrix_is_exact() -> None:
     matrix = torch.diag(torch.tensor([0.01, 4.0, 25.0])).expand(1, 1, 3, 3)
-    assert factorize(matrix, torch.zeros(1, 1)).condition_number().item() == pytest.approx(2500)
+    assert_equal_up_to_rounding(factorize(matrix, torch.zeros(1, 1)).condition_number(), 2500.0)
 
 
 def test_groups_that_do_not_divide_the_features_are_an_error() -> None:
