@@ -187,8 +187,8 @@ def test_features_are_as_wide_as_told(arch: str, stem: Stem, feature_dim: int) -
 
 def test_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None:
     backbone = random_backbone(arch="resnet18-heads2", stem="cifar", seed=0)
-    images = torch.randn(2, 3, 16, 16)
-    for head, features in enumerate(backbone.network()(images).split(512, dim=1)):
+    images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    for head, features in enumerate(backbone.network().double()(images).split(512, dim=1)):
         weights = {
             name.replace(f"layer4.{head}.", "layer4.", 1): tensor
             for name, tensor in backbone.state_dict.items()
@@ -196,7 +196,7 @@ def test_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None
         }
         network = build_resnet("resnet18", "cifar").eval()
         network.load_state_dict(weights)
-        torch.testing.assert_close(features, network(images))
+        torch.testing.assert_close(features, network.double()(images))
 
 
 @pytest.mark.parametrize(
@@ -221,10 +221,10 @@ def test_a_file_with_another_number_of_heads_than_it_tells_is_refused(
 def test_some_heads_give_their_part_of_all_heads_features(heads: tuple[int, ...]) -> None:
     everything = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
     some = with_heads(everything, heads)
-    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    parts = everything.network()(images).split(512, dim=1)
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    parts = everything.network().double()(images).split(512, dim=1)
     expected = torch.cat([parts[head] for head in heads], dim=1)
-    torch.testing.assert_close(some.network()(images), expected)
+    torch.testing.assert_close(some.network().double()(images), expected)
     assert (some is everything) == (heads == (0, 1, 2))
     assert some.feature_dim == 512 * len(heads)
 

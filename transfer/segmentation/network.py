@@ -46,7 +46,8 @@ class FCN(nn.Module):
 
     def logits(self, images: Tensor) -> Tensor:
         """(n, L, H, W) of normalized images (n, 3, H, W)."""
-        coarse = self.head(self.backbone(images)).float()
+        coarse = self.head(self.backbone(images))
+        coarse = coarse.to(torch.promote_types(coarse.dtype, torch.float32))
         size, corners = images.shape[2:], self.recipe.align_corners
         return interpolate(coarse, size=size, mode="bilinear", align_corners=corners)
 

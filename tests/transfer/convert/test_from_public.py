@@ -254,7 +254,7 @@ def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
     inspection = converted.inspection
     assert (inspection.layout, inspection.prefix) == (layout, prefix)
     assert inspection.proof is not None
-    assert inspection.proof <= 1e-5
+    assert inspection.proof <= 256 * torch.finfo(torch.float32).eps  # twenty layers
     assert sum(group.num_tensors for group in inspection.account) == len(tensors_in(content))
     assert sum(group.num_values for group in inspection.account) == sum(tensors_in(content))
 

@@ -27,7 +27,8 @@ SWAPS = {
 )
 def test_both_forward_passes_agree(arch: str, stem: Stem, weights: GetWeights) -> None:
     raw = weights(arch, stem=stem)
-    assert prove(network_with(arch, stem, raw), raw) <= 1e-5
+    # float32, up to 53 layers: 256 eps of the largest feature
+    assert prove(network_with(arch, stem, raw), raw) <= 256 * torch.finfo(torch.float32).eps
 
 
 @pytest.mark.parametrize("name", SWAPS)
@@ -78,9 +79,10 @@ def test_one_block_per_stage_equals_the_formula_written_out() -> None:
             raw[f"layer{stage}.0.downsample.1.{kind}"] = torch.full((3,), value)
     shrink = 1 / math.sqrt(1 + 1e-5)
     factor = shrink * (1 + shrink**2) * (shrink + shrink**2) ** 3
-    images = fixed_images().abs()
+    images = fixed_images().abs().double()
+    raw = {name: tensor.double() for name, tensor in raw.items()}
     expected = images[:, :, ::8, ::8].mean(dim=(2, 3)) * factor
-    assert torch.allclose(raw_features(raw, images), expected, rtol=1e-5)
+    torch.testing.assert_close(raw_features(raw, images), expected)
 
 
 def identity(channels: int) -> Tensor:

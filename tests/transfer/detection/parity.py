@@ -19,6 +19,16 @@ from transfer.detection.torchvision_engine.proposals import RPN
 
 NUM_CLASSES = 3
 
+EPS = torch.finfo(torch.float32).eps
+LOSS = 16 * EPS
+"""Of a loss, relative: a sum of some thousand terms in float32."""
+GRADIENT = 64 * EPS
+"""In units of a tensor's norm or largest value: a loss sends float32, which norms enlarge."""
+BOX_PX = 12 * 128 * EPS
+"""Of boxes and keypoints: a dozen operations in float32 on up to 128 px."""
+SCORE = 8 * EPS
+"""Of scores and mask probabilities, which are at most 1: some operations in float32."""
+
 UNSEEN = "keypoint_head.1.kps_score_lowres.bias"
 """Adds one number to a whole map, which the softmax over its places ignores: gradient 0."""
 

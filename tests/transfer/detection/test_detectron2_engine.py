@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.transfer.detection.parity import in_double
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.backbone import random_backbone
 from transfer.detection import recipe as recipes
@@ -177,6 +178,7 @@ def test_mocos_norm_sees_the_map_of_layer4() -> None:
 
 def test_co2s_norm_feeds_the_rpn_and_not_the_heads() -> None:
     detector, rcnn = small(recipes.VOC_C4)
+    in_double(detector.network)
     seen: dict[str, Tensor] = {}
     rcnn.proposal_generator.rpn.rpn_head.conv.register_forward_pre_hook(
         lambda _, inputs: seen.update(rpn=inputs[0])
@@ -187,10 +189,11 @@ def test_co2s_norm_feeds_the_rpn_and_not_the_heads() -> None:
     rcnn.backbone.register_forward_hook(lambda _, __, output: seen.update(shared=output["res4"]))
     total_loss(detector, small_samples())
     assert torch.equal(seen["heads"], seen["shared"])
-    torch.testing.assert_close(seen["rpn"].mean(dim=(0, 2, 3)), torch.zeros(256), atol=1e-5, rtol=0)
-    torch.testing.assert_close(
-        seen["rpn"].var(dim=(0, 2, 3), correction=0), torch.ones(256), atol=1e-2, rtol=0
-    )
+    means = seen["rpn"].mean(dim=(0, 2, 3))
+    torch.testing.assert_close(means, torch.zeros_like(means))
+    variances = seen["rpn"].var(dim=(0, 2, 3), correction=0)
+    # v / (v + 1e-5), with variances v of at least 1e-3
+    torch.testing.assert_close(variances, torch.ones_like(means), atol=1e-2, rtol=0)
 
 
 def rpn_gradients(factor: float) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -204,6 +207,7 @@ def rpn_gradients(factor: float) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     )
     torch.manual_seed(0)
     detector = build_detector(recipe, arch="resnet18", num_classes=1, norm="BN")
+    in_double(detector.network)  # norms enlarge roundings of gradients
     losses = detector.network(small_samples())
     (losses["loss_rpn_cls"] + losses["loss_rpn_loc"]).backward()
     gradients = {
@@ -220,7 +224,7 @@ def test_what_the_rpn_sends_into_the_shared_map_is_a_tenth() -> None:
     tenth, own_tenth = rpn_gradients(0.1)
     assert len(whole) > 40
     for name, gradient in whole.items():
-        torch.testing.assert_close(tenth[name], 0.1 * gradient, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(tenth[name], 0.1 * gradient)
     assert len(own_whole) == 8  # three convolutions and the norm
     assert all(torch.equal(own_tenth[name], own_whole[name]) for name in own_whole)
 

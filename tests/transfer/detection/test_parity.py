@@ -1,5 +1,8 @@
 """Both engines are one detector: the same losses, gradients, detections, steps and AP.
 
+Convolutions in float64: then no rounding of theirs decides which proposal is kept, and what is left
+are some operations in float32 on losses, scores and boxes.
+
 `python -m tests.transfer.detection.test_parity` prints the differences as a table.
 """
 
@@ -12,9 +15,14 @@ import torch
 from torch import Tensor
 
 from tests.transfer.detection.parity import (
+    BOX_PX,
     CASES,
     CO2,
+    EPS,
+    GRADIENT,
+    LOSS,
     NUM_CLASSES,
+    SCORE,
     Case,
     answer,
     fill,
@@ -81,7 +89,9 @@ class Differences:
 
 
 def differences(case: Case) -> Differences:
-    theirs, ours = both(case)
+    theirs, ours = both(replace(case, recipe=lean(case.recipe)))
+    in_double(theirs.network)
+    in_double(ours.network)
     samples = samples_of(case)
     one, other = answer(theirs, samples), answer(ours, samples)
     gradients = to_torchvision(one.gradients, case.recipe, NUM_CLASSES)
@@ -98,12 +108,11 @@ def differences(case: Case) -> Differences:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_one_batch_gives_the_same_answer(case: Case) -> None:
     found = differences(case)
-    assert found.loss < 1e-6
-    assert found.gradient < 1e-4
+    assert found.loss < LOSS
+    assert found.gradient < GRADIENT
     assert found.num_found > 10
-    assert found.found["boxes"] < 1e-5
-    assert max(found.found["scores"], found.found.get("masks", 0)) < 1e-6
-    assert found.found.get("keypoints", 0) < 1e-5
+    assert max(found.found["boxes"], found.found.get("keypoints", 0)) < BOX_PX
+    assert max(found.found["scores"], found.found.get("masks", 0)) < SCORE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,21 +212,30 @@ def test_five_steps_of_both_solvers_lead_to_the_same_weights(case: Case) -> None
         in_double(detector.network)
     theirs, ours = theirs_trained(case, detectors[0]), ours_trained(case, detectors[1])
     for one, other in zip(theirs.losses, ours.losses, strict=True):
-        assert worst_loss(one, other) < 1e-6
+        assert worst_loss(one, other) < LOSS
     assert ours.rates == pytest.approx(theirs.rates, rel=1e-6)
-    assert worst_tensor(theirs.weights, ours.weights) < 1e-6
+    assert worst_tensor(theirs.weights, ours.weights) < GRADIENT
     assert total(theirs.losses[-1]) != pytest.approx(total(theirs.losses[0]), rel=1e-2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
-def test_five_steps_in_float32_have_the_same_losses(case: Case) -> None:
-    # at the published rate, on so few and small images, the last bit grows tenfold and more with
-    # each step, and one proposal suppressed on one side only is seen in the third decimal
-    slow = replace(case, recipe=replace(case.recipe, learning_rate=0.005))
-    their_detector, our_detector = both_at_their_start(slow)
-    theirs, ours = theirs_trained(slow, their_detector), ours_trained(slow, our_detector)
-    assert list(map(total, ours.losses)) == pytest.approx(list(map(total, theirs.losses)), rel=1e-4)
+def test_the_first_losses_in_float32_are_those_in_float64(case: Case) -> None:
+    # not those of later steps: a step enlarges the last bit tenfold and more, until a proposal is
+    # suppressed in one engine only; the steps themselves are compared in float64 above
+    detectors = both_at_their_start(case)
+    rounded = [first_losses(detector, case) for detector in detectors]
+    for detector in detectors:
+        in_double(detector.network)
+    for detector, losses in zip(detectors, rounded, strict=True):
+        assert worst_loss(first_losses(detector, case), losses) < 256 * EPS  # some 30 layers
+
+
+def first_losses(detector: Detector, case: Case) -> dict[str, Tensor]:
+    """In training mode, before any step."""
+    with torch.no_grad():
+        losses: dict[str, Tensor] = detector.network.train()(samples_of(case))
+    return losses
 
 
 def total(losses: Mapping[str, Tensor]) -> float:
@@ -229,15 +247,17 @@ def test_a_published_recipe_draws_and_answers_the_same() -> None:
     case = Case(recipe=COCO_FPN)
     answers = []
     for detector in both(case):
+        in_double(detector.network)
         torch.manual_seed(5)
         answers.append(answer(detector, [large_sample()]))
     theirs, ours = answers
     gradients = to_torchvision(theirs.gradients, case.recipe, NUM_CLASSES)
     found = worst_found(theirs.found, ours.found)
-    assert worst_loss(theirs.losses, ours.losses) < 1e-6
-    assert worst_tensor(gradients, ours.gradients) < 1e-4
+    assert worst_loss(theirs.losses, ours.losses) < LOSS
+    assert worst_tensor(gradients, ours.gradients) < GRADIENT
     assert len(theirs.found[0].boxes) == COCO_FPN.detections
-    assert max(found["boxes"] / 10, found["scores"]) < 1e-6
+    assert found["boxes"] < 12 * 320 * EPS
+    assert found["scores"] < SCORE
 
 
 def large_sample() -> Sample:
@@ -262,10 +282,11 @@ def test_one_seed_draws_the_same_anchors_and_regions(name: str) -> None:
     theirs, ours = both(Case(recipe=drawing))
     losses = []
     for detector in (theirs, ours):
+        in_double(detector.network)
         detector.network.train()
         torch.manual_seed(5)
         losses.append(detector.network(samples_of(case)))
-    assert worst_loss(*losses) < 1e-6
+    assert worst_loss(*losses) < LOSS
 
 
 if __name__ == "__main__":

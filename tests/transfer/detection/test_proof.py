@@ -62,7 +62,8 @@ def test_a_loaded_backbone_gives_the_features_of_its_source(
     assert detector.load_backbone(state_dict) == len(state_dict)
     differences = prove(detector, state_dict, arch, recipe.tiny())
     assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
-    assert max(differences.values()) < 1e-6
+    # float32, up to 49 layers: 256 eps of each map's largest value
+    assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
 
 
 @pytest.mark.parametrize("build", ENGINES)

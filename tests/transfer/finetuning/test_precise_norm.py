@@ -16,9 +16,11 @@ ALONE = Process(device=torch.device("cpu"))
 
 
 def batches(sizes: tuple[int, ...] = (2, 3, 4, 5)) -> list[Tensor]:
-    """Of so many images, (n, 3, 5, 5)."""
+    """Of so many images, (n, 3, 5, 5), float64."""
     generator = torch.Generator().manual_seed(0)
-    return [3 * torch.randn(n, 3, 5, 5, generator=generator) + n for n in sizes]
+    return [
+        3 * torch.randn(n, 3, 5, 5, generator=generator, dtype=torch.float64) + n for n in sizes
+    ]
 
 
 def set_norms(network: nn.Module, given: list[Tensor], process: Process = ALONE) -> None:
@@ -29,7 +31,7 @@ def two_layers() -> nn.Sequential:
     torch.manual_seed(1)
     return nn.Sequential(
         nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.BatchNorm2d(4, momentum=0.3)
-    )
+    ).double()
 
 
 def statistics(layer: nn.Module) -> Tensor:
@@ -57,7 +59,7 @@ def test_weights_and_momenta_stay() -> None:
 def test_momenta_come_back_after_a_failure() -> None:
     network = two_layers()
     with pytest.raises(RuntimeError, match="Kernel size"):
-        set_norms(network, [torch.zeros(2, 3, 5, 5), torch.zeros(2, 3, 2, 2)])
+        set_norms(network, [torch.zeros(2, 3, px, px, dtype=torch.float64) for px in (5, 2)])
     assert [network[0].momentum, network[3].momentum] == [0.1, 0.3]
     assert not network[0]._forward_hooks
 
@@ -72,7 +74,7 @@ def test_a_layer_that_is_called_twice_counts_both_calls() -> None:
             self.norm(both[0])
             self.norm(both[1])
 
-    network, plain = Twice(), nn.BatchNorm2d(3)
+    network, plain = Twice().double(), nn.BatchNorm2d(3).double()
     given = batches()
     set_norms(network, [(given[0], given[1]), (given[2], given[3])])  # type: ignore[list-item]
     set_norms(plain, given)
@@ -80,8 +82,8 @@ def test_a_layer_that_is_called_twice_counts_both_calls() -> None:
 
 
 def test_a_batch_without_values_counts_nothing() -> None:
-    with_empty, without = nn.BatchNorm2d(3), nn.BatchNorm2d(3)
-    set_norms(with_empty, [*batches(), torch.zeros(0, 3, 7, 7)])
+    with_empty, without = nn.BatchNorm2d(3).double(), nn.BatchNorm2d(3).double()
+    set_norms(with_empty, [*batches(), torch.zeros(0, 3, 7, 7, dtype=torch.float64)])
     set_norms(without, batches())
     assert torch.equal(statistics(with_empty), statistics(without))
     untouched = nn.BatchNorm2d(3)

@@ -43,7 +43,9 @@ def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: 
     with torch.no_grad():
         expected = small_backbone.network()(pixels)
     found = extract(small_backbone, folders)
-    torch.testing.assert_close(found.features[:3], expected, rtol=1e-4, atol=1e-5)
+    # twenty layers in float32, in batches of other sizes: 512 eps of the largest feature
+    atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
+    torch.testing.assert_close(found.features[:3], expected, rtol=0, atol=atol)
     assert torch.equal(found.labels, images.labels)
 
 
@@ -58,9 +60,10 @@ def test_the_second_call_computes_nothing(
 def test_an_interrupted_extraction_goes_on_and_ends_the_same(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # before both: batches of other sizes may differ in the last bit
+    monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_PART", 32)
     whole = extract(small_backbone, folders).features
     elsewhere = replace(folders, cache=folders.cache / "second")
-    monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_PART", 32)
     calls = []
     forward = transfer.frozen.features.forward
 
@@ -170,6 +173,7 @@ def test_precision_shapes_the_key_and_the_features_but_little(
     assert cache_key(fast, images, TRANSFORM) != cache_key(small_backbone, images, TRANSFORM)
     exact, rounded = (extract(b, folders).features for b in (small_backbone, fast))
     assert not torch.equal(exact, rounded)
+    # forty roundings by 2^-9 at most, of weights and maps, make an angle of 0.045 if all agree
     assert torch.cosine_similarity(exact, rounded).min() > 0.999
 
 

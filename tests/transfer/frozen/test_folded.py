@@ -47,6 +47,8 @@ def test_bfloat16_keeps_directions_and_nearly_all_neighbors() -> None:
         exact = backbone.network()(pixels)
         fast = in_bfloat16(backbone.network())(pixels.to(torch.bfloat16))
     assert fast.dtype == torch.float32
+    # forty roundings by 2^-9 at most, of weights and maps: sqrt(40) * 2^-9 is an angle of 0.012,
+    # whose cosine is 0.99992
     assert torch.cosine_similarity(exact, fast).min() > 0.9999
     labels = torch.arange(4).repeat_interleave(16)
 

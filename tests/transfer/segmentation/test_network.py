@@ -66,7 +66,8 @@ def test_every_tensor_has_its_place_and_maps_are_torchvisions(arch: str, tmp_pat
     assert load_backbone(network, weights(arch)) == len(weights(arch))
     differences = prove(network, weights(arch), arch, TINY)
     assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
-    assert max(differences.values()) < 1e-6
+    # float32, up to 49 layers: 256 eps of each map's largest value
+    assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
 
 
 def test_the_whole_recipe_has_a_stride_of_16_and_mocos_head(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_all_norms_are_of_the_decided_kind(norm: Norm, tmp_path: Path) -> None:
 
 
 def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
-    network = built(tmp_path).train()
+    network = built(tmp_path).double().train()  # the norms would enlarge roundings of pixels
     ours = network(batch(65))["loss_seg"]
     with noise_in(tmp_path / "log"):
         from mmengine.structures import PixelData
@@ -149,7 +150,7 @@ def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
             size=(65, 65),
             pad_val=0,
             seg_pad_val=255,
-        )
+        ).double()
         truth = [
             SegDataSample(gt_sem_seg=PixelData(data=sample.mask[None].long()))
             for sample in batch(65)
@@ -166,8 +167,8 @@ def test_the_classes_of_an_odd_size_are_mmsegmentations(
     align_corners: bool, tmp_path: Path
 ) -> None:
     recipe = replace(TINY, align_corners=align_corners)
-    network = built(tmp_path, recipe).eval()
-    image = torch.randint(0, 256, (3, 47, 71), dtype=torch.uint8)
+    network = built(tmp_path, recipe).double().eval()  # no rounding decides of a class
+    image = batch(71)[0].image[:, :47]
     with noise_in(tmp_path / "log"), torch.inference_mode():
         from mmengine.config import ConfigDict
         from mmseg.models import EncoderDecoder
@@ -176,10 +177,10 @@ def test_the_classes_of_an_odd_size_are_mmsegmentations(
         settings = networks.config(recipe, arch="resnet18", num_classes=21)
         settings["test_cfg"] = ConfigDict(mode="whole")
         prepare = SegDataPreProcessor(**scale(recipe))
-        theirs: Any = EncoderDecoder(**settings, data_preprocessor=prepare).eval()
+        theirs: Any = EncoderDecoder(**settings, data_preprocessor=prepare)
         theirs.backbone.load_state_dict(network.backbone.state_dict())
         theirs.decode_head.load_state_dict(network.head.state_dict())
-        (expected,) = theirs.test_step({"inputs": [image]})
+        (expected,) = theirs.double().eval().test_step({"inputs": [image]})
         found = network.classes(image)
     assert found.shape == (47, 71)
     assert len(found.unique()) > 3

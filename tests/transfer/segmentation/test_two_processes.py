@@ -35,7 +35,7 @@ def network_of(num_processes: int, folder: Path) -> FCN:
     network = build_network(ONE_STEP, arch="resnet18", num_classes=3, norm=norm, log=log)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     load_backbone(network, backbone.state_dict)
-    return network
+    return network.double()  # norms enlarge roundings, and a rounding may decide of a pixel's class
 
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
@@ -78,10 +78,10 @@ def test_two_processes_take_the_step_of_one(
 ) -> None:
     whole, halves = whole_and_halves
     for half in halves:
-        assert half["losses"] == pytest.approx(whole["losses"], rel=1e-5)
+        assert half["losses"] == pytest.approx(whole["losses"])
         for name, gradient in whole["gradients"].items():
             difference = (half["gradients"][name] - gradient).norm()
-            assert difference < 1e-3 * gradient.norm(), name
+            assert difference < 1e-7 * gradient.norm(), name
         torch.testing.assert_close(half["means"], whole["means"])
 
 

@@ -34,4 +34,6 @@ def test_features_of_a_position_are_those_of_the_turned_image(
         )
         expected = network(seen[None].contiguous(memory_format=torch.channels_last))[0]
         found = test.features[160 * quarters + 7]
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
+        atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
+        torch.testing.assert_close(found, expected, rtol=0, atol=atol)

@@ -116,7 +116,8 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     assert (record.engine, details["norm"], details["tensors_placed"]) == (
         *("mmsegmentation", "BN", 120),
     )
-    assert max(details["largest_difference_of_maps"].values()) < 1e-6
+    # float32, 17 layers: 256 eps of each map's largest value
+    assert max(details["largest_difference_of_maps"].values()) < 256 * 2**-23
     assert finished(asked) == record
     split = open_segmented("voc12_seg", small_detection_data, "test")
     truth = np.concatenate([split.mask(i).ravel() for i in range(len(split))])

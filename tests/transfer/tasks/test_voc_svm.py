@@ -93,6 +93,7 @@ def test_map_is_the_mean_of_the_classes_in_the_details(tmp_path: Path) -> None:
 def test_both_engines_choose_the_same_costs_and_score_the_same(tmp_path: Path) -> None:
     ours = QUICK.run(small(), folders(tmp_path), seed=0)
     theirs = REFERENCE.run(small(), folders(tmp_path), seed=0)
+    # planes 1e-4 apart rank all held-out images alike here, and costs differ by 0.09 and more
     assert torch.equal(column(QUICK, ours, "cost"), column(REFERENCE, theirs, "cost"))
     gap = QUICK.metrics(ours)["mAP"] - REFERENCE.metrics(theirs)["mAP"]
     assert abs(gap) < 0.05

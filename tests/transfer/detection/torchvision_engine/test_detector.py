@@ -47,15 +47,19 @@ def expected_maps(source: nn.Module) -> dict[str, Tensor]:
 
 
 def worst(maps: dict[str, Tensor], others: dict[str, Tensor]) -> float:
+    """Largest difference in units of the map's largest value."""
     assert maps.keys() == others.keys()
-    return max(float((maps[name] - others[name]).abs().max()) for name in maps)
+    return max(
+        float((maps[name] - others[name]).abs().max() / others[name].abs().max()) for name in maps
+    )
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
 def test_stages_are_those_of_the_backbone(recipe: Recipe, arch: str) -> None:
     source = resnet(arch)
-    assert worst(loaded(recipe, source, arch).stages(images()), expected_maps(source)) <= 1e-4
+    found = worst(loaded(recipe, source, arch).stages(images()), expected_maps(source))
+    assert found <= 256 * torch.finfo(torch.float32).eps  # up to 49 layers in float32
 
 
 @pytest.mark.parametrize(("recipe", "size"), [(COCO_FPN, (8, 10)), (VOC_C4, (7, 9))])

@@ -56,6 +56,7 @@ def test_predictors_start_near_zero() -> None:
     torch.manual_seed(0)
     boxes = BoxPredictor(1024, 80)
     masks = mask_head(COCO_FPN_MASKS, 80, nn.BatchNorm2d)[1]  # type: ignore[index]
+    # of at least 20,480 draws, whose standard deviation is known to 0.5 %
     assert boxes.classes.weight.std().item() == pytest.approx(0.01, rel=0.02)
     assert boxes.deltas.weight.std().item() == pytest.approx(0.001, rel=0.02)
     assert masks.mask_fcn_logits.weight.std().item() == pytest.approx(0.001, rel=0.02)
@@ -69,5 +70,6 @@ def test_predictors_start_near_zero() -> None:
 def test_layers_start_uniform_within_the_square_root_of_three_over_the_inputs() -> None:
     torch.manual_seed(0)
     first = box_head(COCO_FPN.tiny(), nn.BatchNorm2d)[0][1]  # type: ignore[index]
+    # of 100,352 draws the largest is short of the bound by about 1e-5
     assert first.weight.abs().max().item() == pytest.approx((3 / (32 * 49)) ** 0.5, rel=1e-3)
     assert not first.bias.any()

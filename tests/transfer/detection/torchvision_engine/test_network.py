@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.transfer.detection.parity import in_double
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
@@ -138,16 +139,20 @@ def test_finding_nothing_is_no_error(recipe: Recipe) -> None:
 
 def test_an_image_finds_the_same_beside_a_larger_one_on_a_pyramid_of_equal_padding() -> None:
     network = tiny(replace(COCO_FPN, min_score=0.0)).eval()
-    image = torch.randint(0, 256, (3, 96, 128), dtype=torch.uint8)
+    in_double(network)  # so that roundings decide of no box
+    image = small_samples(1)[0].image
     (alone,) = network.detections([image])
     beside = network.detections([image, torch.zeros(3, 70, 100, dtype=torch.uint8)])[0]
-    torch.testing.assert_close(alone.boxes, beside.boxes, atol=1e-3, rtol=1e-4)
+    # the coding of boxes: a dozen operations on up to 128 px in float32
+    atol = 12 * 128 * torch.finfo(torch.float32).eps
+    torch.testing.assert_close(alone.boxes, beside.boxes, rtol=0, atol=atol)
 
 
 def test_the_rpn_sends_a_tenth_into_every_tensor_of_the_backbone() -> None:
     grads = []
     for reading in ("none", "scale_input"):
         network = tiny(replace(VOC_C4, rpn_gradient=reading)).train()
+        in_double(network)  # norms enlarge roundings of gradients
         torch.manual_seed(1)
         losses = network(small_samples(num_classes=3))
         (losses["loss_rpn_cls"] + losses["loss_rpn_loc"]).backward()
@@ -157,7 +162,7 @@ def test_the_rpn_sends_a_tenth_into_every_tensor_of_the_backbone() -> None:
     assert len(reached) == 45
     for name in reached:
         difference = (tenth[name] - 0.1 * whole[name]).norm().item()
-        assert difference <= 1e-5 * whole[name].norm().item() > 0
+        assert difference <= 1e-7 * whole[name].norm().item() > 0
     own = [name for name in whole if name.startswith("rpn.")]
     assert len(own) == 8
     assert all(torch.equal(tenth[name], whole[name]) for name in own)
@@ -172,5 +177,6 @@ def test_losses_under_autocast_are_float32_and_near_those_without() -> None:
     torch.manual_seed(1)
     whole = network(samples)
     assert {loss.dtype for loss in low.values()} == {torch.float32}
+    # thirty roundings by 2^-9 at most
     for name in ("loss_rpn_cls", "loss_cls", "loss_mask"):
         assert low[name].item() == pytest.approx(whole[name].item(), rel=0.05)
