@@ -180,10 +180,11 @@ def evaluate(cell: Cell) -> Record:
 def _compute(cell: Cell, process: Process) -> Path | None:
     """Compute predictions in all processes; the first measures, writes and returns the file."""
     start = time.monotonic()
-    _checked_folders(cell)  # before a classifier is trained for hours
-    needed = cell.needed
-    lender = None if needed is None else borrowed(cell.key, _trainer(needed))
-    classifier = None if needed is None else kept(lender, needed.folders.work)
+    needed, lender, classifier = cell.needed, None, None
+    if needed is not None:
+        _require_whole_data(cell)  # before a classifier is trained for hours
+        lender = borrowed(cell.key, _trainer(needed))
+        classifier = kept(lender, needed.folders.work)
 
     def prepared_in(folders: Folders) -> tuple[Any, Folders]:
         folders = replace(folders, classifier=classifier)
@@ -212,9 +213,9 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     return store_record(cell.path, record)
 
 
-def _checked_folders(cell: Cell) -> tuple[dict[str, Report], Folders]:
-    """Return the reports of the cell's data sets, and folders that know them."""
-    return checked_folders(cell.task.datasets(), cell.folders, cell.place.tolerated)
+def _require_whole_data(cell: Cell) -> None:
+    """Raise DataError if one of the cell's data sets is not whole."""
+    checked_folders(cell.task.datasets(), cell.folders, cell.place.tolerated)
 
 
 def _on_checked_data(

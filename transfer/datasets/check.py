@@ -61,7 +61,7 @@ class Report:
     """What is worth knowing about a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Of each split that could be opened, taken before its files were read."""
-    began_s: float = 0.0
+    began_s: float = field(default=0.0, compare=False)
     """When the check began, by the monotonic clock."""
 
     @property
