@@ -89,7 +89,7 @@ def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) 
     if has_styles and not is_ever_applied(recipe, "texture"):
         raise SettingsError(
             "--style-bank has no effect with --texture-probability "
-            f"{recipe.texture_probability:g}; pass a probability above 0, or no bank"
+            f"{recipe.texture_probability:g}; pass --texture-probability above 0, or no bank"
         )
 
 
