@@ -18,7 +18,6 @@ from benchmarks.cluster import arrays as slurm_cells
 from benchmarks.cluster.cell_status import failed_helpers, render, statuses
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.workers import run_side_by_side
-from benchmarks.pages.suites import SUITES
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.checkpoints import Origin, Origins, loaded, looked_at
 from benchmarks.planning.plan import (
@@ -30,6 +29,7 @@ from benchmarks.planning.plan import (
     with_shared_heads,
 )
 from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.planning.suites import suites
 from benchmarks.tables import renew_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
@@ -102,12 +102,10 @@ def chosen_tasks(tasks: str, suite: str) -> list[str]:
     """Keys of TASKS that the request names; ValueError for what does not exist."""
     wanted = [word.strip() for word in tasks.split(",") if word.strip()]
     if suite:
-        if suite not in SUITES:
-            raise ValueError(f"no suite {suite!r}; the papers are {', '.join(SUITES)}")
-        unbuilt = [task for task in SUITES[suite] if not _keys_of(task)]
-        if unbuilt:
-            print(f"not in this version: {', '.join(unbuilt)}", file=sys.stderr)
-        wanted += [task for task in SUITES[suite] if task not in unbuilt]
+        known = suites()
+        if suite not in known:
+            raise ValueError(f"no suite {suite!r}; the papers are {', '.join(known)}")
+        wanted += known[suite]
     if not wanted:
         return default_tasks()
     for word in wanted:

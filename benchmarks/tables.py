@@ -17,7 +17,6 @@ from benchmarks.pages.overview import overview_page
 from benchmarks.pages.paper_page import paper_page, tasks_of
 from benchmarks.pages.published import published
 from benchmarks.pages.records import CURVES, TABLES, read_results
-from benchmarks.pages.suites import BUILT_TASKS
 from transfer.running.atomic_files import explain_write_errors, write_whole
 
 
@@ -44,7 +43,7 @@ def write_tables(results: Path) -> list[Path]:
     listed = []
     for paper in published():
         for table in paper.tables:
-            if table.kind != "settings" and tasks_of(table) & set(BUILT_TASKS):
+            if table.kind != "settings" and tasks_of(table):
                 pages[table.file_name] = paper_page(table, paper, found, command)
                 listed.append((f"{paper.name}, {table.number}", table.file_name))
     methods = method_page(found, command)

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.suites import TRANSFER, primary_metric
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import described
 from benchmarks.tables import write_tables
 
 
@@ -54,7 +55,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
             "schedule": cell["schedule"],
             "seed": cell["seed"],
             "engine": cell["engine"],
-            "metrics": {cell["metric"] or primary_metric(cell["task"]): score},
+            "metrics": {cell["metric"] or described(cell["task"])[0]: score},
             "data": {
                 "set": {
                     "fingerprint": cell["fingerprint"],
@@ -77,7 +78,7 @@ def failure(results: Path, task: str, reason: str, schedule: str = "paper") -> N
             "format": "ssl-failure/1",
             "backbone": "mine",
             "task": task,
-            "protocol": "lorac-2021/1" if task in TRANSFER else "co2-2021/1",
+            "protocol": "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1",
             "schedule": schedule,
             "seed": 0,
             "reason": reason,
@@ -99,6 +100,6 @@ def blocks(text: str) -> list[dict[str, list[str]]]:
     return found
 
 
-def transfer_records(results: Path, tasks: tuple[str, ...] = TRANSFER, **changes: Any) -> None:
-    for number, task in enumerate(tasks):
+def transfer_records(results: Path, tasks: tuple[str, ...] = (), **changes: Any) -> None:
+    for number, task in enumerate(tasks or transfer_tasks()):
         record(results, 50.0 + number, task=task, protocol="lorac-2021/1", **changes)

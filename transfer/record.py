@@ -60,6 +60,10 @@ class Record:
     """From the paper's protocol, each a sentence."""
     wall_s: float
     peak_memory_gb: float
+    primary_metric: str = ""
+    """Metric that stands for the task where there is room for one; empty in older records."""
+    heading: str = ""
+    """Part of the overview that shows the task; empty in older records."""
     commit: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)

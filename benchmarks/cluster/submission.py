@@ -11,7 +11,7 @@ from slurm.resources import Queue, Resources
 from transfer.cells.cell import Cell
 from transfer.record import failure_path, record_files, write_failure, write_json
 from transfer.running.atomic_files import explain_write_errors
-from transfer.tasks import reading_of
+from transfer.tasks import reading_of, task_of
 
 FILE = "submission.json"
 FORMAT = "ssl-submission/1"
@@ -62,6 +62,8 @@ class SubmittedCell:
                 "protocol": self.protocol,
                 "schedule": self.schedule,
                 "seed": self.seed,
+                "primary_metric": task_of(self.key).primary_metric,
+                "heading": task_of(self.key).heading,
                 "reason": reason,
                 "traceback": "",
             },

@@ -2,7 +2,6 @@
 
 records.py     reads the result files, tolerant of torn ones
 published.py   reads benchmarks/published
-suites.py      which tasks each paper reports
 conditions.py  under which conditions a number came about
 blocks.py      which results may share a column
 entries.py     what stands in a table: mean, deviation, number of runs

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from benchmarks.pages.blocks import Block, arrange
 from benchmarks.pages.entries import Cell, Score, average, cell
 from benchmarks.pages.markdown import table
-from benchmarks.pages.published import Column, Row, Table
+from benchmarks.pages.published import AVERAGE, Column, Row, Table
 from benchmarks.pages.records import Model, Result
-from benchmarks.pages.suites import AVERAGE
 from benchmarks.pages.verdict import tolerance, verdict
 
 TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}

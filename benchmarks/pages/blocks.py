@@ -53,6 +53,17 @@ class Block:
         }
         return ", ".join(sorted(names))
 
+    def describe(self, column: Column) -> tuple[str, str]:
+        """Return primary metric and heading of a column, as its records hold them."""
+        entries: list[Result | Failure] = [
+            entry
+            for cells in (self.done, self.failed)
+            for (_, other), members in cells.items()
+            if other == column
+            for entry in members
+        ]
+        return entries[0].primary_metric, entries[0].heading
+
     @property
     def heading(self) -> str:
         """The reasons as a heading."""

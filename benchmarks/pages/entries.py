@@ -5,8 +5,8 @@ from statistics import fmean, stdev
 
 from benchmarks.pages.blocks import Block, schedule_words
 from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
+from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
-from benchmarks.pages.suites import TRANSFER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,12 @@ def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> C
 
 def average(block: Block, model: Model, protocol: str) -> Cell:
     """LORAC's average: the unweighted mean of the twelve data sets, if all twelve are there."""
-    done = [block.done.get((model, (task, protocol)), ()) for task in TRANSFER]
+    done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
     members = [_single(results) for results in done if results]
-    if len(members) < len(TRANSFER):
+    if len(members) < len(done):
         if model.apart:
             return Cell(missing="")
-        return Cell(missing=f"– ({len(members)} of {len(TRANSFER)})" if members else "not run")
+        return Cell(missing=f"– ({len(members)} of {len(done)})" if members else "not run")
     unlike = _unlike(done)
     if unlike:
         return Cell(missing="–", failures=(f"no average of unlike runs: {unlike}",))

@@ -9,7 +9,6 @@ from benchmarks.pages.entries import cell
 from benchmarks.pages.grid import Heading, Sayings, describe, grid, new_line, row_label
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.records import Model, Results
-from benchmarks.pages.suites import primary_metric
 from benchmarks.pages.verdict import noise_rule
 
 DECIMALS = 1
@@ -43,10 +42,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
     if not columns:
         return []
     found = {
-        model: [
-            cell(block, model, task, protocol, primary_metric(task))
-            for block, (task, protocol) in columns
-        ]
+        model: [cell(block, model, *column, block.describe(column)[0]) for block, column in columns]
         for model in rows
     }
     notes = Notes()
@@ -56,7 +52,9 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         new_line(row_label(model, rows), cells, say, decimals=decimals)
         for model, cells in found.items()
     ]
-    headings = [Heading(f"{task} {primary_metric(task)}", task) for _, (task, _) in columns]
+    headings = [
+        Heading(f"{column[0]} {block.describe(column)[0]}", column[0]) for block, column in columns
+    ]
     told = [
         f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
         for block, (task, protocol) in columns

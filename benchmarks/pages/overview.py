@@ -14,8 +14,8 @@ from benchmarks.pages.grid import (
     row_label,
 )
 from benchmarks.pages.markdown import Notes
-from benchmarks.pages.records import Model, Results
-from benchmarks.pages.suites import AVERAGE, BUILT_TASKS, TRANSFER, primary_metric
+from benchmarks.pages.published import AVERAGE, transfer_tasks
+from benchmarks.pages.records import FORMER_RECORDS, Model, Results
 from benchmarks.pages.verdict import noise_rule
 
 DECIMALS = 1
@@ -52,7 +52,7 @@ def _block(block: Block, notes: Notes) -> list[str]:
     """A table per kind of task: all in one would be wider than any screen."""
     kinds: dict[str, list[Column]] = {}
     for column in _columns(block):
-        kinds.setdefault(kind_of(column[0]), []).append(column)
+        kinds.setdefault(_describe(block, column)[1], []).append(column)
     parts = []
     for kind, columns in kinds.items():
         models = [m for m in block.models if any((m, c) in _touched(block) for c in columns)]
@@ -74,38 +74,28 @@ def _block(block: Block, notes: Notes) -> list[str]:
 
 def _touched(block: Block) -> set[tuple[Model, Column]]:
     cells = {*block.done, *block.failed}
-    averages = {(m, (AVERAGE, name)) for m, (task, name) in cells if task in TRANSFER}
+    averages = {(m, (AVERAGE, name)) for m, (task, name) in cells if task in transfer_tasks()}
     return cells | averages
 
 
 def _columns(block: Block) -> list[Column]:
     """Those with a number or a failure, the twelve sets first and with their average."""
-    names = dict.fromkeys(name for task, name in block.columns if task in TRANSFER)
+    names = dict.fromkeys(name for task, name in block.columns if task in transfer_tasks())
     ran = set(block.columns)
     transfer = [
         column
         for name in names
-        for column in (*((task, name) for task in TRANSFER), (AVERAGE, name))
+        for column in (*((task, name) for task in transfer_tasks()), (AVERAGE, name))
         if column in ran or column[0] == AVERAGE
     ]
-    order = {task: i for i, task in enumerate(BUILT_TASKS)}
-    others = [column for column in block.columns if column[0] not in TRANSFER]
+    order = {task: i for i, task in enumerate(FORMER_RECORDS)}
+    others = [column for column in block.columns if column[0] not in transfer_tasks()]
     return transfer + sorted(others, key=lambda column: (order.get(column[0], len(order)), column))
 
 
-def kind_of(task: str) -> str:
-    """The part of the page that a task is in."""
-    if task.startswith("transfer_linear/"):
-        return "Linear transfer"
-    if task.endswith("_linear"):
-        return "Linear probes"
-    if "_semi_" in task or task.endswith("_fewshot"):
-        return "Few labels"
-    if task.endswith("_eval"):
-        return "Robustness"
-    if task.endswith("_knn"):
-        return "Nearest neighbors"
-    return "VOC 2007 SVM" if task == "voc07_svm" else "Other tasks"
+def _describe(block: Block, column: Column) -> tuple[str, str]:
+    """Return primary metric and heading of a column, the average of the twelve sets among them."""
+    return ("mean", "Linear transfer") if column[0] == AVERAGE else block.describe(column)
 
 
 def _labelled(columns: Sequence[Column]) -> list[tuple[str, Column]]:
@@ -121,9 +111,9 @@ def _labelled(columns: Sequence[Column]) -> list[tuple[str, Column]]:
 def _said(block: Block, columns: Sequence[Column], say: Sayings) -> list[str]:
     """Metrics and protocols of one table, and what holds for all its numbers."""
     metrics: dict[str, list[str]] = {}
-    for label, (task, _) in _labelled(columns):
-        if task != AVERAGE:
-            metrics.setdefault(primary_metric(task), []).append(label)
+    for label, column in _labelled(columns):
+        if column[0] != AVERAGE:
+            metrics.setdefault(block.describe(column)[0], []).append(label)
     told = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(labels)}"
         for metric, labels in sorted(metrics.items())
@@ -138,4 +128,4 @@ def _cell(block: Block, model: Model, column: Column) -> Cell:
     task, protocol = column
     if task == AVERAGE:
         return average(block, model, protocol)
-    return cell(block, model, task, protocol, primary_metric(task))
+    return cell(block, model, task, protocol, block.describe(column)[0])

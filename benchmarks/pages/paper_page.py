@@ -18,9 +18,8 @@ from benchmarks.pages.grid import (
     row_label,
 )
 from benchmarks.pages.markdown import Notes
-from benchmarks.pages.published import Column, Mark, Paper, Row, Table
+from benchmarks.pages.published import AVERAGE, Column, Mark, Paper, Row, Table, transfer_tasks
 from benchmarks.pages.records import Failure, Model, Result, Results
-from benchmarks.pages.suites import AVERAGE, TRANSFER
 from benchmarks.pages.verdict import noise_rule, suspicion
 
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
@@ -40,7 +39,7 @@ class Section:
 def tasks_of(published: Table) -> set[str]:
     """Task ids that fill its columns; the average counts as its twelve members."""
     named = {column.task for column in published.columns} | {row.task for row in published.rows}
-    return (named - {"", AVERAGE}) | (set(TRANSFER) if AVERAGE in named else set())
+    return (named - {"", AVERAGE}) | (set(transfer_tasks()) if AVERAGE in named else set())
 
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
@@ -232,7 +231,7 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
 def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell:
     task = section_task or column.task
     if task == AVERAGE:
-        names = [name for member, name in block.columns if member in TRANSFER]
+        names = [name for member, name in block.columns if member in transfer_tasks()]
         return average(block, model, names[0] if names else "")
     names = [name for member, name in block.columns if member == task]
     return cell(block, model, task, names[0] if names else "", column.metric)

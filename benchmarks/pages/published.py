@@ -129,6 +129,19 @@ class Paper:
     arxiv: str
     tables: tuple[Table, ...]
     stated: tuple[Statement, ...]
+    also: tuple[str, ...] = ()
+    """Keys of tasks that its tables do not show: those of figures, and other readings."""
+
+    @property
+    def reported(self) -> dict[tuple[str, str], None]:
+        """Task id and protocol without version of every number in its tables, in their order."""
+        return {
+            (row.task or column.task, row.protocol or column.protocol): None
+            for table in self.tables
+            for column in table.columns
+            for row in table.rows or (Row(label="", role="", values={}),)
+            if row.task or column.task
+        }
 
 
 # the papers' names of the networks that we have
@@ -139,6 +152,17 @@ ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resne
 def published() -> tuple[Paper, ...]:
     """The five papers, in the order of their ids in PAPERS."""
     return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
+
+
+AVERAGE = "transfer_linear/average"
+"""Column of LORAC's Table II that is no task of its own: the unweighted mean of the twelve."""
+
+
+@cache
+def transfer_tasks() -> tuple[str, ...]:
+    """Return the ids of the twelve tasks of linear transfer, in the order of LORAC's Table II."""
+    tasks = (column.task for column in published_table("lorac/table2").columns)
+    return tuple(task for task in tasks if task != AVERAGE)
 
 
 def published_table(table_id: str) -> Table:
@@ -160,6 +184,7 @@ def load_paper(path: Path) -> Paper:
         arxiv=content["arxiv"],
         tables=tuple(_table(entry) for entry in content["tables"]),
         stated=tuple(Statement(**entry) for entry in content["stated"]),
+        also=tuple(content.get("also", ())),
     )
 
 

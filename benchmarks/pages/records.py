@@ -9,11 +9,54 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES = "tables"
 """Below the results: what we write, not what we read."""
 CURVES = "curves"
 """Below the results: records of snapshots, which have pages of their own."""
+
+
+FORMER_RECORDS = {
+    "voc07_svm": ("mAP", "VOC 2007 SVM"),
+    "in1k_linear": ("top1", "Linear probes"),
+    "cifar10_linear": ("top1", "Linear probes"),
+    "cifar100_linear": ("top1", "Linear probes"),
+    "in100_linear": ("top1", "Linear probes"),
+    "rotation4_linear": ("acc", "Linear probes"),
+    "inat1k_linear": ("top1", "Linear probes"),
+    "cub200_linear": ("top1", "Linear probes"),
+    "in1k_semi_1pct": ("top1", "Few labels"),
+    "in1k_semi_10pct": ("top1", "Few labels"),
+    "cifar10_knn": ("top1", "Nearest neighbors"),
+    "cifar100_knn": ("top1", "Nearest neighbors"),
+    "in100_knn": ("top1", "Nearest neighbors"),
+    "cifar10_lowshot_knn": ("top1_1pct", "Nearest neighbors"),
+    "cifar100_lowshot_knn": ("top1_1pct", "Nearest neighbors"),
+    "flowers102_fewshot": ("acc_5shot", "Few labels"),
+    "objectnet13_eval": ("top1", "Robustness"),
+    "imagenet_c100_eval": ("all_top1", "Robustness"),
+    "coco_det": ("AP", DETECTION),
+    "coco_insseg": ("AP", DETECTION),
+    "coco_keypoint": ("AP", DETECTION),
+    "voc0712_det_c4": ("AP", DETECTION),
+    "voc12_seg_fcn": ("mIoU", DETECTION),
+    "cifar10_fewshot": ("acc_5shot", "Few labels"),
+    "cifar10_semi_1pct": ("top1", "Few labels"),
+    "cifar10_semi_10pct": ("top1", "Few labels"),
+    "cifar10_semi_100pct": ("top1", "Few labels"),
+}
+"""Primary metric and heading of tasks, for records that were made before they held them."""
+PER_CLASS = ("aircraft", "caltech101", "flowers", "pets")
+"""Sets of linear transfer whose metric is the mean over classes."""
+
+
+def described(task: str) -> tuple[str, str]:
+    """Return primary metric and heading of a task whose record does not hold them."""
+    family, _, name = task.partition("/")
+    if family == "transfer_linear":
+        return ("mean_per_class" if name in PER_CLASS else "top1"), "Linear transfer"
+    return FORMER_RECORDS.get(task, ("top1", "Other tasks"))
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -76,6 +119,10 @@ class Result:
     """Data sets with missing, surplus or unreadable images, and how many."""
     departures: tuple[str, ...]
     finished: str
+    primary_metric: str
+    """Name of the metric that stands for the task where there is room for one."""
+    heading: str
+    """Part of the overview that shows the task."""
     at_grid_edge: bool
     """Whether the rate that was chosen is the lowest or highest of those tried."""
 
@@ -90,6 +137,8 @@ class Failure:
     schedule: str
     seed: int
     reason: str
+    primary_metric: str = "top1"
+    heading: str = "Other tasks"
 
 
 @dataclass(frozen=True)
@@ -156,6 +205,8 @@ def _result(content: dict[str, Any]) -> Result:
         ),
         departures=tuple(content["departures"]),
         finished=content["finished"],
+        primary_metric=content.get("primary_metric") or described(content["task"])[0],
+        heading=content.get("heading") or described(content["task"])[1],
         at_grid_edge=bool(details.get("at_grid_edge")),
     )
 
@@ -167,6 +218,8 @@ def _failure(content: dict[str, Any]) -> Failure:
         protocol=content["protocol"],
         schedule=content["schedule"],
         seed=int(content["seed"]),
+        primary_metric=content.get("primary_metric") or described(content["task"])[0],
+        heading=content.get("heading") or described(content["task"])[1],
         reason=" ".join(content["reason"].split()).rstrip(":"),
     )
 

@@ -207,6 +207,8 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         departures=departures(cell) + _other_arithmetic(cell, lender),
         wall_s=round(time.monotonic() - start, 1),
         peak_memory_gb=_peak_memory_gb(),
+        primary_metric=cell.task.primary_metric,
+        heading=cell.task.heading,
         **surroundings(),
     )
     require_still_same(reports, cell.place.data)
@@ -299,6 +301,8 @@ def note_failure(cell: Cell, error: BaseException) -> None:
             "protocol": cell.task.protocol,
             "schedule": cell.place.schedule,
             "seed": cell.seed,
+            "primary_metric": cell.task.primary_metric,
+            "heading": cell.task.heading,
             "reason": f"{type(error).__name__}: {error}".splitlines()[0],
             "traceback": "".join(traceback.format_exception(error)),
         },

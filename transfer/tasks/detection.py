@@ -108,7 +108,7 @@ class Detected:
 class Detection(TaskDefaults):
     """A detector on the backbone, all layers trained, tested with its last weights."""
 
-    heading: ClassVar[str] = "Other tasks"
+    heading: ClassVar[str] = "Detection and segmentation"
     primary_metric: ClassVar[str] = "AP"
 
     dataset: str

@@ -76,7 +76,7 @@ class Predicted:
 class Segmentation(TaskDefaults):
     """A fully convolutional network on the backbone, all layers trained, tested at full size."""
 
-    heading: ClassVar[str] = "Other tasks"
+    heading: ClassVar[str] = "Detection and segmentation"
     primary_metric: ClassVar[str] = "mIoU"
 
     protocol: str

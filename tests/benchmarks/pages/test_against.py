@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from benchmarks.pages.against import stands_for
-from benchmarks.pages.suites import TRANSFER
+from benchmarks.pages.published import transfer_tasks
 from tests.synthetic_records import page, record
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 
 
 def test_the_same_pretraining_is_compared_with_the_paper(tmp_path: Path) -> None:
-    record(tmp_path, 47.5, task=TRANSFER[0], protocol="lorac-2021/1", made_by=LORAC)
+    record(tmp_path, 47.5, task=transfer_tasks()[0], protocol="lorac-2021/1", made_by=LORAC)
     text = page(tmp_path, "lorac_table2.md")
     lines = [[c.strip() for c in line.split("|")] for line in text.splitlines()]
     compared = next(line for line in lines if len(line) == 10 and line[1] == "→ mine")
@@ -33,7 +33,9 @@ def test_the_same_pretraining_is_compared_with_the_paper(tmp_path: Path) -> None
 def test_another_pretraining_gets_no_verdict(
     tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    record(tmp_path, 47.5, task=TRANSFER[0], protocol="lorac-2021/1", made_by=LORAC | changes)
+    record(
+        tmp_path, 47.5, task=transfer_tasks()[0], protocol="lorac-2021/1", made_by=LORAC | changes
+    )
     text = page(tmp_path, "lorac_table2.md")
     assert said in text
     assert "| verdict |" not in text
@@ -124,7 +126,7 @@ def test_two_heads_beside_the_invariant_one_are_no_row_of_table_5(tmp_path: Path
 
 
 def test_what_nobody_pre_trained_is_named_with_its_recipe(tmp_path: Path) -> None:
-    record(tmp_path, 47.5, task=TRANSFER[0], protocol="lorac-2021/1", made_by=LORAC)
+    record(tmp_path, 47.5, task=transfer_tasks()[0], protocol="lorac-2021/1", made_by=LORAC)
     listed = page(tmp_path, "lorac_table2.md").split("## Rows to be made")[1]
     assert "- MoCo-M: needs pre-training `moco_m/in1k-r50`\n" in listed
     assert "LORAC: needs" not in listed
@@ -132,7 +134,7 @@ def test_what_nobody_pre_trained_is_named_with_its_recipe(tmp_path: Path) -> Non
 
 def test_a_shorter_pre_training_does_not_make_a_papers_row(tmp_path: Path) -> None:
     short = LORAC | {"epochs": 2.0}
-    record(tmp_path, 47.5, task=TRANSFER[0], protocol="lorac-2021/1", made_by=short)
+    record(tmp_path, 47.5, task=transfer_tasks()[0], protocol="lorac-2021/1", made_by=short)
     text = page(tmp_path, "lorac_table2.md")
     assert "- LORAC: needs pre-training `lorac/in1k-r50`\n" in text
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.suites import TRANSFER
+from benchmarks.pages.published import transfer_tasks
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
 
 ROUNDED = {
@@ -119,16 +119,16 @@ def test_a_further_row_is_empty_where_it_has_no_run(tmp_path: Path) -> None:
 
 
 def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
-    transfer_records(tmp_path, TRANSFER[:6])
-    transfer_records(tmp_path, TRANSFER[6:], **ROUNDED)
+    transfer_records(tmp_path, transfer_tasks()[:6])
+    transfer_records(tmp_path, transfer_tasks()[6:], **ROUNDED)
     text = page(tmp_path, "lorac_table2.md")
     assert next(v for k, v in blocks(text)[0].items() if "mine" in k)[-1].startswith("–")
     assert "no average of unlike runs: features in bfloat16 and features in float32" in text
 
 
 def test_an_average_tells_what_one_of_its_sets_tolerated(tmp_path: Path) -> None:
-    transfer_records(tmp_path, TRANSFER[:-1])
-    transfer_records(tmp_path, TRANSFER[-1:], departures=["15 kinds"])
+    transfer_records(tmp_path, transfer_tasks()[:-1])
+    transfer_records(tmp_path, transfer_tasks()[-1:], departures=["15 kinds"])
     assert "15 kinds" in page(tmp_path, "lorac_table2.md")
 
 

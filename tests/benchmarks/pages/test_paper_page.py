@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.published import published_table
-from benchmarks.pages.suites import TRANSFER
+from benchmarks.pages.published import published_table, transfer_tasks
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
 
 COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
@@ -104,8 +103,8 @@ def test_the_average_of_twelve_sets_is_unweighted(tmp_path: Path) -> None:
 
 
 def test_an_average_with_a_missing_member_is_not_told(tmp_path: Path) -> None:
-    transfer_records(tmp_path, TRANSFER[:-1])
-    failure(tmp_path, TRANSFER[-1], "DataError: no folder sun397")
+    transfer_records(tmp_path, transfer_tasks()[:-1])
+    failure(tmp_path, transfer_tasks()[-1], "DataError: no folder sun397")
     text = page(tmp_path, "lorac_table2.md")
     assert blocks(text)[0]["→ mine"][-2:] == ["failed ¹", "– (11 of 12)"]
     assert "1. failed: DataError: no folder sun397" in text
@@ -120,11 +119,11 @@ def test_a_backbone_that_only_failed_has_a_row_with_the_reason(tmp_path: Path) -
 
 def test_a_note_of_every_number_is_said_once_and_one_of_some_is_numbered(tmp_path: Path) -> None:
     shared, special = "crop_px 64 instead of 224", "steps 3 instead of 5000"
-    transfer_records(tmp_path, TRANSFER[:2], schedule="smoke", departures=[shared])
+    transfer_records(tmp_path, transfer_tasks()[:2], schedule="smoke", departures=[shared])
     record(
         tmp_path,
         40.0,
-        task=TRANSFER[2],
+        task=transfer_tasks()[2],
         protocol="lorac-2021/1",
         schedule="smoke",
         departures=[shared, special],

@@ -1,0 +1,43 @@
+"""The suites are the tasks of the published tables, by the protocols that their numbers name."""
+
+import pytest
+
+from benchmarks.pages.paper_page import tasks_of
+from benchmarks.pages.published import AVERAGE, Paper, published, transfer_tasks
+from benchmarks.pages.records import described
+from benchmarks.planning.suites import suites
+from transfer.tasks import TASKS, default_tasks, reading_of
+
+SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7}
+"""Tasks of each paper, counted in its sheet."""
+
+
+@pytest.mark.parametrize("paper", published(), ids=lambda paper: paper.id)
+def test_a_suite_has_the_tasks_of_its_papers_tables(paper: Paper) -> None:
+    named = {task for table in paper.tables for task in tasks_of(table)}
+    suite = suites()[paper.id]
+    also = {reading_of(key)[0] for key in paper.also}
+    assert {reading_of(key)[0] for key in suite} == named | also
+    assert len(suite) == SIZES[paper.id]
+
+
+def test_suites_name_tasks_that_run_by_default() -> None:
+    assert {key for keys in suites().values() for key in keys} <= set(default_tasks())
+
+
+def test_every_published_number_has_a_task_with_its_protocol() -> None:
+    asked = {pair for paper in published() for pair in paper.reported if pair[0] != AVERAGE}
+    offered = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
+    assert asked <= offered
+
+
+def test_the_twelve_sets_of_linear_transfer_are_tasks() -> None:
+    assert len(transfer_tasks()) == 12
+    assert set(transfer_tasks()) <= set(TASKS)
+
+
+@pytest.mark.parametrize("key", TASKS)
+def test_records_from_before_are_shown_as_their_tasks_now_say(key: str) -> None:
+    task, task_id = TASKS[key], reading_of(key)[0]
+    if task.by_default:
+        assert described(task_id) == (task.primary_metric, task.heading)
