@@ -16,7 +16,7 @@ from pathlib import Path
 import tyro
 
 from benchmarks.execution.sequence import run_cell
-from benchmarks.pages.curve_page import CURVES, MARK
+from benchmarks.pages.curve_page import MARK
 from benchmarks.planning.plan import planned
 from benchmarks.tables import renew_tables
 from transfer.backbone import BackboneError, load_backbone
@@ -62,7 +62,8 @@ def run(request: Request) -> int:
     names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
     place = Place(
         data=request.data,
-        results=request.results / CURVES,
+        results=request.results,
+        snapshots=True,
         runs=request.runs,
         schedule=request.schedule,
         tolerated=request.tolerate,

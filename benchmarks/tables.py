@@ -16,7 +16,7 @@ from benchmarks.pages.method_page import method_page
 from benchmarks.pages.overview import overview_page
 from benchmarks.pages.paper_page import paper_page, tasks_of
 from benchmarks.pages.published import published
-from benchmarks.pages.records import CURVES, TABLES, read_results
+from benchmarks.pages.records import FIGURES, TABLES, read_results
 from transfer.running.atomic_files import explain_write_errors, write_whole
 
 
@@ -50,12 +50,12 @@ def write_tables(results: Path) -> list[Path]:
     if methods:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
-    along = read_results(results / CURVES)
+    along = read_results(results, snapshots=True)
     for name, page in curve_pages(along, command).items():
         pages[name] = page
         listed.append((page.partition("\n")[0].removeprefix("# "), name))
     for name, text in curve_files(along).items():
-        _write(results / CURVES / name, text)
+        _write(results / FIGURES / name, text)
     pages["overview.md"] = overview_page(found, listed, command)
     return [_write(results / TABLES / name, page) for name, page in pages.items()]
 

@@ -71,12 +71,30 @@ class Record:
     format: str = "ssl-record/1"
 
 
+RECORDS, SNAPSHOTS = "records", "snapshots"
+"""Folders of the records: below the results, and below it those of snapshots of pre-training."""
+FORMER_SNAPSHOTS = "curves"
+"""Folder below the results where records of snapshots were before; others lay in the results."""
+
+
 def record_path(
-    results: Path, backbone: str, task: str, protocol: str, schedule: str, seed: int
+    records: Path, backbone: str, task: str, protocol: str, schedule: str, seed: int
 ) -> Path:
-    """Where the record of this cell lies."""
+    """Return the path of a cell's record below the folder of all records."""
     stem = f"{task}.{protocol.replace('/', '-')}.{schedule}.seed{seed}"
-    return results / backbone / f"{stem}.json"
+    return records / backbone / f"{stem}.json"
+
+
+def former_path(path: Path) -> Path:
+    """Return where the record of a path was before records had a folder of their own."""
+    parts = path.parts
+    if RECORDS not in parts[:-2]:
+        return path
+    place = len(parts) - 3 - parts[-3::-1].index(RECORDS)
+    results, below = parts[:place], parts[place + 1 :]
+    if below[0] == SNAPSHOTS:
+        below = (FORMER_SNAPSHOTS, *below[1:])
+    return Path(*results, *below)
 
 
 def failure_path(record: Path) -> Path:
@@ -109,9 +127,12 @@ def features_in(record: Record) -> str:
 
 def record_files(path: Path) -> list[Path]:
     """Return the files of all records of a cell: its own path, and those beside it."""
-    beside = path.parent.glob(f"{glob.escape(path.stem)}.*.json")
-    others = sorted(file for file in beside if not file.name.endswith(FAILED))
-    return [*([path] if path.exists() else []), *others]
+    files = []
+    for own in dict.fromkeys((path, former_path(path))):
+        beside = own.parent.glob(f"{glob.escape(own.stem)}.*.json")
+        others = sorted(file for file in beside if not file.name.endswith(FAILED))
+        files += [*([own] if own.exists() else []), *others]
+    return files
 
 
 def newest_record(path: Path) -> Path:
@@ -213,7 +234,8 @@ def store_record(path: Path, record: Record) -> Path:
     """
     file = file_of(path, record)
     write_record(file, record)
-    failure_path(path).unlink(missing_ok=True)
+    for own in (path, former_path(path)):
+        failure_path(own).unlink(missing_ok=True)
     return file
 
 

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from benchmarks.pages.blocks import Block, Column, arrange
 from benchmarks.pages.entries import cell
 from benchmarks.pages.markdown import escape, table
-from benchmarks.pages.records import CURVES, Model, Results
-
-__all__ = ["CURVES", "MARK", "curve_files", "curve_pages"]
+from benchmarks.pages.records import Model, Results
 
 MARK = "@"
 """Between a curve's name and its snapshot's, in the name of a backbone."""

@@ -11,10 +11,11 @@ from typing import Any
 
 DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
-TABLES = "tables"
-"""Below the results: what we write, not what we read."""
-CURVES = "curves"
-"""Below the results: records of snapshots, which have pages of their own."""
+TABLES, FIGURES = "tables", "figures"
+"""Folders below the results that hold what is made of the records."""
+SNAPSHOTS = (("records", "snapshots"), ("curves",))
+"""Folders below the results with records of snapshots, which have pages of their own; the second is
+where they were before."""
 
 
 FORMER_RECORDS = {
@@ -150,12 +151,14 @@ class Results:
     warnings: tuple[str, ...]
 
 
-def read_results(folder: Path) -> Results:
-    """Every record and failure below a folder."""
+def read_results(results: Path, *, snapshots: bool = False) -> Results:
+    """Read every record and failure below a folder of results, or only those of snapshots."""
     done, failed, warnings = [], [], []
-    for path in sorted(folder.rglob("*.json")):
-        name = path.relative_to(folder)
-        if name.parts[0] in (TABLES, CURVES) or path.name.startswith("."):
+    for path in sorted(results.rglob("*.json")):
+        name = path.relative_to(results)
+        of_snapshot = any(name.parts[: len(place)] == place for place in SNAPSHOTS)
+        made = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
+        if made or of_snapshot != snapshots:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")))

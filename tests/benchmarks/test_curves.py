@@ -40,7 +40,7 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     snapshots: Path, small_data: Path, tmp_path: Path
 ) -> None:
     assert main(words(snapshots, small_data, tmp_path)) == 0
-    folder = tmp_path / "results" / "curves"
+    folder = tmp_path / "results" / "figures"
     with (folder / "mine.cifar10_knn.uniclr-2022-1.smoke.generated-data.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["0", "1", "10"]
@@ -91,7 +91,7 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     said = capsys.readouterr().err
     assert "mine@epoch0001  failed: " in said
     assert "2 snapshots failed" in said
-    (path,) = (tmp_path / "results" / "curves").glob("*.csv")
+    (path,) = (tmp_path / "results" / "figures").glob("*.csv")
     with path.open() as file:
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]
 
@@ -140,7 +140,7 @@ def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path:
     for number, kind in enumerate(kinds):
         point(tmp_path / "curves", 1, top1=60.0 + number, **kind)
     write_tables(tmp_path)
-    found = {path.name: path.read_text() for path in (tmp_path / "curves").glob("*.csv")}
+    found = {path.name: path.read_text() for path in (tmp_path / "figures").glob("*.csv")}
     assert {name: text.split()[1] for name, text in found.items()} == {
         "mine.in100_linear.jcl-2020-1.paper.csv": "1,60.0000,90.0000",
         "mine.in100_linear.looc-2020-1.paper.csv": "1,61.0000,90.0000",

@@ -45,7 +45,7 @@ def request_for(checkpoint: Path, small_data: Path, tmp_path: Path) -> Request:
 def test_a_checkpoint_becomes_records_and_tables(request_for: Request) -> None:
     request = request_for()
     assert run(request) == 0
-    records = sorted(request.results.glob("mine/*.json"))
+    records = sorted(request.results.glob("records/mine/*.json"))
     assert [path.name.split(".")[0] for path in records] == ["cifar10_knn", "in100_knn"]
     assert "mine" in (request.results / "tables" / "overview.md").read_text()
 
@@ -58,7 +58,7 @@ def test_a_foreign_checkpoint_becomes_a_record_as_well(
     torch.save({"state_dict": names}, tmp_path / "jcl.pth")
     request = request_for(ckpt=(tmp_path / "jcl.pth",), tasks="cifar10_knn")
     assert run(request) == 0
-    assert len(list(request.results.glob("jcl/*.json"))) == 1
+    assert len(list(request.results.glob("records/jcl/*.json"))) == 1
 
 
 def test_what_is_finished_is_not_run_again(
@@ -81,8 +81,8 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
     monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", breaks)
     request = request_for()
     assert run(request) == 1
-    assert len(list(request.results.glob("mine/in100_knn.*.json"))) == 1
-    (failure,) = request.results.glob("mine/cifar10_knn.*.failed.json")
+    assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
+    (failure,) = request.results.glob("records/mine/cifar10_knn.*.failed.json")
     assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
     assert "the disk is on fire" in (request.results / "tables" / "overview.md").read_text()
 
@@ -93,7 +93,7 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     request = request_for()
     fill_disk("cifar10_knn")
     assert run(request) == 1
-    assert len(list(request.results.glob("mine/in100_knn.*.json"))) == 1
+    assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
     assert (request.results / "tables" / "overview.md").exists()
     path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
     told = capsys.readouterr().err

@@ -68,7 +68,7 @@ def finished(request: RunAll) -> list[CellStatus]:
 def measured(results: Path) -> dict[str, dict[str, Any]]:
     """Records without what depends on time and load."""
     found = {}
-    for path in sorted(results.glob("*/*.seed*.json")):
+    for path in sorted(results.glob("records/*/*.seed*.json")):
         record = json.loads(path.read_text())
         for name in ("wall_s", "peak_memory_gb", "finished", "commit", "hardware"):
             del record[name]

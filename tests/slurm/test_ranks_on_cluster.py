@@ -88,7 +88,7 @@ def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
 
 
 def record(results: Path) -> dict[str, Any]:
-    (path,) = results.glob("*/*.seed0.json")
+    (path,) = results.glob("records/*/*.seed0.json")
     content: dict[str, Any] = json.loads(path.read_text())
     return content
 

@@ -27,6 +27,8 @@ from transfer.datasets.drawn_lists import keep_list
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.features import AskedPrecision, resolved
 from transfer.record import (
+    RECORDS,
+    SNAPSHOTS,
     Record,
     features_in,
     hashed_fields,
@@ -57,6 +59,8 @@ class Place:
     results: Path
     runs: Path
     """Checkpoints of unfinished cells, and the shared cache."""
+    snapshots: bool = False
+    """The backbones are snapshots of pre-training, whose records have a folder of their own."""
     schedule: str = "paper"
     tolerated: int = 0
     """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
@@ -64,6 +68,12 @@ class Place:
     """Of the tasks that train the whole network."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks."""
+
+    @property
+    def records(self) -> Path:
+        """Folder of the records."""
+        folder = self.results / RECORDS
+        return folder / SNAPSHOTS if self.snapshots else folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +98,7 @@ class Cell:
     def path(self) -> Path:
         """Of the record; `record.file_of` tells where those that differ in conditions lie."""
         return record_path(
-            self.place.results,
+            self.place.records,
             self.backbone.name,
             reading_of(self.key)[0],
             self.task.protocol,
@@ -99,7 +109,7 @@ class Cell:
     @property
     def folders(self) -> Folders:
         """Data, cache, and a working folder of its own."""
-        work = self.place.runs / "cells" / self.path.relative_to(self.place.results)
+        work = self.place.runs / "cells" / self.path.relative_to(self.place.records)
         return Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
 
     @property

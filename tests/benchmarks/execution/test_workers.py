@@ -265,4 +265,4 @@ def test_ctrl_c_leaves_everything_to_be_resumed(
     assert process.wait(timeout=200) == 75
     assert not list((tmp_path / "results").rglob("*.failed.json"))
     assert subprocess.run(command, timeout=200).returncode == 0
-    assert len(list((tmp_path / "results" / "mine").rglob("*.json"))) == 2
+    assert len(list((tmp_path / "results" / "records" / "mine").rglob("*.json"))) == 2

@@ -136,7 +136,7 @@ def snapshot(results: Path, epoch: int, score: float, **changes: Any) -> None:
     made_by = {"method": "SimCLR", "recipe": "simclr/x", "epochs": epoch, "data": "cifar10"}
     about = {"backbone": f"run@epoch{epoch}", "sha256": str(epoch) * 64, "made_by": made_by}
     task = {"task": "cifar10_knn", "protocol": "uniclr-2022/1"}
-    record(results / "curves", score, **about, **task, **changes)
+    record(results / "records" / "snapshots", score, **about, **task, **changes)
 
 
 def test_unlike_snapshots_make_two_curves(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_unlike_snapshots_make_two_curves(tmp_path: Path) -> None:
     assert blocks(text)[0] == {"1": ["10.00", ""], "2": ["20.00", ""], "3": ["", "30.00"]}
     assert "| epoch |   run | run (features in bfloat16) |" in text
     assert "- run (features in bfloat16): frozen features in bfloat16" in text
-    files = {path.name: path for path in (tmp_path / "curves").glob("*.csv")}
+    files = {path.name: path for path in (tmp_path / "figures").glob("*.csv")}
     assert set(files) == {
         "run.cifar10_knn.uniclr-2022-1.paper.csv",
         "run.cifar10_knn.uniclr-2022-1.paper.features-in-bfloat16.csv",
