@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import benchmarks.execution.sequence
 import benchmarks.run_all
 from benchmarks.planning.plan import planned, render_plan
 from benchmarks.run_all import RunAll, by_name, chosen_tasks, main, plan, run
@@ -65,7 +66,7 @@ def test_what_is_finished_is_not_run_again(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(request_for()) == 0
-    monkeypatch.delattr(benchmarks.run_all, "evaluate_where_asked")
+    monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_where_asked")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
 
@@ -78,7 +79,7 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
             raise RuntimeError("the disk is on fire")
         return evaluate(cell)
 
-    monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", breaks)
+    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_where_asked", breaks)
     request = request_for()
     assert run(request) == 1
     assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
@@ -129,7 +130,7 @@ def test_a_cell_that_another_process_works_on_is_left_alone(
     def busy(cell: Cell) -> Record:
         raise BusyError("another process works on this cell")
 
-    monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", busy)
+    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_where_asked", busy)
     request = request_for()
     assert run(request) == 1
     assert not list(request.results.rglob("*.failed.json"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import benchmarks.execution.sequence
 import benchmarks.run_all
 from benchmarks.run_all import RunAll, plan, run
 from transfer.backbone import Backbone
@@ -159,7 +160,7 @@ def test_no_record_of_one_run_over_many_cells_hides_a_change(
         tasks="cars_knn",
         seeds="0,1",
     )
-    monkeypatch.setattr(benchmarks.run_all, "evaluate_where_asked", changing)
+    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_where_asked", changing)
     assert run(request) == 0
     first, second = (read_record(row.cell.path) for row in plan(request))
     assert first.data["cars"]["fingerprint"] != second.data["cars"]["fingerprint"]
