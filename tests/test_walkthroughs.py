@@ -1,0 +1,90 @@
+"""The walk-throughs of the rooms' READMEs, done as they are printed in a copy of the tree."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NEW_FILE = re.compile(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", re.S)
+EDIT = re.compile(r"In `([\w/.]+)`:\n\n((?:```diff\n.*?```\n\n)+)", re.S)
+COMMANDS = re.compile(r"```bash\n(.*?)```", re.S)
+PREPARED = (
+    "python -m transfer generate-data --data runs/small",
+    "python -m pretrain jcl/smoke --data runs/small/pretrain --out runs/jcl-smoke",
+)
+
+
+def section(readme: str, title: str) -> str:
+    """Return the text of a README below a heading, up to the next one."""
+    text = (ROOT / readme).read_text()
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a copy of the code, without what was measured."""
+    for room in ("pretrain", "transfer", "benchmarks", "slurm"):
+        shutil.copytree(ROOT / room, tmp_path / room)
+    (tmp_path / "results").mkdir()
+    return tmp_path
+
+
+def follow(copy: Path, text: str) -> int:
+    """Write the new files and the edits of a walk-through; return how many there are."""
+    files, edits = NEW_FILE.findall(text), EDIT.findall(text)
+    for name, content in files:
+        assert not (copy / name).exists()
+        (copy / name).write_text(content)
+    for name, blocks in edits:
+        for block in re.findall(r"```diff\n(.*?)```", blocks, re.S):
+            before = "".join(line[1:] + "\n" for line in block.splitlines() if line[0] == " ")
+            after = "".join(line[1:] + "\n" for line in block.splitlines())
+            content = (copy / name).read_text()
+            assert before in content, f"{name} has no {before!r}"
+            (copy / name).write_text(content.replace(before, after))
+    return len(files) + len(edits)
+
+
+def run(copy: Path, command: str) -> str:
+    """Return what a command prints in the copy."""
+    program, *words = shlex.split(command)
+    assert program == "python"
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("readme", "title", "steps", "shown"),
+    [
+        ("transfer/README.md", "Add a task", 2, "cifar10_nearest_mean"),
+        ("transfer/README.md", "Add a data set", 2, "stl10  generated  5"),
+        ("pretrain/README.md", "Add a method", 4, "align_uniform/smoke"),
+    ],
+)
+def test_a_walkthrough_works_as_it_is_printed(
+    readme: str, title: str, steps: int, shown: str, copy: Path
+) -> None:
+    text = section(readme, title)
+    if "runs/small" in text:
+        for command in PREPARED:
+            run(copy, command)
+    assert follow(copy, text) == steps
+    printed = [
+        run(copy, command) for block in COMMANDS.findall(text) for command in block.splitlines()
+    ]
+    assert any(shown in output for output in printed)
