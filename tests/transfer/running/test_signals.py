@@ -25,7 +25,7 @@ from tests.transfer.running.forked_command import ForkedCommand, children
 from tests.transfer.running.many_images import generate_many
 from transfer import stop
 from transfer.datasets.generate import generate
-from transfer.datasets.images import Images
+from transfer.datasets.images import DataError, Images
 from transfer.running.loader import _packed
 
 ROOT = Path(__file__).parents[3]
@@ -219,7 +219,7 @@ def test_a_cell_tells_the_file_that_a_worker_could_not_read(
     tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
-        raise transfer.__main__.DataError("cat.jpg does not decode")
+        raise DataError("cat.jpg does not decode")
 
     slow_images(monkeypatch, broken)
     cell = extracting(tmp_path, checkpoint)
