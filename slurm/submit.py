@@ -159,6 +159,7 @@ def _setup(resources: Resources, queue: Queue) -> list[str]:
         for line in queue.setup
     ]
     return [
+        "trap : TERM INT USR1 USR2",  # scancel --full reaches the script, which has more to do
         f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-{end}}}",
         *lines,
         f"export PYTHONPATH={shlex.quote(str(PROJECT))}${{PYTHONPATH:+:$PYTHONPATH}}",

@@ -108,6 +108,7 @@ def _wait(side: Side) -> None:
     except KeyboardInterrupt:
         for process in side.running:
             process.kill()
+            process.wait()
         raise
 
 

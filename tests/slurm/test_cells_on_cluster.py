@@ -149,10 +149,11 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         pretend.tell("scancel", *whole, "--signal=TERM", cell.job)
     assert [status.state for status in finished(request)] == ["done"]
     log = (submission.folder / f"{cell.job}_0_log.out").read_text()
-    assert ("waits to be started again" in log) == (fault != "preemption")
     assert ("killed by SIGKILL" in log) == (fault == "kill")
-    told = log_path(submission.folder, cell.job).read_text()
-    assert ("stopped by SIGTERM, run the same command to go on" in told) == (fault != "kill")
+    if fault in ("signal", "preemption"):  # srun ends a step at once when it is signalled itself
+        assert "waits to be started again" in log
+        told = log_path(submission.folder, cell.job).read_text()
+        assert "stopped by SIGTERM, run the same command to go on" in told
     assert not list(request.results.rglob("*.failed.json"))
     assert run(here) == 0
     assert measured(request.results) == measured(here.results)

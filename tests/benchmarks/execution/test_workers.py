@@ -1,7 +1,6 @@
 """Cells side by side on one machine."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -193,8 +192,7 @@ def test_the_second_ctrl_c_ends_the_cells_at_once(
     monkeypatch.setattr("benchmarks.execution.workers.time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_side_by_side(four[:1], ORIGINS, workers=1)
-    _, status = os.waitpid(int((tmp_path / "pid").read_text()), 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    assert not (Path("/proc") / (tmp_path / "pid").read_text().strip()).exists()
 
 
 def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
