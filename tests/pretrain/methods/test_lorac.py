@@ -319,7 +319,11 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
     method(views, 0.6)
     copy = tiny_lorac(momentum=0.9)
     copy.load_state_dict(method.state_dict())
-    assert torch.equal(method(views, 0.7)["loss"], copy(views, 0.7)["loss"])
+    losses = []
+    for one in (method, copy):
+        torch.manual_seed(3)  # of the permutation: a row's place in a product decides its rounding
+        losses.append(one(views, 0.7)["loss"])
+    assert torch.equal(*losses)
     for own, other in zip(method.queues, copy.queues, strict=True):
         assert torch.equal(own.keys, other.keys)
 
