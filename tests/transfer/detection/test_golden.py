@@ -2,7 +2,7 @@
 
 Convolutions in float64: in float32 their last bits differ among processors, and behind layers of
 batch norm the gradients' third digit does. Boxes and scores are float32. Their roundings decide
-nothing: between what is kept and what is dropped lie 9e-5 or more, of a score or an IoU.
+nothing: between what is kept and what is dropped lie 2e-5 or more, of a logit or an IoU.
 """
 
 import json
