@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(no_gpu)
         if "detectron2" in item.keywords and find_spec("detectron2") is None:
             item.add_marker(no_detectron2)
-        if "data" in item.keywords and "DATASETS" not in os.environ:
+        if item.get_closest_marker("data") and "DATASETS" not in os.environ:
             item.add_marker(no_data)
 
 

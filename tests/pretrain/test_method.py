@@ -59,7 +59,7 @@ def test_every_name_that_a_method_declares_is_one_of_its_own(name: str) -> None:
 def test_needs_of_a_batch_are_the_settings_of_the_same_name(name: str) -> None:
     config = tiny_config(name)
     needs = METHODS[name][0].batch_needs(config)
-    settings = {key: value for key, value in vars(config).items() if key in vars(needs)}
+    settings = {key: getattr(config, key) for key in vars(needs) if hasattr(config, key)}
     assert needs == BatchNeeds(**settings)
 
 

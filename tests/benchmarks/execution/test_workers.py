@@ -198,7 +198,7 @@ def test_the_second_ctrl_c_ends_the_cells_at_once(
 def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
     code = (
         "import subprocess, time\n"
-        "from transfer import stop\n"
+        "from transfer.running import stop\n"
         f"line = 'trap \"touch {tmp_path}/asked; exit\" TERM; touch {tmp_path}/on; '\n"
         "line += 'for i in {1..300}; do sleep 0.1; done'\n"
         "subprocess.Popen(['bash', '-c', line], start_new_session=True,\n"
@@ -234,10 +234,10 @@ def test_two_at_a_time_leave_the_records_of_one_at_a_time(
         )
 
     assert run(request("alone", 1)) == run(request("together", 2)) == 0
-    paths = sorted((tmp_path / "alone/mine").glob("*.json"))
+    paths = sorted((tmp_path / "alone/records/mine").glob("*.json"))
     assert len(paths) == 2
     for path in paths:
-        other = read_record(tmp_path / "together/mine" / path.name)
+        other = read_record(tmp_path / "together/records/mine" / path.name)
         assert (read_record(path).metrics, read_record(path).details) == (
             other.metrics,
             other.details,

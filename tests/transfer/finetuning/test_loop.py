@@ -269,7 +269,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("two")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(FOLDER, str(folder))
-        return two_processes("tests.transfer.training.test_loop", folder)
+        return two_processes("tests.transfer.finetuning.test_loop", folder)
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return two_processes("tests.transfer.training.test_norms", tmp_path_factory.mktemp("two"))
+    return two_processes("tests.transfer.finetuning.test_norms", tmp_path_factory.mktemp("two"))
 
 
 @pytest.mark.slow

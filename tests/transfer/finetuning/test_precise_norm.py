@@ -111,7 +111,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_two_processes_share_what_one_would_find(tmp_path: Path) -> None:
-    first, second = two_processes("tests.transfer.training.test_precise_norm", tmp_path)
+    first, second = two_processes("tests.transfer.finetuning.test_precise_norm", tmp_path)
     alone = measured(0, 1)
     for name in ("first", "last"):
         assert torch.equal(first[name], second[name])

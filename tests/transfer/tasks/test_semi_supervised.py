@@ -175,7 +175,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
         scores[right:] = scores[right:].roll(1, 1)
         return scores
 
-    monkeypatch.setattr(transfer.tasks.semi_supervised, "train", train)
+    monkeypatch.setattr(transfer.tasks.semi_supervised, "train_classifier", train)
     monkeypatch.setattr(transfer.tasks.semi_supervised, "predicted", predicted)
     monkeypatch.setattr(transfer.tasks.semi_supervised, "asdict", lambda _: {})
     return calls
