@@ -311,6 +311,8 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
                     entry.put(done, batch)
                 done += len(batch)
                 counter.add(len(batch))
+                if stop.asked():  # a part may take longer than a scheduler waits
+                    break
             for entry in entries:
                 entry.keep(done)
             stop.leave_if_asked()

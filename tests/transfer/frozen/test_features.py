@@ -104,6 +104,28 @@ def test_a_request_to_stop_is_heard_while_another_process_extracts(
         extract(small_backbone, folders)
 
 
+def test_a_stop_within_a_part_keeps_the_batches_that_are_done(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_BATCH", 20)
+    whole = extract(small_backbone, replace(folders, cache=folders.cache / "whole")).features
+    seen: list[int] = []
+    forward = transfer.frozen.features.forward
+
+    def counted(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        return forward(network, images)
+
+    monkeypatch.setattr(transfer.frozen.features, "forward", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            extract(small_backbone, folders)
+    assert seen == [20]
+    assert torch.equal(extract(small_backbone, folders).features, whole)
+    assert sum(seen) == len(whole)
+
+
 def test_weights_data_and_transform_shape_the_key(
     small_backbone: Backbone, small_data: Path
 ) -> None:
