@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from transfer.finetuning.prepared import Prepared, TrainedNetwork
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.running.console import say
+from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 
 Portion = TypeVar("Portion")

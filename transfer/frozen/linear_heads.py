@@ -30,14 +30,11 @@ from transfer.running import stop
 from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
 from transfer.running.lock import BusyError, alone
+from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
 Decay = Literal["cosine", "step"]
 """Cosine to zero per step, or times 0.1 at each milestone."""
-
-
-class NotFiniteError(ArithmeticError):
-    """The loss of every head is infinite or not a number."""
 
 
 class NotFrozenError(RuntimeError):

@@ -10,4 +10,5 @@ processes.py     the processes of a run, the GPUs of a machine
 console.py       the lines people read
 folders.py       where things lie
 schedule.py      how much of a protocol is run
+not_finite.py    the error of a training that has diverged
 """

@@ -16,9 +16,9 @@ from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import EvalTransform, TrainAndTest, train_and_test
 from transfer.frozen.few_shot_heads import FewShotTraining, Problem, draw_support, train_together
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.metrics import top1
 from transfer.running.folders import Folders
+from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 

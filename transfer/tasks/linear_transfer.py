@@ -23,9 +23,10 @@ from transfer.frozen.features import (
     frozen_features,
     open_images,
 )
-from transfer.frozen.linear_heads import NotFiniteError, ProbeTraining, train_heads
+from transfer.frozen.linear_heads import ProbeTraining, train_heads
 from transfer.metrics import mean_per_class, top1
 from transfer.running.folders import Folders
+from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 

@@ -30,9 +30,9 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.cost import BACKWARD_COST, forward_hours
 from transfer.frozen.features import EvalTransform, Predictions, open_images
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
+from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 from transfer.running.schedule import share
 from transfer.tasks.task import PlannedTask, TaskDefaults

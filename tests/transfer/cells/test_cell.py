@@ -16,9 +16,9 @@ from transfer.cells.command import summary
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.record import file_of, read_record, write_record
 from transfer.running.lock import BusyError, alone
+from transfer.running.not_finite import NotFiniteError
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from transfer.cells.cell import Cell, Place, finished
 from transfer.cells.many_gpus import KilledError, evaluate_where_asked, waited_for
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.running import stop
+from transfer.running.not_finite import NotFiniteError
 
 TWO = TrainingOptions(gpus=2)
 

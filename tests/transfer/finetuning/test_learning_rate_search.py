@@ -5,7 +5,7 @@ import math
 import pytest
 
 from transfer.finetuning.learning_rate_search import scores_by_name, search_learning_rates
-from transfer.frozen.linear_heads import NotFiniteError
+from transfer.running.not_finite import NotFiniteError
 
 
 def diverging_from_one(rate: float) -> float:

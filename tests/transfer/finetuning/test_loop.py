@@ -15,8 +15,8 @@ from transfer.detection.recipe import Recipe
 from transfer.detection.train import train
 from transfer.finetuning import loop
 from transfer.finetuning.state import TrainingSummary
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.running import stop
+from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process
 
 ALONE = Process(device=torch.device("cpu"))

@@ -12,8 +12,9 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
-from transfer.frozen.linear_heads import NotFiniteError, ProbeTraining
+from transfer.frozen.linear_heads import ProbeTraining
 from transfer.running.folders import Folders
+from transfer.running.not_finite import NotFiniteError
 from transfer.tasks import TASKS
 from transfer.tasks.linear_transfer import RATES, LinearTransfer, Prepared
 

@@ -21,7 +21,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 from transfer.datasets.voc_masks import FOLDER
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.linear_heads import NotFiniteError
+from transfer.running.not_finite import NotFiniteError
 from transfer.tasks import TASKS
 from transfer.tasks.segmentation import Portion, Predicted, Segmentation
 

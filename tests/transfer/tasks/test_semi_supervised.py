@@ -18,9 +18,9 @@ from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.linear_heads import NotFiniteError
 from transfer.record import protocol_hash
 from transfer.running.folders import Folders
+from transfer.running.not_finite import NotFiniteError
 from transfer.tasks.semi_supervised import TASKS, SemiSupervised
 
 IMAGENET = {key: task for key, task in TASKS.items() if task.by_default}
