@@ -5,8 +5,19 @@ rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the reque
 75 stopped by a signal, the same command goes on.
 """
 
-import subprocess
 import sys
+from importlib.util import find_spec
+
+if find_spec("tyro") is None or find_spec("benchmarks") is None:
+    print(
+        f"error: {sys.executable} has not the suite's packages; run `make setup` once, then "
+        ".venv/bin/python benchmarks/run_all.py ...",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+
+import subprocess
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path

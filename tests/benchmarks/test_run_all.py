@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -280,3 +282,12 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     assert "7 learning rates are tried" in told
     assert "the published lists are not there" in told
     assert "lorac-2021-drawn/1" in told
+
+
+def test_a_python_without_the_packages_is_told_what_to_do(tmp_path: Path) -> None:
+    script = Path(benchmarks.run_all.__file__)
+    bare = [sys.executable, "-I", "-S", str(script), "--help"]
+    done = subprocess.run(bare, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "run `make setup` once, then .venv/bin/python benchmarks/run_all.py" in line
