@@ -1,4 +1,4 @@
-"""Which tasks each paper reports: those whose protocol its published numbers name."""
+"""Tasks that each paper reports: those whose protocol its published numbers name."""
 
 from benchmarks.pages.published import published
 from transfer.tasks import TASKS, reading_of
