@@ -104,7 +104,7 @@ def family(protocol: str) -> str:
 
 
 def itself(model: Model) -> Hashable:
-    """Return the backbone itself, so that only its own results are compared for equal conditions."""
+    """Return the backbone itself: only its own results are sorted into rows by their conditions."""
     return model
 
 
