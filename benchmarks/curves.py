@@ -111,8 +111,8 @@ def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]
     if len(set(names)) < len(names):
         raise ValueError(f"two curves of {', '.join(names)} have one name; give each a --name")
     files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]
-    for folder, found in zip(request.snapshots, files, strict=True):
-        if not found:
+    for folder, paths in zip(request.snapshots, files, strict=True):
+        if not paths:
             raise ValueError(
                 f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
                 "writes them"

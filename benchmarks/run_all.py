@@ -137,11 +137,11 @@ def backbones(request: RunAll) -> list[Backbone]:
 
     BackboneError for a file that is no backbone, ValueError for options that do not fit.
     """
-    found = origins(request)
+    sources = origins(request)
     if request.evaluates_here:
-        rows = loaded(found)
+        rows = loaded(sources)
     else:
-        rows = [looked_at(origin, request.runs) for origin in found]
+        rows = [looked_at(origin, request.runs) for origin in sources]
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -262,9 +262,9 @@ def follow(request: RunAll) -> int:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    found, silence = statuses(request.runs)
-    print("\n".join([render(found, silence), *failed_helpers(request.runs)]))
-    return int(any(status.state in ("failed", "cancelled") for status in found))
+    cells, silence = statuses(request.runs)
+    print("\n".join([render(cells, silence), *failed_helpers(request.runs)]))
+    return int(any(status.state in ("failed", "cancelled") for status in cells))
 
 
 def main(words: list[str]) -> int:

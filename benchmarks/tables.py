@@ -37,26 +37,26 @@ def write_tables(results: Path) -> list[Path]:
         raise FileNotFoundError(
             f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
         )
-    found = read_results(results)
+    records = read_results(results)
     command = f"python -m benchmarks.tables --results {results.as_posix()}"
     pages = {}
     listed = []
     for paper in published():
         for table in paper.tables:
             if table.kind != "settings" and tasks_of(table):
-                pages[table.file_name] = paper_page(table, paper, found, command)
+                pages[table.file_name] = paper_page(table, paper, records, command)
                 listed.append((f"{paper.name}, {table.number}", table.file_name))
-    methods = method_page(found, command)
+    methods = method_page(records, command)
     if methods:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
-    along = read_results(results, snapshots=True)
-    for name, page in curve_pages(along, command).items():
+    snapshot_records = read_results(results, snapshots=True)
+    for name, page in curve_pages(snapshot_records, command).items():
         pages[name] = page
         listed.append((page.partition("\n")[0].removeprefix("# "), name))
-    for name, text in curve_files(along).items():
+    for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
-    pages["overview.md"] = overview_page(found, listed, command)
+    pages["overview.md"] = overview_page(records, listed, command)
     return [_write(results / TABLES / name, page) for name, page in pages.items()]
 
 

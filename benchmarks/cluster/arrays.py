@@ -57,8 +57,8 @@ def arranged(
     arrays: list[Array] = []
     cells: list[tuple[SubmittedCell, ...]] = []
     extracted: dict[int, tuple[int, ...]] = {}
-    for together in (False, True):  # two arrays: other cells need not wait for the long joint pass
-        groups = [g for g in shared(waiting) if (g[0].cell.needed is not None) == together]
+    for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
+        groups = [g for g in shared(waiting) if (g[0].cell.needed is not None) == joint]
         if groups:
             extracted |= {id(row): (len(arrays),) for group in groups for row in group}
             arrays.append(_extraction(groups, origins, options))
@@ -66,11 +66,11 @@ def arranged(
     needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
     sizes: dict[Kind, list[SubmittedCell]] = {}
     for row in sorted(waiting, key=lambda row: row.cell.needed is not None):
-        asked, cell = resources(row, options), row.cell
+        requested, cell = resources(row, options), row.cell
         after = extracted.get(id(row), ())
-        kind = (asked, after, cell.path in needed, cell.needed is not None)
+        kind = (requested, after, cell.path in needed, cell.needed is not None)
         words = words_of(cell, origins)
-        sizes.setdefault(kind, []).append(submitted_cell(cell, words, asked))
+        sizes.setdefault(kind, []).append(submitted_cell(cell, words, requested))
     arrays += _arrays(sizes, options.parallel, len(arrays))
     cells += map(tuple, sizes.values())
     tables = _tables(len(arrays), folder, options.tables_partition)
@@ -95,8 +95,8 @@ def _extraction(
             sha256 = row.cell.backbone.sha256
             longest[sha256] = max(row.gpu_hours, longest.get(sha256, 0.0))
         hours = max(hours, sum(longest.values()))
-    asked = resources(replace(groups[0][0], gpu_hours=hours), options)
-    return Array(name="extract", work=tuple(work), resources=asked, parallel=options.parallel)
+    requested = resources(replace(groups[0][0], gpu_hours=hours), options)
+    return Array(name="extract", work=tuple(work), resources=requested, parallel=options.parallel)
 
 
 def _arrays(
@@ -109,12 +109,12 @@ def _arrays(
     """
     arrays: list[Array] = []
     training: tuple[int, ...] = ()
-    for (asked, extracted, trains, uses), members in sizes.items():
+    for (requested, extracted, trains, uses), members in sizes.items():
         after = extracted + training * uses
         training += (num_before + len(arrays),) * trains
         work = tuple(Command(program(cell.words)) for cell in members)
         arrays.append(
-            Array(name="cells", work=work, resources=asked, parallel=parallel, after=after)
+            Array(name="cells", work=work, resources=requested, parallel=parallel, after=after)
         )
     return arrays
 
@@ -142,8 +142,8 @@ def submit_cells(
     }
     new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
     if len(new) < len(rows):
-        told = len(rows) - len(new)
-        print(f"{told} cells are submitted already: see --status", file=sys.stderr)
+        count = len(rows) - len(new)
+        print(f"{count} cells are submitted already: see --status", file=sys.stderr)
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
@@ -220,17 +220,17 @@ def _retry(
     used = {status.cell.key: _classifier(status.cell.key) for status in failed}
     sizes: dict[Kind, list[SubmittedCell]] = {}
     for status in sorted(failed, key=lambda status: bool(used[status.cell.key])):
-        key, asked = status.cell.key, status.cell.resources
-        asked = replace(
-            asked,
-            hours=options.hours or asked.hours,
-            cpus=options.cpus or asked.cpus,
-            memory_gb=options.memory_gb or asked.memory_gb,
+        key, requested = status.cell.key, status.cell.resources
+        requested = replace(
+            requested,
+            hours=options.hours or requested.hours,
+            cpus=options.cpus or requested.cpus,
+            memory_gb=options.memory_gb or requested.memory_gb,
         )
         fresh = replace(
-            status.cell, job="", resources=asked, before=versions(Path(status.cell.record))
+            status.cell, job="", resources=requested, before=versions(Path(status.cell.record))
         )
-        kind: Kind = (asked, (), key in used.values(), bool(used[key]))
+        kind: Kind = (requested, (), key in used.values(), bool(used[key]))
         sizes.setdefault(kind, []).append(fresh)
     arrays = _arrays(sizes, options.parallel)
     tables = _tables(len(arrays), folder, options.tables_partition)

@@ -91,29 +91,29 @@ def _query_jobs(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
 def _status(
     submission: Submission, cell: SubmittedCell, known: dict[str, JobState], silent: bool
 ) -> CellStatus:
-    def told(state: State, detail: str = "") -> CellStatus:
+    def with_state(state: State, detail: str = "") -> CellStatus:
         return CellStatus(submission, cell, state, detail)
 
     if cell.done:
-        return told("done")
+        return with_state("done")
     job = known.get(cell.job, JobState("unknown"))
     words = last_log_line(log_path(submission.folder, cell.job))
     if job.stage == "queued":
-        return told("queued", f"{job.reason}; so far: {words}" if words else job.reason)
+        return with_state("queued", f"{job.reason}; so far: {words}" if words else job.reason)
     if job.stage == "running":
-        return told("running", words)
+        return with_state("running", words)
     if job.word == "CANCELLED":
-        return told("cancelled", "by a user or an administrator")
+        return with_state("cancelled", "by a user or an administrator")
     left = saved_error(submission.folder, cell.job)
     if left == "":  # it ended well without a new record: it found that of another run
-        return told("done")
+        return with_state("done")
     reason = cell.failure or "; ".join(part for part in (left, words) if part)
     if left is None and not cell.failure:
         if silent:
-            return told("queued", "or running, or killed: the cluster does not answer")
+            return with_state("queued", "or running, or killed: the cluster does not answer")
         ended = job.word or "killed; the cluster does not say why"
         reason = f"{ended}; last words: {words}" if words else ended
-    return told("failed", reason)
+    return with_state("failed", reason)
 
 
 def render(found: Sequence[CellStatus], silence: str) -> str:

@@ -14,11 +14,11 @@ from benchmarks.tables import renew_tables
 def collect(file: Path) -> int:
     """Return 0 once the tables are written, however incomplete; 1 if they cannot be written."""
     submission = read(file)
-    found = status_of(submission)
-    for status in found:
+    cells = status_of(submission)
+    for status in cells:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
-    print(render(found, ""))
+    print(render(cells, ""))
     return int(not renew_tables(Path(submission.results)))
 
 

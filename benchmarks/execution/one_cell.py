@@ -85,14 +85,14 @@ def _parts(words: Sequence[str]) -> list[list[str]]:
 
 def run(cell: Cell) -> int:
     """Run the cell; return the exit status once it has a record or a failure file."""
-    told = False
+    announced = False
     while True:
         stop.leave_if_asked()
         try:
             print(summary(cell, evaluate_where_asked(cell)), flush=True)
         except BusyError:
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 print(f"{cell.key}  waits for the process that has it", file=sys.stderr, flush=True)
             time.sleep(LOOK_AGAIN_S)
         except KilledError as error:  # not the cell's fault: no failure file, it can go on

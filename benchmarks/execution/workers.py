@@ -74,12 +74,12 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
     gpus = visible_gpus()
     side = Side(list(gpus))
     failed: list[Cell] = []
-    told = False
+    forwarded = False
     while waiting or side.running:
         if stop.asked():
             waiting.clear()
-            if not told:
-                told = True
+            if not forwarded:
+                forwarded = True
                 for process in side.running:
                     process.send_signal(signal.SIGTERM)
         while len(side.running) < workers:

@@ -150,16 +150,16 @@ def _head(published: Table, paper: Paper, command: str) -> str:
 
 def sections(published: Table) -> list[Section]:
     """Return the printed groups of rows. If rows name the task, every group gets our rows."""
-    found: list[Section] = []
+    groups: list[Section] = []
     for row in published.rows:
-        if found and (found[-1].title, found[-1].task) == (row.group, row.task):
-            found[-1] = replace(found[-1], rows=(*found[-1].rows, row))
+        if groups and (groups[-1].title, groups[-1].task) == (row.group, row.task):
+            groups[-1] = replace(groups[-1], rows=(*groups[-1].rows, row))
         else:
-            found.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
-    if not any(section.ours for section in found):
-        title = "measured here" if any(section.title for section in found) else ""
-        found.append(Section(title=title, task="", rows=(), ours=True))
-    return found
+            groups.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
+    if not any(section.ours for section in groups):
+        title = "measured here" if any(section.title for section in groups) else ""
+        groups.append(Section(title=title, task="", rows=(), ours=True))
+    return groups
 
 
 def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:

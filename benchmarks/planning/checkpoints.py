@@ -72,16 +72,16 @@ def _without_weights(origin: Origin, runs: Path) -> Backbone:
         status = path.stat()
     except FileNotFoundError:
         return load_backbone(path)  # raises the error that says what is wrong
-    what = [VERSION, _code(), list(origin.heads), origin.random]
-    seen = [str(path.absolute()), status.st_size, status.st_mtime_ns, *what]
-    name = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:24]
-    note = runs / "cache" / "checkpoints" / f"{name}.json"
+    version = [VERSION, _code(), list(origin.heads), origin.random]
+    identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
+    name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
+    cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
-        return _backbone(json.loads(note.read_text()))
+        return _backbone(json.loads(cached.read_text()))
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         (backbone,) = loaded([origin])
     with suppress(OSError):  # a full or read-only disk: the file is read again next time
-        write_json(note, _content(backbone))
+        write_json(cached, _content(backbone))
     return replace(backbone, state_dict={})
 
 

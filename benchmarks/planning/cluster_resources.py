@@ -68,14 +68,14 @@ def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
     The first say how a task fits on its GPUs and how the linear scaling rule changes its recipe.
     The last names the arithmetic of frozen networks, which depends on the nodes.
     """
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for row in rows:
         used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
         if row.state == "run" and used is not None and paper is not None:
-            found.setdefault(row.cell.key, _fit(row, used, paper, options))
+            lines.setdefault(row.cell.key, _fit(row, used, paper, options))
         if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
-            found["frozen"] = ON_GPUS
-    return list(found.values())
+            lines["frozen"] = ON_GPUS
+    return list(lines.values())
 
 
 def _node_decides(cell: Cell) -> bool:
@@ -84,12 +84,12 @@ def _node_decides(cell: Cell) -> bool:
 
 
 def _fit(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
-    asked = resources(row, options)
+    requested = resources(row, options)
     gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
     gpus = row.cell.place.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
-        f"batch on each, {asked.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
+        f"batch on each, {requested.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
     )
     if used.batch_size == paper.batch_size:
         return text + (

@@ -60,13 +60,13 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     That row is added once, whether or not it was requested. It is added too if the record of the
     training exists but not its weights.
     """
-    found: dict[Path, PlannedCell] = {}
+    by_path: dict[Path, PlannedCell] = {}
     for row in rows:
         needed = row.cell.needed
         if needed is not None and row.state == "run" and finished(needed) is None:
-            found[needed.path] = replace(planned(needed), why="others use its classifier")
-        found.setdefault(row.cell.path, row)
-    return list(found.values())
+            by_path[needed.path] = replace(planned(needed), why="others use its classifier")
+        by_path.setdefault(row.cell.path, row)
+    return list(by_path.values())
 
 
 def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -75,16 +75,16 @@ def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     This holds only where rows run one after another in one process.
     """
     first: dict[object, str] = {}
-    found = []
+    priced = []
     for row in rows:
         cell, shared_pass = row.cell, row.cell.task.shared_pass
         if row.state == "run" and shared_pass is not None:
-            seen = (cell.backbone.sha256, cell.seed, shared_pass)
-            trainer = first.setdefault(seen, cell.key)
+            work = (cell.backbone.sha256, cell.seed, shared_pass)
+            trainer = first.setdefault(work, cell.key)
             if trainer != cell.key:
                 row = replace(row, gpu_hours=0.0, why=f"its head is trained by {trainer}")
-        found.append(row)
-    return found
+        priced.append(row)
+    return priced
 
 
 def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:

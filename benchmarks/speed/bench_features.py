@@ -121,14 +121,14 @@ def _centered(
 
 def times(networks: dict[str, nn.Module], batch: Tensor, rounds: int) -> dict[str, list[float]]:
     """Return the time of a forward pass of the batch in s, per network and round."""
-    found: dict[str, list[float]] = {way: [] for way in networks}
+    durations: dict[str, list[float]] = {way: [] for way in networks}
     for turn in range(-1, rounds):  # the first pass of each is not counted
         for way in list(networks)[:: -1 if turn % 2 else 1]:
             start = seconds()
             forward(networks[way], batch)
             if turn >= 0:
-                found[way].append(seconds() - start)
-    return found
+                durations[way].append(seconds() - start)
+    return durations
 
 
 def features(networks: dict[str, nn.Module], pixels: Pixels, size: int) -> dict[str, Features]:
