@@ -84,7 +84,7 @@ class RunAll:
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     workers: int = 1
-    """Cells that run side by side on this machine, one on each of its GPUs."""
+    """Cells that run at the same time on this machine, each on its own GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False

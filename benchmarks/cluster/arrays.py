@@ -102,7 +102,7 @@ def _extraction(
 def _arrays(
     sizes: Mapping[Kind, Sequence[SubmittedCell]], parallel: int, num_before: int = 0
 ) -> list[Array]:
-    """Return an array for each kind. Arrays that use classifiers wait for those that train them.
+    """Return an array for each kind; arrays that use classifiers wait for all that train any.
 
     sizes: kinds in order; those that train classifiers come before those that use them.
     num_before: number of arrays that precede these in the plan and extract features.
@@ -156,6 +156,7 @@ def _submit_plan(
 ) -> Submission:
     """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
     jobs = submit(plan.arrays, options.queue, folder, where)
+    # not strict below: helpers have jobs but no cells
     cells = tuple(
         replace(cell, job=job)
         for members, ids in zip(plan.cells, jobs, strict=True)
@@ -198,7 +199,7 @@ def scripts(
 
 
 def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
-    """Submit the failed and cancelled cells again.
+    """Submit the failed and cancelled cells again; return the new submissions.
 
     They keep the resources of their first submission, except where an option is given.
     """

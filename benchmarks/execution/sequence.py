@@ -17,7 +17,7 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     """Run the cells in state "run", one after another; return those that failed."""
     failed = []
     reasons: dict[Path, str] = {}
-    """Reasons of failed classifiers, by their records."""
+    """Reasons of failed cells and classifiers, by record path."""
     waiting = [row.cell for row in rows if row.state == "run"]
     waiting.sort(key=lambda cell: cell.needed is not None)  # classifiers are trained before use
     for number, cell in enumerate(waiting, 1):

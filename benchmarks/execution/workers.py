@@ -212,7 +212,8 @@ def _exit_reason(status: int) -> str:
     """Return in words why a process ended that has left no failure file."""
     if status == stop.REQUEUE:
         return "stopped by somebody else; the same command goes on"
-    # Popen reports a signal as its negative number; a cell whose own process was killed exits 128 +
+    # Popen reports a signal as its negative number. A cell adds 128 to the number of the signal
+    # that killed one of its own processes.
     number = -status if status < 0 else status - 128
     if number in {known.value for known in signal.Signals}:
         return f"killed by {signal.Signals(number).name}; the same command goes on"

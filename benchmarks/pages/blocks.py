@@ -114,7 +114,7 @@ def arrange(
     apart: Apart | None = None,
     together: Callable[[Model], Hashable] = itself,
 ) -> list[Block]:
-    """Return the blocks from the comparable one to the shortest schedule, newest first in a kind.
+    """Return the blocks by schedule, the comparable one first; those of one kind, newest first.
 
     together: key of a backbone. Results of all backbones with one key are sorted into rows by their
     conditions as if they were those of one backbone.

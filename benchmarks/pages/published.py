@@ -42,7 +42,7 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """How a published row was pre-trained; None where the paper does not say."""
+    """Pre-training of a published row; None where the paper does not say."""
 
     arch: str | None = None
     data: str | None = None
@@ -56,7 +56,7 @@ class Row:
 
     label: str
     role: str
-    """own, baseline_trained, baseline_reeval, cited, supervised, random or unclear."""
+    """One of own, baseline_trained, baseline_reeval, cited, supervised, random or unclear."""
     group: str = ""
     """Group of rows that it stands in."""
     task: str = ""
@@ -64,7 +64,7 @@ class Row:
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
     method: str = ""
-    """Name in METHODS; empty where we have none."""
+    """Name of the method in METHODS; empty if it is not built here."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     variant: str = ""
@@ -145,7 +145,7 @@ class Paper:
         }
 
 
-# the papers' names of the networks that we have
+# our names of networks by those that the papers print
 ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resnet50"}
 
 

@@ -132,7 +132,7 @@ def wait() -> None:
 
 
 def peak_gb(training: Training, samples: list[Sample]) -> float:
-    """Return the peak memory of the second step on a GPU; the first allocates the momentum."""
+    """Return the peak memory of the second step on a GPU in GB; the first allocates momentum."""
     step(training, samples)
     torch.cuda.reset_peak_memory_stats()
     step(training, samples)
@@ -140,7 +140,7 @@ def peak_gb(training: Training, samples: list[Sample]) -> float:
 
 
 def kept_gb(training: Training, samples: list[Sample]) -> float:
-    """Return the memory that a forward pass keeps for the backward pass, without the weights."""
+    """Return what a forward pass keeps for the backward pass in GB, without the weights."""
     network = training.detector.network
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in network.parameters()}
