@@ -1,12 +1,12 @@
-"""Checkpoints, every task, and tables that stand beside the papers'.
+"""Evaluation of checkpoints on every task, and tables beside those of the papers.
 
 run_all.py  the main command: plan, run, tables
 tables.py   python -m benchmarks.tables: from records to results/tables
 curves.py   python -m benchmarks.curves: a task over the snapshots of pre-training runs
-planning/   what a run would do, what it costs, what a cluster is asked for
+planning/   what a run would do, what it costs, the resources it needs on a cluster
 execution/  one cell in a process of its own, cells side by side
-cluster/    cells as job arrays of a cluster, and where they are
+cluster/    cells as job arrays of a cluster, and their states
 pages/      from records to tables
 published/  the numbers printed in the five papers, one file each
-speed/      benchmarks: both ways in one process, and their ratio
+speed/      speed benchmarks: two ways in one process, and their ratio
 """

@@ -1,12 +1,13 @@
-"""A task over the snapshots of pre-training runs: python -m benchmarks.curves.
+"""Curves of tasks over the snapshots of pre-training runs: python -m benchmarks.curves.
 
     python -m pretrain simaffinity/cifar10-fig2 --data DIR --out runs/fig2 --snapshot-epochs 10
     python -m benchmarks.curves --snapshots runs/fig2/snapshots --name SimAffinity --data DATA
 
-Each snapshot gets a record below results/curves; a curve becomes a CSV file there, and the curves
-of a task stand beside each other in results/tables. What is finished is not run again; what fails
-leaves a reason in the tables and does not stop the rest. Exit status: 0 all is written, 1 a
-snapshot failed, 2 the request is wrong.
+Each snapshot gets a record below results/records/snapshots. A curve becomes a CSV file in
+results/figures, and the curves of a task stand beside each other in results/tables. Finished cells
+are not run again. A snapshot that fails leaves its reason in the tables and does not stop the
+others. Exit status: 0 all is written, 1 a snapshot failed or the tables could not be written, 2 the
+request is wrong.
 """
 
 import sys
@@ -36,25 +37,25 @@ class Request:
     snapshots: tuple[Path, ...]
     """Folders written by `python -m pretrain ... --snapshot-epochs N`."""
     name: tuple[str, ...] = ()
-    """Of the curves, one per folder; the runs' folders if not given."""
+    """Names of the curves, one per folder; the names of the runs' folders if not given."""
     tasks: str = "cifar10_knn"
     """Task ids, separated by commas."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
-    """Where records and tables go."""
+    """Folder of records and tables."""
     runs: Path = Path("runs")
-    """Where caches and unfinished work lie."""
+    """Folder of caches and unfinished work."""
     schedule: str = "paper"
     """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a set may have."""
+    """Missing, surplus or unreadable images that a data set may have."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
 
 
 def run(request: Request) -> int:
-    """Exit status."""
+    """Evaluate all snapshots and write the tables; return the exit status."""
     share(request.schedule)
     keys = [word.strip() for word in request.tasks.split(",") if word.strip()]
     for key in keys:
@@ -80,7 +81,10 @@ def run(request: Request) -> int:
 
 
 def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
-    """Whether all tasks of a snapshot have their records; DataError where a set is not there."""
+    """Evaluate a snapshot on all tasks; return whether every task has its record.
+
+    DataError if a data set is absent.
+    """
     try:
         backbone = load_backbone(file, name=name)
     except (BackboneError, OSError) as error:
@@ -98,14 +102,17 @@ def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
 
 
 def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]:
-    """Of each folder; ValueError for a wrong number of names, a twin, or a folder without any."""
+    """Return the snapshots of each folder.
+
+    ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
+    """
     if len(names) != len(request.snapshots):
         raise ValueError(f"{len(names)} names for {len(request.snapshots)} folders of snapshots")
     if len(set(names)) < len(names):
         raise ValueError(f"two curves of {', '.join(names)} have one name; give each a --name")
     files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]
-    for folder, found in zip(request.snapshots, files, strict=True):
-        if not found:
+    for folder, paths in zip(request.snapshots, files, strict=True):
+        if not paths:
             raise ValueError(
                 f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
                 "writes them"
@@ -114,7 +121,7 @@ def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]
 
 
 def main(words: list[str]) -> int:
-    """Exit status of the command line."""
+    """Run the command line; return its exit status."""
     request = tyro.cli(Request, args=words, description=__doc__)
     stop.listen()
     try:

@@ -1,8 +1,8 @@
-"""One checkpoint, every task, then the tables: python benchmarks/run_all.py --ckpt jcl.pth.
+"""Evaluation of checkpoints on every task, then the tables: benchmarks/run_all.py --ckpt jcl.pth.
 
-What is finished is not run again; what fails leaves a reason in the tables and does not stop the
-rest. Exit status: 0 all asked results are written, 1 a task failed, 2 the request is wrong,
-75 stopped by a signal, the same command goes on.
+Finished cells are not run again. A cell that fails leaves its reason in the tables and does not
+stop the others. Exit status: 0 all requested results are written, 1 a task failed, 2 the request is
+wrong, 75 stopped by a signal and the same command goes on.
 """
 
 import sys
@@ -75,9 +75,9 @@ class RunAll:
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
-    """Where records and tables go."""
+    """Folder of records and tables."""
     runs: Path = Path("runs")
-    """Where caches and unfinished work lie."""
+    """Folder of caches and unfinished work."""
     tasks: str = ""
     """Task ids, separated by commas; all if not given."""
     suite: str = ""
@@ -85,19 +85,19 @@ class RunAll:
     schedule: str = "paper"
     """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     seeds: str = "0"
-    """Separated by commas; tables show mean and standard deviation."""
+    """Seeds, separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
-    """Of tasks that train the whole network."""
+    """Options of tasks that train the whole network."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     workers: int = 1
-    """Cells that run side by side on this machine, one on each of its GPUs."""
+    """Cells that run at the same time on this machine, each on its own GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
-    """Or on a cluster."""
+    """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False
     """Only print what would run."""
     demo: bool = False
@@ -105,12 +105,12 @@ class RunAll:
 
     @property
     def evaluates_here(self) -> bool:
-        """Whether this process itself computes, and so needs the checkpoints' weights."""
+        """Return whether this process runs cells itself and so needs the checkpoints' weights."""
         return not (self.plan or self.cluster.slurm or self.workers > 1)
 
 
 def chosen_tasks(tasks: str, suite: str) -> list[str]:
-    """Keys of TASKS that the request names; ValueError for what does not exist."""
+    """Return the keys of TASKS that the request names; ValueError for an unknown task or paper."""
     wanted = [word.strip() for word in tasks.split(",") if word.strip()]
     if suite:
         known = suites()
@@ -126,12 +126,12 @@ def chosen_tasks(tasks: str, suite: str) -> list[str]:
 
 
 def _keys_of(task: str) -> list[str]:
-    """All readings of a task id, or the one key itself."""
+    """Return the keys of all readings of a task id, or the key itself; empty if unknown."""
     return [key for key in default_tasks() if key == task or reading_of(key)[0] == task]
 
 
 def origins(request: RunAll) -> list[Origin]:
-    """From which file each row of the tables comes; ValueError with what is wrong."""
+    """Return the origin of each row of the tables; ValueError if the options do not fit."""
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
@@ -144,12 +144,15 @@ def origins(request: RunAll) -> list[Origin]:
 
 
 def backbones(request: RunAll) -> list[Backbone]:
-    """The rows of the tables; BackboneError or ValueError with what is wrong."""
-    found = origins(request)
+    """Return the backbones, one per row of the tables.
+
+    BackboneError for a file that is no backbone, ValueError for options that do not fit.
+    """
+    sources = origins(request)
     if request.evaluates_here:
-        rows = loaded(found)
+        rows = loaded(sources)
     else:
-        rows = [looked_at(origin, request.runs) for origin in found]
+        rows = [looked_at(origin, request.runs) for origin in sources]
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -164,7 +167,7 @@ def _numbers(words: str, option: str, example: str) -> list[int]:
 
 
 def plan(request: RunAll) -> list[PlannedCell]:
-    """Every cell of the request and the classifiers that they use, backbone by backbone."""
+    """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
     share(request.schedule)
     engine_for(request.training.engine)
@@ -188,18 +191,18 @@ def plan(request: RunAll) -> list[PlannedCell]:
         rows = with_classifiers([planned(cell) for cell in cells])
         return with_shared_heads(rows) if request.workers == 1 else rows
     cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
-    with assume_gpus(0):  # what the submitting machine has decides nothing
+    with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
         return with_classifiers([planned(cell) for cell in cells])
 
 
 def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
-    """From which file each backbone of the plan comes."""
+    """Return the origin of each backbone of the plan, by the backbone's name."""
     names = dict.fromkeys(row.cell.backbone.name for row in rows)
     return dict(zip(names, origins(request), strict=True))
 
 
 def run(request: RunAll) -> int:
-    """Exit status."""
+    """Print the plan, run or submit its cells and write the tables; return the exit status."""
     start = time.monotonic()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
@@ -235,7 +238,7 @@ def run(request: RunAll) -> int:
 
 
 def demo(request: RunAll) -> int:
-    """The whole main job on data made here; everything lies below runs/demo."""
+    """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     home = request.runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
     print("generating small versions of all data sets", file=sys.stderr, flush=True)
@@ -262,18 +265,21 @@ def demo(request: RunAll) -> int:
 
 
 def follow(request: RunAll) -> int:
-    """Exit status of what is asked about submitted cells, or done to them."""
+    """Show the states of submitted cells, after retrying or cancelling if requested.
+
+    Returns 1 if any cell failed or was cancelled, else 0.
+    """
     if request.cluster.retry_failed:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    found, silence = statuses(request.runs)
-    print("\n".join([render(found, silence), *failed_helpers(request.runs)]))
-    return int(any(status.state in ("failed", "cancelled") for status in found))
+    cells, silence = statuses(request.runs)
+    print("\n".join([render(cells, silence), *failed_helpers(request.runs)]))
+    return int(any(status.state in ("failed", "cancelled") for status in cells))
 
 
 def main(words: list[str]) -> int:
-    """Exit status of the command line."""
+    """Run the command line; return its exit status."""
     request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:

@@ -1,7 +1,7 @@
-"""From result files to markdown: python -m benchmarks.tables --results results.
+"""Markdown pages from result files: python -m benchmarks.tables --results results.
 
-One page for every published table that has a column of a task built here, one for methods that were
-trained alike, one for each task that was run on snapshots, and an overview.
+There is one page for every published table with a column of a task that is built here, one for
+methods that were trained alike, one for each task that was run on snapshots, and an overview.
 The same results give the same bytes.
 """
 
@@ -25,11 +25,11 @@ class Request:
     """Write the tables of all results."""
 
     results: Path = Path("results")
-    """Folder of the records; the tables go to its folder tables."""
+    """Folder of the records; the tables are written to its subfolder tables."""
 
 
 def write_tables(results: Path) -> list[Path]:
-    """Write all pages; their paths, the overview last.
+    """Write all pages; return their paths, the overview last.
 
     Torn and foreign files are listed in the overview. FileNotFoundError without a results folder.
     """
@@ -37,33 +37,33 @@ def write_tables(results: Path) -> list[Path]:
         raise FileNotFoundError(
             f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
         )
-    found = read_results(results)
+    records = read_results(results)
     command = f"python -m benchmarks.tables --results {results.as_posix()}"
     pages = {}
     listed = []
     for paper in published():
         for table in paper.tables:
             if table.kind != "settings" and tasks_of(table):
-                pages[table.file_name] = paper_page(table, paper, found, command)
+                pages[table.file_name] = paper_page(table, paper, records, command)
                 listed.append((f"{paper.name}, {table.number}", table.file_name))
-    methods = method_page(found, command)
+    methods = method_page(records, command)
     if methods:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
-    along = read_results(results, snapshots=True)
-    for name, page in curve_pages(along, command).items():
+    snapshot_records = read_results(results, snapshots=True)
+    for name, page in curve_pages(snapshot_records, command).items():
         pages[name] = page
         listed.append((page.partition("\n")[0].removeprefix("# "), name))
-    for name, text in curve_files(along).items():
+    for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
-    pages["overview.md"] = overview_page(found, listed, command)
+    pages["overview.md"] = overview_page(records, listed, command)
     return [_write(results / TABLES / name, page) for name, page in pages.items()]
 
 
 def renew_tables(results: Path) -> bool:
     """Write all pages and list them; return whether that was possible. If not, one line says why.
 
-    What has been evaluated must not be lost in a traceback of its tables.
+    A finished evaluation must not end in a traceback because its tables cannot be written.
     """
     try:
         with explain_write_errors(results, "--results"):
@@ -89,7 +89,7 @@ def _write(path: Path, text: str) -> Path:
 
 
 def main() -> int:
-    """Exit status of the command line."""
+    """Run the command line; return its exit status."""
     request = tyro.cli(Request, description=__doc__)
     try:
         paths = write_tables(request.results)

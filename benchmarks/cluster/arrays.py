@@ -1,10 +1,10 @@
-"""Cells as job arrays: what run_all --slurm, --retry-failed and --cancel do.
+"""Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel.
 
-One array for each size of job. Cells that look at one data set through one backbone share features;
-these wait for a first array that extracts them, and go on without it should it fail. So do cells
-that use a classifier: of several backbones, all their features are one pass over the images. They
-also wait for the array that trains it, and train it themselves should that fail. A last job makes
-the tables once all have ended.
+There is one array for each size of job. Cells of one backbone and one data set share features. They
+wait for a first array that extracts these, and extract them themselves if it fails. The same holds
+for cells that use a classifier; their features, of all backbones, come from one pass over the
+images. Such cells also wait for the array that trains the classifier, and train it themselves if
+that fails. A last job writes the tables once all others have ended.
 """
 
 import sys
@@ -36,29 +36,29 @@ from transfer.tasks import task_of
 
 TABLES = Resources(cpus=1, hours=1)
 Kind = tuple[Resources, tuple[int, ...], bool, bool]
-"""Of the cells of an array: what they ask for; the arrays that extract their features; whether they
-train a classifier that others wait for, use one."""
+"""Properties that the cells of an array share: their resources, the indices of the arrays that
+extract their features, whether they train a classifier that others use, whether they use one."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Arrays to be submitted, and the cells of each."""
+    """Arrays that will be submitted, and the cells of each."""
 
     arrays: tuple[Array, ...]
     cells: tuple[tuple[SubmittedCell, ...], ...]
-    """In the order of an array's work; none for those that help."""
+    """Cells of each array in the order of its work; empty for arrays that only help."""
 
 
 def arranged(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, folder: Path
 ) -> Plan:
-    """Arrays for the rows that are to run."""
+    """Return the arrays for the rows in state "run"."""
     waiting = [row for row in rows if row.state == "run"]
     arrays: list[Array] = []
     cells: list[tuple[SubmittedCell, ...]] = []
     extracted: dict[int, tuple[int, ...]] = {}
-    for together in (False, True):  # nobody else waits for the long pass of many backbones
-        groups = [g for g in shared(waiting) if (g[0].cell.needed is not None) == together]
+    for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
+        groups = [g for g in shared(waiting) if (g[0].cell.needed is not None) == joint]
         if groups:
             extracted |= {id(row): (len(arrays),) for group in groups for row in group}
             arrays.append(_extraction(groups, origins, options))
@@ -66,11 +66,11 @@ def arranged(
     needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
     sizes: dict[Kind, list[SubmittedCell]] = {}
     for row in sorted(waiting, key=lambda row: row.cell.needed is not None):
-        asked, cell = resources(row, options), row.cell
+        requested, cell = resources(row, options), row.cell
         after = extracted.get(id(row), ())
-        kind = (asked, after, cell.path in needed, cell.needed is not None)
+        kind = (requested, after, cell.path in needed, cell.needed is not None)
         words = words_of(cell, origins)
-        sizes.setdefault(kind, []).append(submitted_cell(cell, words, asked))
+        sizes.setdefault(kind, []).append(submitted_cell(cell, words, requested))
     arrays += _arrays(sizes, options.parallel, len(arrays))
     cells += map(tuple, sizes.values())
     tables = _tables(len(arrays), folder, options.tables_partition)
@@ -80,10 +80,10 @@ def arranged(
 def _extraction(
     groups: Sequence[Sequence[PlannedCell]], origins: Origins, options: SlurmOptions
 ) -> Array:
-    """A job for each group of cells that share features, which prepares every task once.
+    """Return an array with a job for each group of cells that share features.
 
-    Each may take as long as the longest of the cells that wait, of each of its backbones: their
-    work is mostly this.
+    Extraction is most of the work of the cells that wait. So the estimated hours of a job are the
+    sum, over its backbones, of the longest of their cells.
     """
     work = []
     hours = 0.0
@@ -95,31 +95,32 @@ def _extraction(
             sha256 = row.cell.backbone.sha256
             longest[sha256] = max(row.gpu_hours, longest.get(sha256, 0.0))
         hours = max(hours, sum(longest.values()))
-    asked = resources(replace(groups[0][0], gpu_hours=hours), options)
-    return Array(name="extract", work=tuple(work), resources=asked, parallel=options.parallel)
+    requested = resources(replace(groups[0][0], gpu_hours=hours), options)
+    return Array(name="extract", work=tuple(work), resources=requested, parallel=options.parallel)
 
 
 def _arrays(
     sizes: Mapping[Kind, Sequence[SubmittedCell]], parallel: int, num_before: int = 0
 ) -> list[Array]:
-    """One for each kind; those that use classifiers wait for those before them that train some.
+    """Return an array for each kind; arrays that use classifiers wait for all that train any.
 
-    num_before: arrays that stand before them, which extract features.
+    sizes: kinds in order; those that train classifiers come before those that use them.
+    num_before: number of arrays that precede these in the plan and extract features.
     """
     arrays: list[Array] = []
     training: tuple[int, ...] = ()
-    for (asked, extracted, trains, uses), members in sizes.items():
+    for (requested, extracted, trains, uses), members in sizes.items():
         after = extracted + training * uses
         training += (num_before + len(arrays),) * trains
         work = tuple(Command(program(cell.words)) for cell in members)
         arrays.append(
-            Array(name="cells", work=work, resources=asked, parallel=parallel, after=after)
+            Array(name="cells", work=work, resources=requested, parallel=parallel, after=after)
         )
     return arrays
 
 
 def _tables(num_arrays: int, folder: Path, partition: str) -> Array:
-    """Last of all, whatever became of the cells."""
+    """Return the array that writes the tables after all others have ended, failed or not."""
     words = (sys.executable, "-m", "benchmarks.cluster.collect", str(folder / FILE))
     after = tuple(range(num_arrays))
     work = (Command(words),)
@@ -133,7 +134,7 @@ def submit_cells(
     runs: Path,
     where: Cluster,
 ) -> Submission | None:
-    """Submit what is to run and neither waits nor runs already; None if there is nothing."""
+    """Submit the cells in state "run" that are not queued or running; None if there are none."""
     under_way = {
         status.cell.record: status
         for status in statuses(runs)[0]
@@ -141,19 +142,21 @@ def submit_cells(
     }
     new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
     if len(new) < len(rows):
-        told = len(rows) - len(new)
-        print(f"{told} cells are submitted already: see --status", file=sys.stderr)
+        count = len(rows) - len(new)
+        print(f"{count} cells are submitted already: see --status", file=sys.stderr)
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
     plan = arranged(new, origins, options, folder)
-    return _submitted(plan, options, folder, where, new[0].cell.place.results)
+    return _submit_plan(plan, options, folder, where, new[0].cell.place.results)
 
 
-def _submitted(
+def _submit_plan(
     plan: Plan, options: SlurmOptions, folder: Path, where: Cluster, results: Path
 ) -> Submission:
+    """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
     jobs = submit(plan.arrays, options.queue, folder, where)
+    # not strict below: helpers have jobs but no cells
     cells = tuple(
         replace(cell, job=job)
         for members, ids in zip(plan.cells, jobs, strict=True)
@@ -173,7 +176,7 @@ def _submitted(
     )
     try:
         path = submission.save()
-    except OSError as error:  # jobs that nobody knows of would be submitted twice
+    except OSError as error:  # without the file, the next run would submit the same cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, jobs)}") from error
     print(
         f"{len(cells)} cells submitted as {len(plan.arrays) - 1} arrays, jobs "
@@ -186,7 +189,7 @@ def _submitted(
 def scripts(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, runs: Path
 ) -> str:
-    """What sbatch would be given."""
+    """Return the scripts that sbatch would get."""
     folder = (runs / "slurm" / "WHEN").absolute()
     plan = arranged(rows, origins, options, folder)
     return "\n\n".join(
@@ -196,49 +199,53 @@ def scripts(
 
 
 def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
-    """Submit again what failed or was cancelled, with the resources it had; options given win."""
+    """Submit the failed and cancelled cells again; return the new submissions.
+
+    They keep the resources of their first submission, except where an option is given.
+    """
     where = cluster(options.queue.partition)
     again: dict[Path, list[CellStatus]] = {}
     for status in statuses(runs)[0]:
         if status.state in ("failed", "cancelled"):
             again.setdefault(status.submission.folder, []).append(status)
-    return [_retried(found, options, runs, where) for found in again.values()]
+    return [_retry(failed, options, runs, where) for failed in again.values()]
 
 
-def _retried(
-    found: Sequence[CellStatus], options: SlurmOptions, runs: Path, where: Cluster
+def _retry(
+    failed: Sequence[CellStatus], options: SlurmOptions, runs: Path, where: Cluster
 ) -> Submission:
-    old = found[0].submission
+    """Submit these cells of one submission again, as a new submission."""
+    old = failed[0].submission
     options = merged(options, old)
     folder = new_folder(runs)
-    used = {status.cell.key: _classifier(status.cell.key) for status in found}
+    used = {status.cell.key: _classifier(status.cell.key) for status in failed}
     sizes: dict[Kind, list[SubmittedCell]] = {}
-    for status in sorted(found, key=lambda status: bool(used[status.cell.key])):
-        key, asked = status.cell.key, status.cell.resources
-        asked = replace(
-            asked,
-            hours=options.hours or asked.hours,
-            cpus=options.cpus or asked.cpus,
-            memory_gb=options.memory_gb or asked.memory_gb,
+    for status in sorted(failed, key=lambda status: bool(used[status.cell.key])):
+        key, requested = status.cell.key, status.cell.resources
+        requested = replace(
+            requested,
+            hours=options.hours or requested.hours,
+            cpus=options.cpus or requested.cpus,
+            memory_gb=options.memory_gb or requested.memory_gb,
         )
         fresh = replace(
-            status.cell, job="", resources=asked, before=versions(Path(status.cell.record))
+            status.cell, job="", resources=requested, before=versions(Path(status.cell.record))
         )
-        kind: Kind = (asked, (), key in used.values(), bool(used[key]))
+        kind: Kind = (requested, (), key in used.values(), bool(used[key]))
         sizes.setdefault(kind, []).append(fresh)
     arrays = _arrays(sizes, options.parallel)
     tables = _tables(len(arrays), folder, options.tables_partition)
     plan = Plan((*arrays, tables), (*(tuple(members) for members in sizes.values()), ()))
-    return _submitted(plan, options, folder, where, Path(old.results))
+    return _submit_plan(plan, options, folder, where, Path(old.results))
 
 
 def _classifier(key: str) -> str:
-    """Key of the task that trains the classifier which this one uses; empty if it uses none."""
+    """Return the key of the task that trains this task's classifier; empty if it uses none."""
     return task_of(key).needs
 
 
 def merged(options: SlurmOptions, old: Submission) -> SlurmOptions:
-    """What was asked for at first, where nothing else is asked for now."""
+    """Return the options given now, completed by those of the old submission."""
     given = {
         spec.name: value
         for spec in fields(Queue)
@@ -253,7 +260,7 @@ def merged(options: SlurmOptions, old: Submission) -> SlurmOptions:
 
 
 def cancel_all(runs: Path) -> int:
-    """Take every job that has not ended from the cluster; how many."""
+    """Cancel every job that has not ended; return how many."""
     jobs = [
         job
         for submission in submissions(runs)

@@ -1,7 +1,7 @@
-"""Where submitted cells are: queued, running, done or failed, with reason and log.
+"""States of submitted cells: queued, running, done, failed or cancelled, with reason and log.
 
-Told by the records first, then by Slurm, then by what a job has left behind, so that it is right
-long after Slurm has forgotten the job and where there is no accounting.
+Records are consulted first, then Slurm, then the files that a job has left. So the states stay
+right long after Slurm has forgotten the job, and where there is no accounting.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ HINT = {
     "extraction": "its cells extract for themselves",
     "tables": "make them: python -m benchmarks.tables",
 }
-"""What a failed helper means."""
+"""Consequence of a failed helper job."""
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell of its latest submission."""
+    """State of a cell in its latest submission."""
 
     submission: Submission
     cell: SubmittedCell
@@ -33,32 +33,35 @@ class CellStatus:
 
     @property
     def log(self) -> Path:
-        """What the cell says."""
+        """Return the path of the cell's log."""
         return log_path(self.submission.folder, self.cell.job)
 
 
 def statuses(runs: Path) -> tuple[list[CellStatus], str]:
-    """Of every cell that was ever submitted below the runs, and why Slurm could not be asked."""
+    """Return the status of every cell ever submitted below `runs`.
+
+    The second value says why Slurm did not answer; it is empty if it did.
+    """
     latest: dict[str, tuple[Submission, SubmittedCell]] = {}
     for submission in submissions(runs):
         for cell in submission.cells:
             latest[cell.record] = (submission, cell)
-    known, silence = _asked([cell.job for _, cell in latest.values() if not cell.done])
+    known, silence = _query_jobs([cell.job for _, cell in latest.values() if not cell.done])
     return [_status(*pair, known, bool(silence)) for pair in latest.values()], silence
 
 
 def status_of(submission: Submission) -> list[CellStatus]:
-    """Of the cells of one submission."""
-    known, silence = _asked([cell.job for cell in submission.cells if not cell.done])
+    """Return the status of the cells of one submission."""
+    known, silence = _query_jobs([cell.job for cell in submission.cells if not cell.done])
     return [_status(submission, cell, known, bool(silence)) for cell in submission.cells]
 
 
 def failed_helpers(runs: Path) -> list[str]:
-    """A line for each job of the latest submission that helps and has failed, with its log."""
+    """Return a line with the log for each failed helper job of the latest submission."""
     *_, last = [None, *submissions(runs)]
     if last is None:
         return []
-    known, _ = _asked(last.helpers)
+    known, _ = _query_jobs(last.helpers)
     lines = []
     for job in last.helpers:
         left = saved_error(last.folder, job)
@@ -75,7 +78,8 @@ def failed_helpers(runs: Path) -> list[str]:
     return lines
 
 
-def _asked(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
+def _query_jobs(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
+    """Return the states of the jobs that Slurm knows, and why it did not answer."""
     if not jobs:
         return {}, ""
     try:
@@ -87,33 +91,33 @@ def _asked(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
 def _status(
     submission: Submission, cell: SubmittedCell, known: dict[str, JobState], silent: bool
 ) -> CellStatus:
-    def told(state: State, detail: str = "") -> CellStatus:
+    def with_state(state: State, detail: str = "") -> CellStatus:
         return CellStatus(submission, cell, state, detail)
 
     if cell.done:
-        return told("done")
+        return with_state("done")
     job = known.get(cell.job, JobState("unknown"))
     words = last_log_line(log_path(submission.folder, cell.job))
     if job.stage == "queued":
-        return told("queued", f"{job.reason}; so far: {words}" if words else job.reason)
+        return with_state("queued", f"{job.reason}; so far: {words}" if words else job.reason)
     if job.stage == "running":
-        return told("running", words)
+        return with_state("running", words)
     if job.word == "CANCELLED":
-        return told("cancelled", "by a user or an administrator")
+        return with_state("cancelled", "by a user or an administrator")
     left = saved_error(submission.folder, cell.job)
-    if left == "":  # it has found the record of another run
-        return told("done")
+    if left == "":  # it ended well without a new record: it found that of another run
+        return with_state("done")
     reason = cell.failure or "; ".join(part for part in (left, words) if part)
     if left is None and not cell.failure:
         if silent:
-            return told("queued", "or running, or killed: the cluster does not answer")
+            return with_state("queued", "or running, or killed: the cluster does not answer")
         ended = job.word or "killed; the cluster does not say why"
         reason = f"{ended}; last words: {words}" if words else ended
-    return told("failed", reason)
+    return with_state("failed", reason)
 
 
 def render(found: Sequence[CellStatus], silence: str) -> str:
-    """A line for each cell, another with the log of those that failed, and the sums."""
+    """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
     if not found:
         return "nothing was submitted below these --runs"
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]

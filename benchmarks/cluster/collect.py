@@ -1,4 +1,4 @@
-"""The last job of a submission: reasons of cells that could leave none, then the tables.
+"""The last job of a submission: it notes the failures of killed cells and writes the tables.
 
 python -m benchmarks.cluster.collect runs/slurm/WHEN/submission.json
 """
@@ -12,13 +12,13 @@ from benchmarks.tables import renew_tables
 
 
 def collect(file: Path) -> int:
-    """Return 0 once the tables are made, whatever is missing in them; 1 if they cannot be."""
+    """Return 0 once the tables are written, however incomplete; 1 if they cannot be written."""
     submission = read(file)
-    found = status_of(submission)
-    for status in found:
+    cells = status_of(submission)
+    for status in cells:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
-    print(render(found, ""))
+    print(render(cells, ""))
     return int(not renew_tables(Path(submission.results)))
 
 

@@ -1,4 +1,4 @@
-"""What was submitted to a cluster: one JSON for each submission, below the runs."""
+"""Description of a submission to a cluster: one JSON file for each, below the runs."""
 
 import json
 import time
@@ -19,7 +19,10 @@ FORMAT = "ssl-submission/1"
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedCell:
-    """A cell as it waits: enough to follow it and to submit it again without its checkpoint."""
+    """A submitted cell, with all that is needed to follow it and to submit it again.
+
+    The checkpoint need not be read for that.
+    """
 
     job: str
     backbone: str
@@ -28,22 +31,22 @@ class SubmittedCell:
     schedule: str
     seed: int
     record: str
-    """Path of the cell's record; others of its records may lie beside it."""
+    """Path of the cell's record; further records of the cell may lie beside it."""
     before: tuple[int, int]
-    """Versions of record and failure at submission, 0 where there was none: only newer ones
+    """Versions of record and failure at submission, 0 where there was none. Only newer ones
     count."""
     words: tuple[str, ...]
-    """Of benchmarks.execution.one_cell."""
+    """Arguments of benchmarks.execution.one_cell."""
     resources: Resources
 
     @property
     def done(self) -> bool:
-        """A record was written since."""
+        """Return whether a record was written since the submission."""
         return newest(Path(self.record)) not in (0, self.before[0])
 
     @property
     def failure(self) -> str:
-        """The reason that the cell has left since; empty if none."""
+        """Return the reason in a failure file written since the submission; empty if none."""
         path = failure_path(Path(self.record))
         if version(path) in (0, self.before[1]):
             return ""
@@ -53,7 +56,7 @@ class SubmittedCell:
             return ""
 
     def note_failure(self, reason: str) -> None:
-        """For a cell that could not do so itself."""
+        """Write the failure file of a cell that was killed before it could do so."""
         write_failure(
             Path(self.record),
             {
@@ -75,21 +78,21 @@ class Submission:
     """Arrays that were submitted together."""
 
     folder: Path
-    """Of this file, logs and pickles."""
+    """Folder of this file, logs and pickles."""
     results: str
     parallel: int
     queue: Queue
     cells: tuple[SubmittedCell, ...]
     helpers: tuple[str, ...]
-    """Jobs that extract features for several cells, and last the one that makes tables."""
+    """Jobs that extract features for several cells, and last the job that writes the tables."""
     tables_partition: str = ""
-    """Of the last one; the queue's if empty."""
+    """Partition of the job that writes the tables; the queue's if empty."""
     submitted: str = field(
         default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     )
 
     def save(self) -> Path:
-        """Whole or not at all; the path."""
+        """Write the submission file whole or not at all; return its path."""
         content = asdict(self) | {"format": FORMAT}
         del content["folder"]
         write_json(self.folder / FILE, content, "--runs")
@@ -97,7 +100,7 @@ class Submission:
 
 
 def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> SubmittedCell:
-    """A cell that is about to be submitted."""
+    """Return the description of a cell that has no job yet."""
     path = cell.path.absolute()
     return SubmittedCell(
         job="",
@@ -114,17 +117,17 @@ def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> Subm
 
 
 def versions(record: Path) -> tuple[int, int]:
-    """Of the newest record of a cell and of the failure beside it."""
+    """Return the versions of a cell's newest record and of the failure file beside it."""
     return newest(record), version(failure_path(record))
 
 
 def newest(record: Path) -> int:
-    """Return the latest version among the records of the cell at this path, 0 without any."""
+    """Return the latest version among the records of the cell at this path, 0 if there is none."""
     return max(map(version, record_files(record)), default=0)
 
 
 def version(path: Path) -> int:
-    """Differs between any two contents that a path has had; 0 if there is no file."""
+    """Return the modification time of a file in ns, its version; 0 if there is no file."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -132,7 +135,7 @@ def version(path: Path) -> int:
 
 
 def new_folder(runs: Path) -> Path:
-    """An empty folder for a submission, named after the time."""
+    """Create an empty folder for a submission, named after the time; return its path."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1000):
         folder = (runs / "slurm" / f"{stamp}{f'-{number}' * bool(number)}").absolute()
@@ -146,7 +149,7 @@ def new_folder(runs: Path) -> Path:
 
 
 def read(path: Path) -> Submission:
-    """What a file tells; ValueError if it is not one of ours."""
+    """Read a submission file; ValueError if it is not one."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
         if content.pop("format") != FORMAT:
@@ -175,6 +178,6 @@ def read(path: Path) -> Submission:
 
 
 def submissions(runs: Path) -> Iterator[Submission]:
-    """All below the runs, in the order of time."""
+    """Yield all submissions below the runs, oldest first."""
     for path in sorted((runs / "slurm").glob(f"*/{FILE}")):
         yield read(path)

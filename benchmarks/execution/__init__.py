@@ -1,4 +1,4 @@
-"""Cells that run.
+"""Execution of cells.
 
 sequence.py  cells one after another in this process
 one_cell.py  one cell in a process of its own, and its command line

@@ -2,12 +2,12 @@
 
     python -m benchmarks.execution.one_cell TASK --ckpt FILE
 
-The words are those of python -m transfer. Beside it, a failure leaves its reason for the tables,
-and a cell that another process works on is waited for. --prepare TASK,TASK --ckpt FILE only fills
-the cache that these tasks share; behind it, --and --ckpt FILE does so for one more backbone:
-ImageNet-C and the like are decoded once for all.
-Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped, to go on,
-128 and a signal's number if that has killed one of its processes.
+The arguments are those of python -m transfer. There are two differences: a failure leaves its
+reason for the tables, and a cell that another process works on is waited for. --prepare TASK,TASK
+--ckpt FILE only fills the cache that these tasks share. After it, --and --ckpt FILE adds another
+backbone, so that data sets such as ImageNet-C are decoded once for all.
+Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped and can go
+on, 128 plus the number of the signal that killed one of its processes.
 """
 
 import sys
@@ -32,7 +32,7 @@ PREPARE, AND = "--prepare", "--and"
 
 
 def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
-    """The command line of a cell, true in every folder."""
+    """Return the arguments for a cell, with absolute paths."""
     place, origin = cell.place, origins[cell.backbone.name]
     words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
     words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
@@ -50,7 +50,7 @@ def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
 
 
 def preparation(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
-    """The command line that prepares the tasks of these cells, each backbone once."""
+    """Return the arguments that prepare the tasks of these cells, each backbone once."""
     keys = ",".join(dict.fromkeys(cell.key for cell in cells))
     each = {cell.backbone.sha256: words_of(cell, origins)[1:] for cell in cells}
     first, *others = each.values()
@@ -58,12 +58,12 @@ def preparation(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
-    """What starts a process with these words."""
+    """Return the command that starts a process with these arguments."""
     return (sys.executable, "-m", "benchmarks.execution.one_cell", *words)
 
 
 def wanted(words: Sequence[str]) -> Cell:
-    """The cell of a command line."""
+    """Return the cell that the arguments describe."""
     return tyro.cli(
         Evaluate,
         args=list(words),
@@ -73,7 +73,7 @@ def wanted(words: Sequence[str]) -> Cell:
 
 
 def _parts(words: Sequence[str]) -> list[list[str]]:
-    """What stands between the words AND."""
+    """Split the arguments at each AND."""
     parts: list[list[str]] = [[]]
     for word in words:
         if word == AND:
@@ -84,21 +84,21 @@ def _parts(words: Sequence[str]) -> list[list[str]]:
 
 
 def run(cell: Cell) -> int:
-    """Exit status, once the cell has its record or its reason."""
-    told = False
+    """Run the cell; return the exit status once it has a record or a failure file."""
+    announced = False
     while True:
         stop.leave_if_asked()
         try:
             print(summary(cell, evaluate_where_asked(cell)), flush=True)
         except BusyError:
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 print(f"{cell.key}  waits for the process that has it", file=sys.stderr, flush=True)
             time.sleep(LOOK_AGAIN_S)
-        except KilledError as error:  # no fault of the cell: it can go on
+        except KilledError as error:  # not the cell's fault: no failure file, it can go on
             print(f"{cell.key}  {error}", file=sys.stderr, flush=True)
             return 128 - error.status
-        except Exception as error:  # whatever it is, the tables must be able to tell it
+        except Exception as error:  # the tables must show any reason
             note_failure(cell, error)
             print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
             return 1
@@ -107,7 +107,7 @@ def run(cell: Cell) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Exit status of the command line."""
+    """Run the command line; return its exit status."""
     stop.listen()
     try:
         if words[:1] != [PREPARE]:

@@ -14,12 +14,12 @@ from transfer.running.lock import BusyError
 
 
 def run_cells(rows: list[PlannedCell]) -> list[Cell]:
-    """Run what is not finished; return the cells that failed."""
+    """Run the cells in state "run", one after another; return those that failed."""
     failed = []
     reasons: dict[Path, str] = {}
-    """Reasons of failed classifiers, by their records."""
+    """Reasons of failed cells and classifiers, by record path."""
     waiting = [row.cell for row in rows if row.state == "run"]
-    waiting.sort(key=lambda cell: cell.needed is not None)  # its classifier is trained before
+    waiting.sort(key=lambda cell: cell.needed is not None)  # classifiers are trained before use
     for number, cell in enumerate(waiting, 1):
         stop.leave_if_asked()
         print(
@@ -37,8 +37,8 @@ def run_cell(
 ) -> bool:
     """Run the cell; return whether it succeeded. A failure is written to the failure file.
 
-    Whatever breaks one cell must not take the others with it. later: cells that may read the same
-    images. reasons: why cells have failed in this run, by their records; a failure is added.
+    The error of one cell must not stop the others. later: cells that may read the same images.
+    reasons: why cells have failed in this run, by record path; failures of this cell are added.
     """
     reasons = {} if reasons is None else reasons
     try:
@@ -46,7 +46,7 @@ def run_cell(
             _prepare_together(cell, later, reasons)
         print(summary(cell, evaluate_where_asked(cell)), flush=True)
         return True
-    except BusyError as error:  # its result is on the way: no reason for the tables
+    except BusyError as error:  # another process will write its record: no failure file
         print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
     except Exception as error:
         note_failure(cell, error)

@@ -1,8 +1,8 @@
 """Cells side by side on this machine: a process for each, with GPUs of its own where there are any.
 
-A cell that uses a classifier starts once that is trained, and not at all if its training failed.
-Features of such cells of several backbones are made before, in a process that decodes images once.
-Ctrl-C and the signals of schedulers are handed on: each cell saves, and the same command goes on.
+A cell that uses a classifier starts once the classifier is trained, and not at all if that failed.
+Before such cells of several backbones, one process decodes the images once and extracts features.
+Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same command goes on.
 """
 
 import json
@@ -26,30 +26,30 @@ from transfer.record import failure_path
 from transfer.running import stop
 
 SAID_WHY = 1
-"""Exit status of a cell that has left its reason."""
+"""Exit status of a cell that has written its failure file."""
 STOPPED = (stop.REQUEUE, -signal.SIGTERM)
-"""Of one that was asked to leave: it has saved, or had not begun to listen."""
+"""Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
 SIGNAL_DELAY_S = 1.0
-"""Within which a signal to all processes of a job has reached this one too."""
+"""Longest time until a signal to all processes of a job has reached this one too, in s."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a process does."""
+    """Work of one process: to run a cell, or to extract features for several."""
 
     cell: Cell
-    """To be run; or one of those that the features are for."""
+    """Cell that is run, or one of those that the features are for."""
     words: tuple[str, ...]
     prepares: bool = False
-    """It only makes features."""
+    """Only features are extracted."""
 
     @property
     def needs(self) -> Path | None:
-        """Record of the classifier that has to be there before."""
+        """Record of the cell that must train the classifier first; None if there is none."""
         return None if self.prepares or self.cell.needed is None else self.cell.needed.path
 
     def waits_for(self, other: "Work") -> bool:
-        """Whether the other one has to end first."""
+        """Return whether the other work has to end first."""
         if other.prepares:
             return not self.prepares and other.cell.task == self.cell.task
         return other.cell.path == self.needs
@@ -57,7 +57,7 @@ class Work:
 
 @dataclass
 class Side:
-    """What runs now, and on which GPUs."""
+    """Running processes with their GPUs, and the free GPUs."""
 
     free: list[str]
     """Names of GPUs as CUDA_VISIBLE_DEVICES has them; empty on a machine without."""
@@ -65,26 +65,26 @@ class Side:
 
 
 def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int) -> list[Cell]:
-    """Run what is not finished, so many at a time; the cells that failed.
+    """Run the cells in state "run", `workers` at a time; return those that failed.
 
-    Raises Stopped, once all cells have saved, if a signal asked for it.
+    Raises Stopped after a signal, once all cells have saved.
     """
     waiting = _work(rows, origins)
     number, total = 0, len(waiting)
     gpus = visible_gpus()
     side = Side(list(gpus))
     failed: list[Cell] = []
-    told = False
+    forwarded = False
     while waiting or side.running:
         if stop.asked():
             waiting.clear()
-            if not told:
-                told = True
+            if not forwarded:
+                forwarded = True
                 for process in side.running:
                     process.send_signal(signal.SIGTERM)
         while len(side.running) < workers:
             work = _next(waiting, side)
-            if work is None or len(side.free) < _asked(work.cell, len(gpus)):
+            if work is None or len(side.free) < _gpus_needed(work.cell, len(gpus)):
                 break
             waiting.remove(work)
             number += 1
@@ -92,17 +92,17 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
             print(f"[{number}/{total}] {what}  {work.cell.key}", file=sys.stderr)
             lost = [cell for cell in failed if cell.path == work.needs]
             if lost:
-                failed.append(_left_out(work.cell, lost[0]))
+                failed.append(_skip(work.cell, lost[0]))
             else:
                 _start(work, side, len(gpus))
-        failed += _ended(side)
+        failed += _collect_ended(side)
         _wait(side)
     stop.leave_if_asked()
     return failed
 
 
 def _wait(side: Side) -> None:
-    """A moment; the second Ctrl-C, which means now, ends the cells at once."""
+    """Sleep for 0.1 s. The second Ctrl-C, which raises here, kills the cells at once."""
     try:
         time.sleep(0.1)
     except KeyboardInterrupt:
@@ -113,7 +113,10 @@ def _wait(side: Side) -> None:
 
 
 def _was_stopped(status: int) -> bool:
-    """Whether a process ended because all were asked to; the signal may come here last."""
+    """Return whether a process ended because all were stopped.
+
+    The signal may reach this process last, so its arrival is awaited for SIGNAL_DELAY_S.
+    """
     until = time.monotonic() + SIGNAL_DELAY_S
     while status in STOPPED and not stop.asked() and time.monotonic() < until:
         time.sleep(0.05)
@@ -121,7 +124,8 @@ def _was_stopped(status: int) -> bool:
 
 
 def _work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
-    """Features of several backbones come first, what uses a classifier last."""
+    """Return all work in order: joint features of several backbones come first, cells that use a
+    classifier last."""
     waiting = [row for row in rows if row.state == "run"]
     cells = sorted((row.cell for row in waiting), key=lambda cell: cell.needed is not None)
     groups = [[row.cell for row in group] for group in shared(waiting)]
@@ -136,14 +140,14 @@ def _work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
 
 
 def _next(waiting: Sequence[Work], side: Side) -> Work | None:
-    """The first that waits for nothing but GPUs."""
+    """Return the first work that waits for nothing but GPUs; None if there is none."""
     others = [*waiting, *(work for work, _ in side.running.values())]
     free = (work for work in waiting if not any(work.waits_for(other) for other in others))
     return next(free, None)
 
 
-def _left_out(cell: Cell, lost: Cell) -> Cell:
-    """The cell, which has its reason now."""
+def _skip(cell: Cell, lost: Cell) -> Cell:
+    """Write the failure file of a cell whose classifier's cell, `lost`, failed; return the cell."""
     try:
         reason = json.loads(failure_path(lost.path).read_text())["reason"]
     except (OSError, ValueError, KeyError):
@@ -155,14 +159,14 @@ def _left_out(cell: Cell, lost: Cell) -> Cell:
 
 
 def visible_gpus() -> list[str]:
-    """Names of this machine's GPUs, of those that were given to this process."""
+    """Return the names of the GPUs that this process may use."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return given.split(",")[:count] if given else [str(index) for index in range(count)]
 
 
-def _asked(cell: Cell, num_gpus: int) -> int:
-    """GPUs of a cell: one, or as many as it trains on."""
+def _gpus_needed(cell: Cell, num_gpus: int) -> int:
+    """Return the number of GPUs of a cell: one, or as many as it trains on; 0 without GPUs."""
     if not num_gpus:
         return 0
     many = cell.task.distributed_training is not None and cell.place.training.gpus
@@ -170,7 +174,7 @@ def _asked(cell: Cell, num_gpus: int) -> int:
 
 
 def _start(work: Work, side: Side, num_gpus: int) -> None:
-    count = _asked(work.cell, num_gpus)
+    count = _gpus_needed(work.cell, num_gpus)
     mine, side.free = side.free[:count], side.free[count:]
     environment = dict(os.environ)
     if mine:
@@ -184,8 +188,8 @@ def _start(work: Work, side: Side, num_gpus: int) -> None:
     side.running[process] = (work, mine)
 
 
-def _ended(side: Side) -> list[Cell]:
-    """Take away what has ended; the cells that failed."""
+def _collect_ended(side: Side) -> list[Cell]:
+    """Remove the processes that have ended and free their GPUs; return the cells that failed."""
     failed = []
     for process in [process for process in side.running if process.poll() is not None]:
         work, gpus = side.running.pop(process)
@@ -194,20 +198,22 @@ def _ended(side: Side) -> list[Cell]:
         if status == 0 or _was_stopped(status):
             continue
         if work.prepares:
-            told = f"no features for all: {_told(status)}; each cell makes its own"
-            print(f"{cell.key}  {told}", file=sys.stderr, flush=True)
+            warning = f"no features for all: {_exit_reason(status)}; each cell makes its own"
+            print(f"{cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
         failed.append(cell)
         if status != SAID_WHY:
-            note_failure(cell, RuntimeError(_told(status)))
-            print(f"{cell.key}  failed: {_told(status)}", file=sys.stderr, flush=True)
+            note_failure(cell, RuntimeError(_exit_reason(status)))
+            print(f"{cell.key}  failed: {_exit_reason(status)}", file=sys.stderr, flush=True)
     return failed
 
 
-def _told(status: int) -> str:
-    """Of a process that has left no reason."""
+def _exit_reason(status: int) -> str:
+    """Return in words why a process ended that has left no failure file."""
     if status == stop.REQUEUE:
         return "stopped by somebody else; the same command goes on"
+    # Popen reports a signal as its negative number. A cell adds 128 to the number of the signal
+    # that killed one of its own processes.
     number = -status if status < 0 else status - 128
     if number in {known.value for known in signal.Signals}:
         return f"killed by {signal.Signals(number).name}; the same command goes on"

@@ -1,11 +1,11 @@
-"""From records and published numbers to pages. Nothing here imports torch.
+"""Pages from records and published numbers. Nothing here imports torch.
 
 records.py     reads the result files, tolerant of torn ones
 published.py   reads benchmarks/published
-conditions.py  under which conditions a number came about
-blocks.py      which results may share a column
-entries.py     what stands in a table: mean, deviation, number of runs
-verdict.py     tolerances, the best of a column, what a difference means
+conditions.py  the conditions under which a result was computed
+blocks.py      groups of results that may share a column
+entries.py     entries of a table: mean, deviation, number of runs
+verdict.py     tolerances, the best of a column, the meaning of a difference
 against.py     our numbers beside the published ones of the same method
 overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it

@@ -12,18 +12,18 @@ from benchmarks.pages.records import Model, Result
 from benchmarks.pages.verdict import tolerance, verdict
 
 TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}
-"""Of the sets that the papers pre-train on."""
+"""Number of images of the data sets that the papers pre-train on."""
 
 RANDOM = "random initialisation"
 """Method of a backbone that was never trained, in its records."""
 DESIGNATED = {"color", "rotation", "texture"}
-"""What a head of LooC++ may not be invariant to."""
+"""Augmentations that a head of LooC++ may leave out, so that it stays sensitive to them."""
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
 
 
 def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
-    """A table of differences, then a line for each row that has none."""
+    """Return a table of differences, and a line for each of our rows that cannot be compared."""
     blocks = [block for block in arrange(results, ()) if not block.reasons]
     if not blocks:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
@@ -42,8 +42,11 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
 
 
 def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
-    """The published rows that nobody has measured at the paper's length, and what would make them;
-    last those that nothing here makes."""
+    """Return a line for each published row without a result of ours: the runs that it needs.
+
+    Only results under the paper's protocol on full data count. The last line names the rows that
+    nothing here can produce.
+    """
     blocks = [block for block in arrange(results, ()) if not block.reasons]
     models = blocks[0].models if blocks else ()
     measured = [row for model in models for row in counterparts(published, model)[0]]
@@ -56,17 +59,18 @@ def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
 
 
 def _random(row: Row, models: Sequence[Model]) -> bool:
-    """Whether it is the random row, and one of the models is a random network of its kind."""
+    """Return whether the row is the random one and a model is a random network of its kind."""
     alike = (m for m in models if row.pretrain.arch in (None, m.arch))
     return row.role == "random" and any(model.method == RANDOM for model in alike)
 
 
 def _same(point: Row, model: Model) -> bool:
+    """Return whether a model comes from the recipe of a point of a figure."""
     return point.recipe == model.recipe and not _other_settings(point, model)
 
 
 def _needs(row: Row) -> str:
-    """What makes the row; empty where nothing here does."""
+    """Return the runs that a row needs; empty if nothing here can produce it."""
     if row.role == "random":
         return "needs no pre-training, `--random`"
     if not row.recipe:
@@ -74,7 +78,7 @@ def _needs(row: Row) -> str:
     words = row.variant.split()
     if "heads" not in words:
         return f"needs pre-training `{row.recipe}`"
-    # the recipe's name tells its heads in order; the first is invariant to everything
+    # a recipe's name lists its heads in order; head 0, invariant to everything, is not listed
     order = row.recipe.split("-")[-len(DESIGNATED & _words(row.recipe)) :]
     numbers = ["0", *(str(1 + order.index(word)) for word in words if word != "heads")]
     named = " and ".join(["invariant", *(word for word in words if word != "heads")])
@@ -82,12 +86,15 @@ def _needs(row: Row) -> str:
 
 
 def _source(task: str) -> str:
-    """Why the tolerance is what it is; one line for all twelve sets of linear transfer."""
+    """Return the source of a tolerance; one line for all twelve data sets of linear transfer."""
     return f"- {task.partition('/')[0]}: {tolerance(task).source}."
 
 
 def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
-    """Published rows of the model's method and pre-training; none, and why, if that fails."""
+    """Return the published rows of the model's method and pre-training, and why there are none.
+
+    The reason is empty if there are rows.
+    """
     if not model.method:
         return [], "no published counterpart: the file does not say how it was made"
     if model.table_row and not stands_for(model.table_row, published.id):
@@ -97,8 +104,8 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
         return [], f"no published counterpart: the table has no row of {model.method}"
     fitting = [row for row in same if not _other_settings(row, model)]
     if not fitting:
-        told = "; ".join(_other_settings(same[0], model))
-        return [], f"no verdict: {same[0].label} of the paper was pre-trained otherwise ({told})"
+        why = "; ".join(_other_settings(same[0], model))
+        return [], f"no verdict: {same[0].label} of the paper was pre-trained otherwise ({why})"
     per_task = {row.task for row in fitting}
     if len(per_task) < len(fitting):
         labels = ", ".join(row.label for row in fitting)
@@ -107,19 +114,19 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
 
 
 def of_method(published: Table, model: Model) -> list[Row]:
-    """Published rows of the model's method and variant, however long they were pre-trained."""
+    """Return the published rows of the model's method and variant, of any pre-training length."""
     same = [row for row in published.rows if model.method and row.method == model.method]
-    # of some heads of a model, the augmentations are these heads', not all of its recipe's
+    # if only some heads are used, the augmentations are those of these heads, not of the recipe
     same = [r for r in same if set(r.variant.split()) <= _words(model.heads or model.recipe)]
-    # of MoCo and MoCo v2 that both fit a recipe, the more particular one
+    # rows of MoCo and MoCo v2 may both fit a recipe; the one with more words is the right one
     most = max((len(row.variant.split()) for row in same), default=0)
     return [row for row in same if len(row.variant.split()) == most]
 
 
 def stands_for(table_row: str, table: str) -> bool:
-    """Whether a recipe's words, such as "co2/table1-3: MoCo + CO2", name the table.
+    """Return whether a recipe's words, such as "co2/table1-3: MoCo + CO2", name the table.
 
-    What a paper says in its text alone, a recipe need not name.
+    Numbers of a paper's running text have no table; every recipe stands for them.
     """
     paper, _, number = table.partition("/table")
     if not number:
@@ -131,18 +138,18 @@ def stands_for(table_row: str, table: str) -> bool:
 
 
 def _other_settings(row: Row, model: Model) -> list[str]:
-    """In what the pre-training differs; what the paper does not say is not compared."""
+    """Return the differences in pre-training; settings that the paper omits are not compared."""
     paper = row.pretrain
-    found = []
+    differences = []
     if paper.arch is not None and paper.arch != model.arch:
-        found.append(f"network {paper.arch}, ours {model.arch}")
+        differences.append(f"network {paper.arch}, ours {model.arch}")
     if paper.data is not None and not _trained_on(paper.data, model):
-        found.append(f"data {paper.data}, ours {model.data}")
+        differences.append(f"data {paper.data}, ours {model.data}")
     if paper.epochs is not None and str(paper.epochs) != model.epochs:
-        found.append(f"epochs {paper.epochs}, ours {model.epochs}")
+        differences.append(f"epochs {paper.epochs}, ours {model.epochs}")
     if model.changed:
-        found.append(f"ours left its recipe in {model.changed}")
-    return found
+        differences.append(f"ours left its recipe in {model.changed}")
+    return differences
 
 
 def _words(text: str) -> set[str]:
@@ -150,7 +157,10 @@ def _words(text: str) -> set[str]:
 
 
 def _trained_on(data: str, model: Model) -> bool:
-    """The recipe or the folder names the set, and the number of images, if told, is the set's."""
+    """Return whether a model was pre-trained on a data set.
+
+    Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
+    """
     images = re.search(r"(\d+) images", model.data)
     right_size = images is None or math.isclose(int(images[1]), TRAIN_IMAGES[data], rel_tol=0.01)
     return data in _words(f"{model.recipe} {model.data}") and right_size
@@ -159,7 +169,7 @@ def _trained_on(data: str, model: Model) -> bool:
 def _pairs(
     published: Table, block: Block, model: Model, row: Row
 ) -> list[tuple[Row, Column, Score, float]]:
-    """Every number that both have: ours and the paper's."""
+    """Return every number that we and the paper have, as (row, column, ours, paper's)."""
     return [
         (row, column, ours, paper)
         for column in published.columns

@@ -1,8 +1,9 @@
-"""Which results may share a column.
+"""Blocks of results that may share a column.
 
-A block is a table of rows that may be compared with each other. What leaves the paper's protocol,
-length or data is in another block than what keeps them, and within a block one column holds one
-protocol hash and one state of the data. Runs that must not share a mean stand in different rows.
+A block is a table of rows that may be compared with each other. Results that leave the paper's
+protocol, length or data are in another block than those that keep them. Within a block, one column
+holds one protocol hash and one state of the data. Runs that must not share a mean stand in
+different rows.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -17,8 +18,8 @@ Column = tuple[str, str]
 """Task id, and protocol without its version: another version is another hash."""
 
 Apart = Callable[[Model, str, str], str]
-"""Of a backbone, a task and a protocol without its version: the words "protocol ..." if a page asks
-for another one there; empty if for this one."""
+"""Function of a backbone, a task and a protocol without version. It returns "protocol ..." if the
+page expects another protocol there, and an empty text if it expects this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,27 +27,27 @@ class Block:
     """Rows that may be compared with each other."""
 
     reasons: tuple[str, ...]
-    """Why they may not be compared with the paper; empty if they may."""
+    """Reasons why the rows may not be compared with the paper; empty if they may."""
     version: int
-    """0, or how many newer blocks with the same reasons have other protocol hashes or data."""
+    """Number of newer blocks with the same reasons and other protocol hashes or data."""
     done: Mapping[tuple[Model, Column], tuple[Result, ...]]
-    """By seed."""
+    """Results of each entry, sorted by seed."""
     failed: Mapping[tuple[Model, Column], tuple[Failure, ...]]
-    """By seed; without those that succeeded later."""
+    """Failures of each entry, sorted by seed; without cells that succeeded later."""
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The rows, by name; random initializations come last."""
+        """Return the rows, sorted by name; random initializations come last."""
         rows = {model for model, _ in (*self.done, *self.failed)}
         return tuple(sorted(rows, key=lambda m: (m.name.startswith("random"), m)))
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What was run or has failed."""
+        """Return the columns with a result or a failure."""
         return tuple(sorted({column for _, column in (*self.done, *self.failed)}))
 
     def protocols(self, columns: Iterable[Column]) -> str:
-        """Names with versions of what was run in these columns."""
+        """Return the protocols, with versions, of the results in these columns."""
         wanted = set(columns)
         names = {
             r.protocol for (_, column), rs in self.done.items() if column in wanted for r in rs
@@ -66,7 +67,7 @@ class Block:
 
     @property
     def heading(self) -> str:
-        """The reasons as a heading."""
+        """Return the reasons as a heading."""
         text = ", ".join(self.reasons) or "paper schedule, full data"
         if self.version:
             text += f", other settings or data ({self.version})"
@@ -74,36 +75,36 @@ class Block:
 
 
 def reasons(result: Result, apart: Apart | None = None) -> tuple[str, ...]:
-    """Why a result may not stand beside the paper's numbers; empty if it may.
+    """Return the reasons why a result may not stand beside the paper's numbers; empty if it may.
 
-    apart: None takes any protocol.
+    apart: if None, every protocol is allowed.
     """
-    found = []
+    why = []
     if result.schedule != "paper":
-        found.append(schedule_words(result.schedule))
+        why.append(schedule_words(result.schedule))
     elif result.protocol_hash != result.paper_hash:
-        found.append("altered protocol")
+        why.append("altered protocol")
     if result.small:
-        found.append(SMALL_DATA[result.small])
+        why.append(SMALL_DATA[result.small])
     elif result.tolerated:
-        found.append("incomplete data")
+        why.append("incomplete data")
     if apart is not None:
-        found.append(apart(result.model, result.task, family(result.protocol)))
-    return tuple(words for words in found if words)
+        why.append(apart(result.model, result.task, family(result.protocol)))
+    return tuple(words for words in why if words)
 
 
 def schedule_words(schedule: str) -> str:
-    """Like "smoke schedule"; a share of the paper's length is like "0.02-length schedule"."""
+    """Return words such as "smoke schedule", or "0.02-length schedule" for a share."""
     return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
 
 
 def family(protocol: str) -> str:
-    """The name without the version: "lorac-2021/1" is "lorac-2021"."""
+    """Return a protocol's name without the version: "lorac-2021" of "lorac-2021/1"."""
     return protocol.partition("/")[0]
 
 
 def itself(model: Model) -> Hashable:
-    """Return the backbone: its own results are parted from each other."""
+    """Return the backbone itself: only its own results are sorted into rows by their conditions."""
     return model
 
 
@@ -113,9 +114,10 @@ def arrange(
     apart: Apart | None = None,
     together: Callable[[Model], Hashable] = itself,
 ) -> list[Block]:
-    """Blocks from the comparable one to the shortest schedule, the newest of each kind first.
+    """Return the blocks by schedule, the comparable one first; those of one kind, newest first.
 
-    together: equal for backbones whose results are parted from each other as if they were one's.
+    together: key of a backbone. Results of all backbones with one key are sorted into rows by their
+    conditions as if they were those of one backbone.
     """
     kinds: dict[tuple[str, ...], list[Result]] = {}
     for result in done:
@@ -136,11 +138,12 @@ def _rank(why: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 def _versions(
     results: list[Result], together: Callable[[Model], Hashable]
 ) -> list[dict[tuple[Model, Column], tuple[Result, ...]]]:
-    """Cells such that a column of each has one protocol hash and one state of the data."""
+    """Return tables whose columns each have one protocol hash and one state of the data."""
     columns: dict[Column, dict[tuple[str, str], list[Result]]] = {}
     for result in results:
         states = columns.setdefault((result.task, family(result.protocol)), {})
-        # whole data is whole data, as images or as arrays; generated data differ from each other
+        # full data are the same as images or as arrays, so their fingerprints are not compared;
+        # generated and incomplete data differ from each other
         data = result.fingerprint if result.small or result.tolerated else ""
         states.setdefault((result.protocol_hash, data), []).append(result)
     versions: list[dict[tuple[Model, Column], tuple[Result, ...]]] = []
@@ -160,7 +163,7 @@ def _versions(
 def _rows(
     members: list[Result], together: Callable[[Model], Hashable]
 ) -> Iterator[tuple[Model, tuple[Result, ...]]]:
-    """Rows of one column, each with the runs that may share a mean."""
+    """Yield the rows of one column, each with the runs that may share a mean."""
     alike: dict[Hashable, list[Result]] = {}
     for result in members:
         alike.setdefault(together(result.model), []).append(result)
@@ -174,7 +177,11 @@ def _rows(
 def _with_failures(
     blocks: list[Block], failed: Iterable[Failure], apart: Apart | None
 ) -> list[Block]:
-    """Each failure in a block of its schedule and reading that has a row of its backbone."""
+    """Return the blocks with each failure added to one of its schedule and protocol.
+
+    A block that has a row of the failure's backbone is preferred. If there is none, the failure
+    gets a block of its own.
+    """
     named = {model.name: model for block in blocks for model in block.models if not model.apart}
     cells: dict[tuple[tuple[str, ...], int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
@@ -197,28 +204,28 @@ def _with_failures(
 
 
 def _known_reasons(failure: Failure, model: Model, apart: Apart | None) -> tuple[str, ...]:
-    """What a failure tells of its reasons: nothing of data and numbers."""
-    found = [] if failure.schedule == "paper" else [schedule_words(failure.schedule)]
+    """Return the reasons that a failure file shows: schedule and protocol, but not the data."""
+    why = [] if failure.schedule == "paper" else [schedule_words(failure.schedule)]
     if apart is not None:
-        found.append(apart(model, failure.task, family(failure.protocol)))
-    return tuple(words for words in found if words)
+        why.append(apart(model, failure.task, family(failure.protocol)))
+    return tuple(words for words in why if words)
 
 
 def _home(
     blocks: list[Block], failure: Failure, why: tuple[str, ...]
 ) -> tuple[Block, Model] | None:
-    """Block and row where a failure belongs, best where its other seeds are."""
+    """Return the block and row of a failure, preferably those with results of other seeds."""
     column = (failure.task, family(failure.protocol))
     rows = [
         (block, model)
         for block in blocks
-        if _told(block.reasons) == why
+        if _reasons_of_failures(block.reasons) == why
         for model in block.models
         if model.name == failure.backbone
     ]
     return min(rows, key=lambda row: (row[1], column) not in row[0].done, default=None)
 
 
-def _told(why: tuple[str, ...]) -> tuple[str, ...]:
-    """The reasons that a failure knows of, too."""
+def _reasons_of_failures(why: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the reasons that failure files show too."""
     return tuple(r for r in why if r.endswith(" schedule") or r.startswith("protocol "))

@@ -1,6 +1,6 @@
-"""What the runs of one mean must share: all that a note below a table tells of them.
+"""Conditions that the runs of one mean must share; the notes below a table name them.
 
-Runs of one backbone, task and protocol that differ in it stand in rows of their own.
+Runs of one backbone, task and protocol under different conditions stand in different rows.
 """
 
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from benchmarks.pages.records import SMALL_DATA, Result
 
 Conditions = tuple[str, ...]
-"""Words for each thing that must be equal, the departures last and in one."""
+"""Words for each condition that must be equal; the last entry holds all departures."""
 
 
 def conditions(result: Result) -> Conditions:
-    """Return how a result was computed, and on what."""
+    """Return the conditions under which a result was computed, and its data."""
     return (
         f"features in {result.features_in}",
         f"engine {result.engine}",
@@ -24,12 +24,12 @@ def conditions(result: Result) -> Conditions:
 
 
 def processes_words(num_processes: int) -> str:
-    """Like "2 processes"."""
+    """Return words such as "2 processes"."""
     return "1 process" if num_processes == 1 else f"{num_processes} processes"
 
 
 def tolerated_words(result: Result) -> list[str]:
-    """Return a note for each data set that is not whole."""
+    """Return a note for each incomplete data set."""
     return [
         f"{count} missing, surplus or unreadable images or annotations of {key} tolerated"
         for key, count in result.tolerated
@@ -37,27 +37,30 @@ def tolerated_words(result: Result) -> list[str]:
 
 
 def parted(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Return the results that may share a mean, by what sets them apart from the first group.
+    """Return the groups of results that may share a mean, by their differences from the first.
 
-    The first group, under an empty name, is the largest; of equally large ones that with the
-    fewest departures.
+    The first group is the largest; among equally large groups, the one with the fewest departures.
+    Its name is empty.
     """
     groups: dict[Conditions, list[Result]] = {}
     for result in results:
         groups.setdefault(conditions(result), []).append(result)
-    first, *others = sorted(groups, key=lambda told: _rank(told, groups[told]))
-    brief = [_differences(told[:-1], first[:-1]) for told in others]
+    first, *others = sorted(groups, key=lambda common: _rank(common, groups[common]))
+    # departures are long: a group's name holds them only if nothing else names it uniquely
+    brief = [_differences(common[:-1], first[:-1]) for common in others]
     names = [
-        words if words and brief.count(words) == 1 else _differences(told, first)
-        for told, words in zip(others, brief, strict=True)
+        words if words and brief.count(words) == 1 else _differences(common, first)
+        for common, words in zip(others, brief, strict=True)
     ]
-    return {"": groups[first]} | dict(zip(names, (groups[told] for told in others), strict=True))
+    return {"": groups[first]} | dict(
+        zip(names, (groups[common] for common in others), strict=True)
+    )
 
 
-def _rank(told: Conditions, members: Sequence[Result]) -> tuple[int, int, Conditions]:
-    return -len(members), len(members[0].departures), told
+def _rank(common: Conditions, members: Sequence[Result]) -> tuple[int, int, Conditions]:
+    return -len(members), len(members[0].departures), common
 
 
-def _differences(told: Conditions, first: Conditions) -> str:
-    """Return what only the first argument tells."""
-    return ", ".join(mine for mine, other in zip(told, first, strict=True) if mine != other)
+def _differences(common: Conditions, first: Conditions) -> str:
+    """Return the conditions in which a group differs from the first one."""
+    return ", ".join(mine for mine, other in zip(common, first, strict=True) if mine != other)

@@ -11,7 +11,7 @@ from benchmarks.pages.markdown import escape, table
 from benchmarks.pages.records import Model, Results
 
 MARK = "@"
-"""Between a curve's name and its snapshot's, in the name of a backbone."""
+"""Separator of the curve's and the snapshot's name in the name of a backbone."""
 
 
 def run_of(model: Model) -> str:
@@ -20,12 +20,12 @@ def run_of(model: Model) -> str:
 
 
 def curve_of(model: Model) -> str:
-    """Return the curve that a snapshot belongs to: its run, and how it was computed if unlike."""
+    """Return the curve of a snapshot: its run, and its conditions if they differ."""
     return f"{run_of(model)} ({model.apart})" if model.apart else run_of(model)
 
 
 def curve_pages(results: Results, command: str) -> dict[str, str]:
-    """File name -> page, for each task that was run on snapshots."""
+    """Return the page of each task that was run on snapshots, by file name."""
     parts: dict[str, list[str]] = {}
     for block in arrange(results.done, results.failed, together=run_of):
         for column in block.columns:
@@ -45,7 +45,7 @@ def _head(task: str, command: str) -> list[str]:
 
 
 def _section(block: Block, column: Column) -> list[str]:
-    """One protocol's heading, a table for each of its metrics, and what holds for the numbers."""
+    """Return the part for one protocol: heading, a table per metric, conditions and failures."""
     done = [(m, results[0]) for (m, key), results in block.done.items() if key == column]
     parts = [f"## {block.heading}, protocol {column[1]}"]
     for metric in dict.fromkeys(name for _, result in done for name in result.metrics):
@@ -77,9 +77,9 @@ def _table(block: Block, column: Column, metric: str) -> str:
 
 
 def curve_files(results: Results) -> dict[str, str]:
-    """File name -> CSV of one curve: epoch, and every metric of the task.
+    """Return a CSV text per curve, by file name, with the epoch and every metric of the task.
 
-    What no column of the page shares shares no file either.
+    Results that do not share a column of the page do not share a file either.
     """
     files = {}
     for block in arrange(results.done, (), together=run_of):
@@ -91,14 +91,14 @@ def curve_files(results: Results) -> dict[str, str]:
                     points.setdefault((run_of(model), model.apart), []).append(point)
                     schedule = done[0].schedule
             kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
-            for (run, apart), found in points.items():
+            for (run, apart), curve in points.items():
                 words = [*kind, apart] if apart else kind
-                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(found)
+                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(curve)
     return files
 
 
 def _kind(block: Block) -> list[str]:
-    """What, beside the schedule, keeps a block's numbers from being compared with others."""
+    """Return why a block's numbers may not be compared with others, except for the schedule."""
     reasons = [why for why in block.reasons if not why.endswith(" schedule")]
     return [*reasons, f"other {block.version}"] if block.version else reasons
 

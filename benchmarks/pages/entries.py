@@ -1,4 +1,4 @@
-"""What stands in a cell: mean, standard deviation and number of runs, or why there is nothing."""
+"""Entries of a table: mean, standard deviation and number of runs, or why there is no number."""
 
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
@@ -11,43 +11,43 @@ from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A number in percent, over seeds."""
+    """Mean over seeds, in percent, and its spread."""
 
     mean: float
     std: float = 0.0
     """Sample standard deviation; 0 for a single run."""
     runs: int = 1
     interval: float = 0.0
-    """Half width of the 95 % interval over the trials of a single run."""
+    """Half width of the 95 % interval over the trials of a single run; 0 without trials."""
 
     def text(self, decimals: int) -> str:
-        """ "71.2", or "71.2 ± 0.3" of several runs or trials."""
+        """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
         spread = self.std if self.runs > 1 else self.interval
-        told = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
-        return f"{self.mean:.{decimals}f}{told}"
+        suffix = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
+        return f"{self.mean:.{decimals}f}{suffix}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell of a new row."""
+    """One entry of a row of ours."""
 
     score: Score | None = None
     missing: str = "not run"
-    """What stands there without a score."""
+    """Text that is shown if there is no score."""
     notes: tuple[str, ...] = ()
-    """How the number came about."""
+    """Notes on how the number was computed."""
     failures: tuple[str, ...] = ()
 
 
 def score_of(values: list[float]) -> Score:
-    """Mean and deviation of at least one value."""
+    """Return mean and standard deviation of one or more values."""
     return Score(
         mean=fmean(values), std=stdev(values) if len(values) > 1 else 0.0, runs=len(values)
     )
 
 
 def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> Cell:
-    """A model's result on a task; protocol without version."""
+    """Return the entry of a model for a metric of a task; protocol without version."""
     done = block.done.get((model, (task, protocol)), ())
     failed = block.failed.get((model, (task, protocol)), ())
     values = [result.metrics[metric] for result in done if metric in result.metrics]
@@ -66,7 +66,7 @@ def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> C
 
 
 def average(block: Block, model: Model, protocol: str) -> Cell:
-    """LORAC's average: the unweighted mean of the twelve data sets, if all twelve are there."""
+    """Return LORAC's average, the unweighted mean of the twelve data sets, if all are there."""
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
     members = [_single(results) for results in done if results]
     if len(members) < len(done):
@@ -82,6 +82,7 @@ def average(block: Block, model: Model, protocol: str) -> Cell:
     of_some = [note for r in done for note in (*tolerated_words(r[0]), *r[0].departures)]
     notes = tuple(dict.fromkeys([*shared, *of_some]))
     seeds = set(members[0])
+    # with the same seeds everywhere, the spread is that of the average, one per seed
     if all(set(member) == seeds for member in members):
         per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
         return Cell(score=score_of(per_seed), notes=notes)
@@ -96,14 +97,14 @@ def _unlike(done: list[tuple[Result, ...]]) -> str:
 
 
 def _single(results: tuple[Result, ...]) -> dict[int, float]:
-    """Per seed the record's only metric."""
+    """Return each record's only metric, by seed."""
     return {result.seed: next(iter(result.metrics.values())) for result in results}
 
 
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
-    """Schedule, engine, seeds, data and departures behind a number, each once.
+    """Return notes on schedule, engine, seeds, data and departures of a number, each once.
 
-    Runs of one mean differ in their seeds alone.
+    The first run stands for all: runs of one mean differ only in their seeds.
     """
     first = done[0]
     notes = [schedule_words(first.schedule)]

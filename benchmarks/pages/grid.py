@@ -11,11 +11,11 @@ from benchmarks.pages.verdict import leader
 
 @dataclass(frozen=True)
 class Heading:
-    """Of a column of numbers."""
+    """Heading of a column of numbers."""
 
     label: str
     task: str
-    """Its tolerance decides what is bold; a line's scope goes before it."""
+    """Task whose tolerance decides what is bold; a line's scope takes precedence."""
     higher_is_better: bool = True
 
 
@@ -37,28 +37,28 @@ class Line:
     attributes: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     scope: str = ""
-    """The best is sought among the lines of one scope."""
+    """Task of the line's section; the best number is chosen among the lines of one scope."""
 
 
 @dataclass(frozen=True)
 class Sayings:
-    """How numbers came about: what holds for a whole table is said once, the rest by notes."""
+    """Notes on how numbers were computed: those that hold for a whole table, and all others."""
 
     everywhere: tuple[str, ...]
     notes: Notes
 
     @classmethod
     def of(cls, cells: Iterable[Cell], notes: Notes) -> "Sayings":
-        """For the cells of one table."""
+        """Return the notes of the cells of one table."""
         return cls(shared_notes(cells), notes)
 
     def line(self, protocols: str) -> str:
-        """Protocols of the table, and what else holds for all of it."""
+        """Return the table's protocols and the notes that hold for all of it, as one line."""
         return "; ".join((f"protocol {protocols}", *self.everywhere))
 
 
 def shared_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """Notes that stand at every number, in order."""
+    """Return the notes that every number has, in order."""
     rows = [cell.notes for cell in cells if cell.score]
     return tuple(n for n in rows[0] if all(n in row for row in rows)) if rows else ()
 
@@ -71,7 +71,7 @@ def new_line(
     decimals: Sequence[int],
     attributes: Sequence[str] = (),
 ) -> Line:
-    """One of our rows; what holds for all its numbers stands at its name."""
+    """Return one of our rows; notes that hold for all its numbers are marked at its name."""
     of_row = [note for note in shared_notes(cells) if note not in say.everywhere]
     label += say.notes.mark(of_row)
     entries = []
@@ -84,9 +84,10 @@ def new_line(
 
 
 def row_label(model: Model, rows: Sequence[Model]) -> str:
-    """A backbone's name; of two with one name, the beginning of the weights' hash too.
+    """Return the name of a row's backbone.
 
-    A further row of a backbone says what its results were computed with instead.
+    If two backbones have one name, the beginning of the weights' hash follows. Further rows of a
+    backbone name their conditions too.
     """
     twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
     label = f"{model.name} ({model.sha256[:8]})" if twins else model.name
@@ -99,7 +100,7 @@ def backbones_of(models: Iterable[Model]) -> list[Model]:
 
 
 def describe(model: Model) -> str:
-    """A backbone in one list item."""
+    """Return the description of a backbone as a list item."""
     network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
     origin = model.source
     if model.recipe:
@@ -115,7 +116,7 @@ def describe(model: Model) -> str:
 
 
 def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Line]) -> str:
-    """The table; a number is bold where it leads its scope by more than the noise."""
+    """Return the table; a number is bold if it leads its scope by more than the noise."""
     best = {
         (row, j)
         for j, heading in enumerate(headings)

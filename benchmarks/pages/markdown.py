@@ -1,4 +1,4 @@
-"""Tables whose source reads as well as the page, and numbered notes below them."""
+"""Markdown tables with padded, readable source, and numbered notes below them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A padded markdown table; the first `left` columns are text, the others numbers."""
+    """Return a padded markdown table; the first `left` columns are text, the others numbers."""
     cells = [[escape(text) for text in line] for line in (header, *rows)]
     widths = [max(3, *(len(line[i]) for line in cells)) for i in range(len(header))]
     rule = [":" + "-" * (w - 1) if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
@@ -22,26 +22,26 @@ def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
 
 
 def escape(text: str) -> str:
-    """Nothing in it ends a cell or a line."""
+    """Return the text on one line, with its bars escaped, so that it cannot end a cell."""
     return " ".join(text.replace("|", "\\|").split())
 
 
 def bold(text: str) -> str:
-    """Strong emphasis."""
+    """Return the text in bold."""
     return f"**{text}**"
 
 
 class Notes:
-    """Collects notes and numbers them; the same words get the same number."""
+    """Numbered notes; the same text gets the same number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def mark(self, texts: Iterable[str]) -> str:
-        """Raised numbers of these notes with a space before them; empty for none."""
+        """Return the raised numbers of these notes, each after a space; empty for no note."""
         numbers = sorted(self._numbers.setdefault(t, len(self._numbers) + 1) for t in texts)
         return "".join(" " + str(number).translate(SUPERSCRIPTS) for number in numbers)
 
     def lines(self) -> list[str]:
-        """The notes as a numbered list."""
+        """Return the notes as a numbered list."""
         return [f"{number}. {escape(text)}" for text, number in self._numbers.items()]

@@ -1,4 +1,4 @@
-"""Pre-training methods beside each other: backbones of one size of recipe, METHOD/SIZE."""
+"""Pre-training methods beside each other: backbones whose recipes, METHOD/SIZE, have one size."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ DECIMALS = 1
 
 
 def method_page(results: Results, command: str) -> str:
-    """The whole page; empty without two methods that ran the same task."""
+    """Return the page; empty if no two methods have a result on the same task."""
     blocks = arrange(results.done, results.failed)
     models = {model for block in blocks for model in block.models if "/" in model.recipe}
     parts = []
@@ -32,7 +32,7 @@ def method_page(results: Results, command: str) -> str:
 
 
 def _place(model: Model) -> tuple[str, bool, Model]:
-    """By size, the random initialization first."""
+    """Return the sort key of a backbone: recipe size, then random initializations first."""
     return model.recipe.partition("/")[2], model.method != "random", model
 
 
@@ -41,21 +41,21 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
     rows = [m for m in models if any((m, column) in block.done for block, column in columns)]
     if not columns:
         return []
-    found = {
+    entries = {
         model: [cell(block, model, *column, block.describe(column)[0]) for block, column in columns]
         for model in rows
     }
     notes = Notes()
-    say = Sayings.of((c for cells in found.values() for c in cells), notes)
+    say = Sayings.of((c for cells in entries.values() for c in cells), notes)
     decimals = [DECIMALS] * len(columns)
     lines = [
         new_line(row_label(model, rows), cells, say, decimals=decimals)
-        for model, cells in found.items()
+        for model, cells in entries.items()
     ]
     headings = [
         Heading(f"{column[0]} {block.describe(column)[0]}", column[0]) for block, column in columns
     ]
-    told = [
+    protocols = [
         f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
         for block, (task, protocol) in columns
     ]
@@ -63,14 +63,14 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         f"## {size}",
         noise_rule(sorted({task for _, (task, _) in columns})),
         grid(["backbone"], headings, lines),
-        "\n".join([*told, f"- All rows: {'; '.join(say.everywhere)}."]),
+        "\n".join([*protocols, f"- All rows: {'; '.join(say.everywhere)}."]),
         "\n".join(notes.lines()),
         "\n".join(map(describe, dict.fromkeys(replace(model, apart="") for model in rows))),
     ]
 
 
 def _shared(block: Block, models: Sequence[Model]) -> list[Column]:
-    """Columns in which two methods have a result, the random initialization not counted."""
+    """Return the columns in which two methods have a result, without random initializations."""
     trained = [model for model in models if model.method != "random"]
     return [
         column

@@ -1,4 +1,4 @@
-"""Every backbone and every task on one page, one part per schedule."""
+"""Overview of every backbone and every task on one page, one part per schedule."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ DECIMALS = 1
 
 
 def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
-    """The whole page; tables: title and file name of the papers' tables."""
+    """Return the page; tables: title and file name of the other pages."""
     blocks = arrange(results.done, results.failed)
     notes = Notes()
     parts = [
@@ -49,37 +49,38 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
 
 
 def _block(block: Block, notes: Notes) -> list[str]:
-    """A table per kind of task: all in one would be wider than any screen."""
+    """Return a table per kind of task; one table of all would be wider than a screen."""
     kinds: dict[str, list[Column]] = {}
     for column in _columns(block):
         kinds.setdefault(_describe(block, column)[1], []).append(column)
     parts = []
     for kind, columns in kinds.items():
-        models = [m for m in block.models if any((m, c) in _touched(block) for c in columns)]
+        models = [m for m in block.models if any((m, c) in _filled_cells(block) for c in columns)]
         rows = {model: [_cell(block, model, column) for column in columns] for model in models}
-        say = Sayings.of((found for row in rows.values() for found in row), notes)
+        say = Sayings.of((entry for row in rows.values() for entry in row), notes)
         decimals = [DECIMALS] * len(columns)
         lines = [
             new_line(row_label(model, block.models), row, say, decimals=decimals)
             for model, row in rows.items()
         ]
-        headings = [Heading(label, column[0]) for label, column in _labelled(columns)]
+        headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
         parts += [
             f"### {kind}",
             grid(["backbone"], headings, lines),
-            "\n".join(_said(block, columns, say)),
+            "\n".join(_lines_below(block, columns, say)),
         ]
     return parts
 
 
-def _touched(block: Block) -> set[tuple[Model, Column]]:
+def _filled_cells(block: Block) -> set[tuple[Model, Column]]:
+    """Return the entries with a result or a failure, those of LORAC's average included."""
     cells = {*block.done, *block.failed}
     averages = {(m, (AVERAGE, name)) for m, (task, name) in cells if task in transfer_tasks()}
     return cells | averages
 
 
 def _columns(block: Block) -> list[Column]:
-    """Those with a number or a failure, the twelve sets first and with their average."""
+    """Return the columns with a result or a failure; the twelve and their average come first."""
     names = dict.fromkeys(name for task, name in block.columns if task in transfer_tasks())
     ran = set(block.columns)
     transfer = [
@@ -94,12 +95,12 @@ def _columns(block: Block) -> list[Column]:
 
 
 def _describe(block: Block, column: Column) -> tuple[str, str]:
-    """Return primary metric and heading of a column, the average of the twelve sets among them."""
+    """Return primary metric and heading of a column, which may be the average of the twelve."""
     return ("mean", "Linear transfer") if column[0] == AVERAGE else block.describe(column)
 
 
-def _labelled(columns: Sequence[Column]) -> list[tuple[str, Column]]:
-    """Short names; the protocol is said where a kind has several."""
+def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
+    """Return the columns with short labels, which name the protocol if there are several."""
     protocols = {name for _, name in columns}
     labels = []
     for task, name in columns:
@@ -108,18 +109,18 @@ def _labelled(columns: Sequence[Column]) -> list[tuple[str, Column]]:
     return labels
 
 
-def _said(block: Block, columns: Sequence[Column], say: Sayings) -> list[str]:
-    """Metrics and protocols of one table, and what holds for all its numbers."""
+def _lines_below(block: Block, columns: Sequence[Column], say: Sayings) -> list[str]:
+    """Return the metrics and protocols of a table, and the notes that hold for all its numbers."""
     metrics: dict[str, list[str]] = {}
-    for label, column in _labelled(columns):
+    for label, column in _with_labels(columns):
         if column[0] != AVERAGE:
             metrics.setdefault(block.describe(column)[0], []).append(label)
-    told = [
+    parts = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(labels)}"
         for metric, labels in sorted(metrics.items())
     ]
     protocols = block.protocols(columns)
-    lines = [f"- Metric: {'; '.join(told)}."]
+    lines = [f"- Metric: {'; '.join(parts)}."]
     lines += [f"- All rows: {say.line(protocols)}."] if protocols else []
     return lines
 

@@ -1,4 +1,4 @@
-"""One published table with our rows in it: the paper's rows and order, then ours, then the rest."""
+"""Page of one published table: the paper's rows in its order, ours below, then the other blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,23 +27,23 @@ MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Consecutive rows of one group; our rows are added where `ours` says so."""
+    """Consecutive rows of one group; our rows are added if `ours` is true."""
 
     title: str
     task: str
-    """Where rows tell the task; else empty."""
+    """Task of the rows; empty where the columns name their tasks."""
     rows: tuple[Row, ...]
     ours: bool
 
 
 def tasks_of(published: Table) -> set[str]:
-    """Task ids that fill its columns; the average counts as its twelve members."""
+    """Return the ids of the tasks in the table; the average counts as its twelve members."""
     named = {column.task for column in published.columns} | {row.task for row in published.rows}
     return (named - {"", AVERAGE}) | (set(transfer_tasks()) if AVERAGE in named else set())
 
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
-    """The whole page."""
+    """Return the page."""
     readings = _readings(published)
     of_rows = {row.protocol for row in published.rows} - {""}
     done = [r for r in results.done if _belongs(r, readings, of_rows)]
@@ -80,15 +80,18 @@ EMPTY = Block(reasons=(), version=0, done={}, failed={})
 
 
 def _readings(published: Table) -> dict[str, str]:
-    """Per task the protocol that the table asks for."""
+    """Return the protocol that the columns ask for, by task."""
     protocol = published.columns[0].protocol
     named = {column.task: column.protocol for column in published.columns}
     return {task: named.get(task, protocol) for task in tasks_of(published)}
 
 
 def _apart(published: Table, readings: dict[str, str], of_rows: set[str]) -> Apart:
-    """Beside the printed rows stands what was read as the columns ask, unless the paper read a
-    backbone's own row in another way."""
+    """Return the function that tells which results may not stand beside the printed rows.
+
+    A result may if it has the protocol of its column. If the paper used another protocol for the
+    row of the backbone's method, the result must have that one.
+    """
 
     def words(model: Model, task: str, name: str) -> str:
         reading = readings[task]
@@ -101,7 +104,10 @@ def _apart(published: Table, readings: dict[str, str], of_rows: set[str]) -> Apa
 
 
 def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
-    """Rows that the paper read as this block, if nothing else parts them from it."""
+    """Return the rows for which the paper used this block's protocol.
+
+    There are none if the block has any other reason not to be comparable.
+    """
     return tuple(
         row
         for row in published.rows
@@ -110,8 +116,11 @@ def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
 
 
 def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str]) -> bool:
-    """Under the paper's reading of the task, a variant of it such as co2-2021-11point, or the
-    reading of one of its rows."""
+    """Return whether a result has a protocol of the page.
+
+    That is the paper's protocol of the task, a variant such as co2-2021-11point, or the protocol of
+    one of the table's rows.
+    """
     reading = readings.get(entry.task)
     if reading is None:
         return False
@@ -133,31 +142,32 @@ def _head(published: Table, paper: Paper, command: str) -> str:
         if column.block:
             grouped.setdefault(column.block, []).append(column.label)
     if grouped:
-        said = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in grouped.items())
-        lines += ["", f"Columns: {said}."]
+        groups = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in grouped.items())
+        lines += ["", f"Columns: {groups}."]
     lines += ["", noise_rule(sorted(tasks_of(published)))]
     return "\n".join(lines)
 
 
 def sections(published: Table) -> list[Section]:
-    """The printed groups of rows; where rows tell the task, every group gets our rows."""
-    found: list[Section] = []
+    """Return the printed groups of rows. If rows name the task, every group gets our rows."""
+    groups: list[Section] = []
     for row in published.rows:
-        if found and (found[-1].title, found[-1].task) == (row.group, row.task):
-            found[-1] = replace(found[-1], rows=(*found[-1].rows, row))
+        if groups and (groups[-1].title, groups[-1].task) == (row.group, row.task):
+            groups[-1] = replace(groups[-1], rows=(*groups[-1].rows, row))
         else:
-            found.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
-    if not any(section.ours for section in found):
-        title = "measured here" if any(section.title for section in found) else ""
-        found.append(Section(title=title, task="", rows=(), ours=True))
-    return found
+            groups.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
+    if not any(section.ours for section in groups):
+        title = "measured here" if any(section.title for section in groups) else ""
+        groups.append(Section(title=title, task="", rows=(), ours=True))
+    return groups
 
 
 def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:
-    """A table, and what holds for all its new rows."""
+    """Return a table with our rows, and the notes that hold for all of them."""
     cells = {
         (section.task, model): [
-            _checked(published, block, model, column, section.task) for column in published.columns
+            _checked_cell(published, block, model, column, section.task)
+            for column in published.columns
         ]
         for section in sections(published)
         if section.ours
@@ -180,11 +190,11 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
     header = ["method", *(a.label for a in published.attributes)]
     return [
         grid(header, [_heading(column) for column in published.columns], lines),
-        _said(block, say),
+        _line_below(block, say),
     ]
 
 
-def _said(block: Block, say: Sayings) -> str:
+def _line_below(block: Block, say: Sayings) -> str:
     if not block.done:
         return ""
     return f"All → rows: {say.line(block.protocols(block.columns))}."
@@ -207,20 +217,23 @@ def _new_line(
     )
 
 
-def _checked(published: Table, block: Block, model: Model, column: Column, task: str) -> Cell:
-    """The cell; at the paper's length it says so where a detector is no better than by chance."""
-    found = _cell(block, model, column, task)
-    if found.score is None or block.reasons or model.method == RANDOM:
-        return found
+def _checked_cell(published: Table, block: Block, model: Model, column: Column, task: str) -> Cell:
+    """Return the entry, with a warning if its score is hardly above that of random weights.
+
+    Only numbers of the comparable blocks are checked.
+    """
+    entry = _cell(block, model, column, task)
+    if entry.score is None or block.reasons or model.method == RANDOM:
+        return entry
     random = _random_score(published, block, column)
     printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
     best = max(printed, default=None)
-    doubt = suspicion(found.score, random, best, task or column.task, column.metric)
-    return replace(found, failures=(*found.failures, doubt)) if doubt else found
+    doubt = suspicion(entry.score, random, best, task or column.task, column.metric)
+    return replace(entry, failures=(*entry.failures, doubt)) if doubt else entry
 
 
 def _random_score(published: Table, block: Block, column: Column) -> Score | None:
-    """Of the paper's random row, or of ours where the paper has none."""
+    """Return the score of the paper's random row, or of ours if the paper has none."""
     printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
     if printed and printed[0] is not None:
         return Score(mean=printed[0])
@@ -273,14 +286,14 @@ def _printed(published: Table, row: Row, column: Column) -> Entry:
 
 
 def _decimals(published: Table, column: Column) -> int:
-    """As many as the paper prints, at least one."""
+    """Return the number of decimals that the paper prints, 1 if it prints no number."""
     values = [row.values.get(column.key) for row in published.rows]
     printed = [repr(float(v)).partition(".")[2] for v in values if v is not None]
     return max((len(digits) for digits in printed), default=1)
 
 
 def _legend(published: Table, block: Block, *, printed: bool) -> str:
-    """What the signs in the table above mean."""
+    """Return the meaning of the signs in a table."""
     lines = []
     if any(len(results) > 1 for results in block.done.values()):
         lines.append("- ± of → rows: standard deviation over the runs.")

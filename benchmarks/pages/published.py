@@ -1,4 +1,4 @@
-"""The numbers that the five papers print, as data: published/<paper>.yaml."""
+"""Numbers that the five papers print, from published/<paper>.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,15 +21,15 @@ class Column:
     key: str
     label: str
     block: str = ""
-    """What the paper prints above several columns."""
+    """Heading that the paper prints above several columns."""
     task: str = ""
     """Id of the task that yields the number; empty where each row has its own."""
     metric: str = ""
     """Name of the number in that task's record."""
     protocol: str = ""
-    """The paper's reading of the task, without the version."""
+    """Protocol of the paper for the task, without the version."""
     higher_is_better: bool | None
-    """None for settings."""
+    """Direction of the metric; None for settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """How a published row was pre-trained; None where the paper does not say."""
+    """Pre-training of a published row; None where the paper does not say."""
 
     arch: str | None = None
     data: str | None = None
@@ -56,25 +56,25 @@ class Row:
 
     label: str
     role: str
-    """own, baseline_trained, baseline_reeval, cited, supervised, random or unclear."""
+    """One of own, baseline_trained, baseline_reeval, cited, supervised, random or unclear."""
     group: str = ""
-    """The block of rows it stands in."""
+    """Group of rows that it stands in."""
     task: str = ""
-    """Id of the task where rows, not columns, tell it."""
+    """Id of the task, if rows and not columns name it."""
     protocol: str = ""
-    """The reading, where it differs from the column's."""
+    """Protocol of the row, if it differs from the column's."""
     method: str = ""
-    """Name in METHODS; empty where we have none."""
+    """Name of the method in METHODS; empty if it is not built here."""
     recipe: str = ""
-    """Of `python -m pretrain --list`: what makes the row's backbone."""
+    """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     variant: str = ""
-    """Words that a recipe's name must have to be this row and not the method's other ones."""
+    """Words that the names of the row's recipes have, unlike those of the method's other rows."""
     pretrain: Pretraining = Pretraining()
     attrs: Mapping[str, int | str | None] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    """Check marks; None where the paper does not tell, "default" for its asterisk."""
+    """Check marks; None where the paper does not say, "default" for its asterisk."""
     marks_inferred: bool = False
-    """The marks follow from the text, not from the printed table."""
+    """Marks are taken from the text, not from the printed table."""
     values: Mapping[str, float | None]
     bracketed: Mapping[str, float] = field(default_factory=dict)
     """Second numbers, printed in brackets."""
@@ -94,22 +94,22 @@ class Table:
     kind: Literal["results", "settings", "text"]
     title: str
     facts: tuple[str, ...]
-    """What a reader must know, footnote marks among them."""
+    """Facts that a reader must know, such as the meaning of footnote marks."""
     columns: tuple[Column, ...]
     attributes: tuple[Attribute, ...]
     rows: tuple[Row, ...]
     points: tuple[Row, ...] = ()
-    """What the paper draws and prints no number of: the figure's name, and recipes."""
+    """Points of a figure without printed numbers: rows with the figure's name and a recipe."""
 
     @property
     def file_name(self) -> str:
-        """lorac_table2.md"""
+        """File name of the table's page, such as lorac_table2.md."""
         return self.id.replace("/", "_") + ".md"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Numbers that only the running text gives."""
+    """Numbers that only the running text states."""
 
     where: str
     what: str
@@ -119,11 +119,11 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """Everything that one paper prints."""
+    """Numbers that one paper prints."""
 
     id: str
     name: str
-    """Of its method: the paper in a word."""
+    """Name of its method, which stands for the paper."""
     title: str
     venue: str
     arxiv: str
@@ -134,28 +134,29 @@ class Paper:
 
     @property
     def reported(self) -> dict[tuple[str, str], None]:
-        """Task id and protocol without version of every number in its tables, in their order."""
+        """Return task id and protocol without version of every number in the tables, in order."""
         return {
             (row.task or column.task, row.protocol or column.protocol): None
             for table in self.tables
             for column in table.columns
+            # a table without rows still reports the tasks of its columns
             for row in table.rows or (Row(label="", role="", values={}),)
             if row.task or column.task
         }
 
 
-# the papers' names of the networks that we have
+# our names of networks by those that the papers print
 ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resnet50"}
 
 
 @cache
 def published() -> tuple[Paper, ...]:
-    """The five papers, in the order of their ids in PAPERS."""
+    """Return the five papers in the order of PAPERS."""
     return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
 
 
 AVERAGE = "transfer_linear/average"
-"""Column of LORAC's Table II that is no task of its own: the unweighted mean of the twelve."""
+"""Column of LORAC's Table II that is not a task: the unweighted mean of the twelve tasks."""
 
 
 @cache
@@ -166,14 +167,14 @@ def transfer_tasks() -> tuple[str, ...]:
 
 
 def published_table(table_id: str) -> Table:
-    """The table of an id such as lorac/table2; KeyError for an unknown one."""
+    """Return the table with an id such as lorac/table2; KeyError if there is none."""
     tables = {table.id: table for paper in published() for table in paper.tables}
     return tables[table_id]
 
 
 def load_paper(path: Path) -> Paper:
-    """One file of published/."""
-    # the C loader where PyYAML has it: the tables must be there at once
+    """Read one file of published/."""
+    # PyYAML's C loader, if built, is many times faster than the Python one
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     return Paper(
@@ -207,7 +208,7 @@ def _table(entry: dict[str, Any]) -> Table:
 
 
 def _row(entry: dict[str, Any], shared: dict[str, Any]) -> Row:
-    """A row, its pre-training completed by what its table says of all rows."""
+    """Return a row; its pre-training is completed by the table's settings for all rows."""
     attrs = entry.get("attrs", {})
     printed = {key: attrs[key] for key in ("arch", "epochs", "batch_size") if key in attrs}
     settings = shared | entry.get("pretrain", {}) | printed

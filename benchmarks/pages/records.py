@@ -1,6 +1,6 @@
-"""Reads the result files; a torn or foreign one becomes a warning, never a crash.
+"""Reading of result files; a torn or foreign file becomes a warning, never a crash.
 
-Apart from transfer/record.py, which imports torch: tables must be there at once.
+This does not use transfer/record.py, which imports torch: writing tables must be fast.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
-"""Folders below the results that hold what is made of the records."""
+"""Folders below the results with the pages and curves that are made from the records."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
-"""Folders below the results with records of snapshots, which have pages of their own; the second is
-where they were before."""
+"""Folders below the results with records of snapshots, which have pages of their own. Earlier
+versions wrote to the second one."""
 
 
 FORMER_RECORDS = {
@@ -47,9 +47,9 @@ FORMER_RECORDS = {
     "cifar10_semi_10pct": ("top1", "Few labels"),
     "cifar10_semi_100pct": ("top1", "Few labels"),
 }
-"""Primary metric and heading of tasks, for records that were made before they held them."""
+"""Primary metric and heading of tasks, for records that do not hold them because they are older."""
 PER_CLASS = ("aircraft", "caltech101", "flowers", "pets")
-"""Sets of linear transfer whose metric is the mean over classes."""
+"""Data sets of linear transfer whose metric is the mean over classes."""
 
 
 def described(task: str) -> tuple[str, str]:
@@ -62,7 +62,7 @@ def described(task: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Model:
-    """A backbone as its records describe it: one row of the tables, told by name and weights."""
+    """Backbone as its records describe it; name, hash and `apart` identify a row of the tables."""
 
     name: str
     sha256: str = ""
@@ -72,22 +72,22 @@ class Model:
     recipe: str = field(default="", compare=False)
     epochs: str = field(default="", compare=False)
     data: str = field(default="", compare=False)
-    """What it was pre-trained on; empty, as method to epochs are, for foreign files."""
+    """Pre-training data; empty for foreign files, as are method, recipe and epochs."""
     changed: str = field(default="", compare=False)
-    """Settings in which the run left its recipe."""
+    """Settings that differ from the recipe."""
     table_row: str = field(default="", compare=False)
-    """Results of the paper that its recipe stands for; empty for foreign files."""
+    """Published results that its recipe reproduces; empty for foreign files."""
     heads: str = field(default="", compare=False)
-    """The words "heads" and what each is not invariant to, where only some of a file's are used."""
+    """Word "heads" and what each used head is not invariant to; empty if all heads are used."""
     texture: str = field(default="", compare=False)
-    """How its views changed texture, where they did."""
+    """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
     apart: str = ""
-    """Of a row beside the backbone's first: what its results were computed with instead."""
+    """Differing conditions of a further row of the backbone; empty for its first row."""
 
     @property
     def label(self) -> str:
-        """The name, and what sets a further row of it apart."""
+        """Return the name, with the conditions of a further row."""
         return f"{self.name} ({self.apart})" if self.apart else self.name
 
 
@@ -98,7 +98,7 @@ class Result:
     model: Model
     task: str
     protocol: str
-    """Name and version."""
+    """Name and version of the protocol."""
     protocol_hash: str
     paper_hash: str
     schedule: str
@@ -107,30 +107,30 @@ class Result:
     features_in: str
     """Arithmetic of frozen features."""
     num_processes: int
-    """In which the network was trained."""
+    """Number of processes that trained the network."""
     metrics: Mapping[str, float] = field(hash=False)
-    """Percent."""
+    """Metrics in percent."""
     interval95: Mapping[str, float] = field(hash=False)
     """Half width of the interval of a metric that is a mean over trials."""
     fingerprint: str
-    """Of the data, all sets together."""
+    """Fingerprints of all data sets of the task."""
     small: str
-    """"generated" or "excerpt" where the data are not the published ones, else empty."""
+    """Word "generated" or "excerpt" if the data are not the published ones, else empty."""
     tolerated: tuple[tuple[str, int], ...]
     """Data sets with missing, surplus or unreadable images, and how many."""
     departures: tuple[str, ...]
     finished: str
     primary_metric: str
-    """Name of the metric that stands for the task where there is room for one."""
+    """Name of the metric that is shown where there is room for only one."""
     heading: str
-    """Part of the overview that shows the task."""
+    """Heading of the task's part of the overview."""
     at_grid_edge: bool
-    """Whether the rate that was chosen is the lowest or highest of those tried."""
+    """Chosen learning rate is the lowest or the highest of the grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One cell that has a reason instead of a number."""
+    """One failed cell, with the reason."""
 
     backbone: str
     task: str
@@ -144,7 +144,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Results:
-    """All that lies under a results folder, in a fixed order."""
+    """Results and failures of a results folder, in the order of their paths."""
 
     done: tuple[Result, ...]
     failed: tuple[Failure, ...]
@@ -229,7 +229,7 @@ def _failure(content: dict[str, Any]) -> Failure:
 
 def _model(content: dict[str, Any]) -> Model:
     made_by = content.get("made_by") or {}
-    told = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
+    origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -240,7 +240,7 @@ def _model(content: dict[str, Any]) -> Model:
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         heads=" ".join(["heads", *made_by["heads"]]) if "heads" in made_by else "",
-        **told,
+        **origin,
     )
 
 

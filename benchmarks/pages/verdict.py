@@ -1,4 +1,4 @@
-"""How far numbers must be apart to mean something."""
+"""Tolerances: how far numbers must be apart to mean something."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Verdict = Literal["pass", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Largest differences, in points, between two runs of one protocol that are the same."""
+    """Largest differences between equivalent runs of one protocol, in percentage points."""
 
     passes: float
     warns: float
@@ -30,7 +30,7 @@ TOLERANCES = {
     "voc07_svm": Tolerance(0.5, 1.0, "re-implementations of one protocol differ by 0.6"),
     "voc12_seg_fcn": Tolerance(0.6, 1.2, "estimated spread of re-runs"),
 }
-"""Per task id; what is not here has UNTOLD."""
+"""Tolerances by task id; all other tasks have UNTOLD."""
 
 
 SUSPICIOUS = {
@@ -40,16 +40,17 @@ SUSPICIOUS = {
     "voc0712_det_c4": ("AP", 3.0),
     "voc12_seg_fcn": ("mIoU", 10.0),
 }
-"""Ahead of random weights by no more, a fine-tuned network may have trained from scratch."""
+"""Metric and margin in points by task id. A fine-tuned network that is not further above random
+weights may have been trained from scratch by mistake."""
 
 
 def suspicion(ours: Score, random: Score | None, best: float | None, task: str, metric: str) -> str:
-    """What to say of a number that is as low as from random weights; empty if it is not.
+    """Return a warning about a number hardly above that of random weights; empty if it is not.
 
-    best: the highest published number, for where even that lies close.
+    best: the highest published number, given as context because it may be close to random too.
     """
-    told, margin = SUSPICIOUS.get(task, ("", 0.0))
-    if metric != told or random is None or ours.mean - random.mean > margin:
+    checked_metric, margin = SUSPICIOUS.get(task, ("", 0.0))
+    if metric != checked_metric or random is None or ours.mean - random.mean > margin:
         return ""
     beside = "" if best is None else f"; the best published is {best:.1f}"
     return (
@@ -59,14 +60,14 @@ def suspicion(ours: Score, random: Score | None, best: float | None, task: str, 
 
 
 def tolerance(task: str) -> Tolerance:
-    """That of a task id."""
+    """Return the tolerance of a task id."""
     return TOLERANCES.get(task, UNTOLD)
 
 
 def verdict(difference: float, task: str) -> Verdict:
-    """Of ours minus published, in points; too high is as suspicious as too low."""
+    """Return the verdict on ours minus published, in points; its sign does not matter."""
     gate = tolerance(task)
-    apart = round(abs(difference), 6)
+    apart = round(abs(difference), 6)  # in floating point, 60.6 - 60.3 is more than 0.3
     if apart <= gate.passes:
         return "pass"
     return "warn" if apart <= gate.warns else "fail"
@@ -75,7 +76,7 @@ def verdict(difference: float, task: str) -> Verdict:
 def leader(
     scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
 ) -> int | None:
-    """Index of the best score if it leads the second by more than the noise, else None.
+    """Return the index of the best score if it leads the second by more than the noise, else None.
 
     The noise is the larger of the two standard deviations and the task's tolerance.
     """
@@ -92,10 +93,10 @@ def leader(
 
 
 def noise_rule(tasks: Sequence[str]) -> str:
-    """When a number is printed bold, with the tolerances of these tasks."""
+    """Return the sentence that explains bold numbers, with the tolerances of these tasks."""
     special = [task for task in tasks if tolerance(task).passes != UNTOLD.passes]
-    said = "".join(f", {tolerance(task).passes} for {task}" for task in special)
+    exceptions = "".join(f", {tolerance(task).passes} for {task}" for task in special)
     return (
         "**Bold**: best of its column and table, if ahead of the second by more than the noise: "
-        f"the larger of the standard deviation over seeds and {UNTOLD.passes} points{said}."
+        f"the larger of the standard deviation over seeds and {UNTOLD.passes} points{exceptions}."
     )

@@ -1,7 +1,7 @@
-"""What a checkpoint is, remembered: a plan needs its network, size and hash, not its weights.
+"""Descriptions of checkpoints, cached: a plan needs network, size and hash, but no weights.
 
-A file is read and proven once; as long as its place, length and time stay the same, so does what is
-remembered. What evaluates the checkpoint reads and proves it again.
+A file is read and checked once. The cached description is valid as long as the file's path, size
+and modification time stay the same. An evaluation reads and checks the file again.
 """
 
 import hashlib
@@ -16,71 +16,78 @@ from typing import Any
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
 from transfer.record import commit, write_json
 
-VERSION = 2  # of what is remembered: raise it when a backbone's fields or their meaning change
+VERSION = 2  # of the cached description: raise it when a backbone's fields or their meaning change
 WEIGHTLESS = ("state_dict", "name", "input")
-"""Fields that are not remembered as they are."""
+"""Fields that are not cached as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a backbone comes from, for the process that will evaluate it."""
+    """Origin of a backbone, for the process that will evaluate it."""
 
     ckpt: Path
     name: str | None = None
-    """Of the whole backbone; the file's name if not given."""
+    """Name of the whole backbone; the file's name if not given."""
     heads: tuple[int, ...] = ()
-    """Only these of the file's heads; all if empty."""
+    """Heads of the file that are used; all if empty."""
     random: bool = False
-    """It is the random twin of what is in the file."""
+    """The backbone is a random initialization of the file's network."""
 
     def of(self, whole: Backbone) -> Backbone:
-        """The backbone that is meant, from the whole one in the file."""
+        """Return the backbone of this origin, given the whole backbone in the file."""
         backbone = with_heads(whole, self.heads) if self.heads else whole
         return random_twin(backbone) if self.random else backbone
 
 
 Origins = Mapping[str, Origin]
-"""By the name of the backbone."""
+"""Origins by the name of the backbone."""
 
 
 def loaded(origins: Sequence[Origin]) -> list[Backbone]:
-    """The backbones with their weights, each file read once; BackboneError if one is none."""
+    """Return the backbones with their weights, each file read once.
+
+    BackboneError if a file is no backbone.
+    """
     pairs = dict.fromkeys((origin.ckpt, origin.name) for origin in origins)
     files = {(path, name): load_backbone(path, name=name) for path, name in pairs}
     return [origin.of(files[origin.ckpt, origin.name]) for origin in origins]
 
 
 def looked_at(origin: Origin, runs: Path) -> Backbone:
-    """The same without weights; BackboneError as when it is loaded."""
-    found = _remembered(replace(origin, name=None), runs)
+    """Return the backbone without weights, from the cache if possible.
+
+    BackboneError if the file is no backbone.
+    """
+    backbone = _without_weights(replace(origin, name=None), runs)
     if origin.random or origin.name is None:
-        return found
-    return replace(found, name=origin.name + found.name.removeprefix(origin.ckpt.stem))
+        return backbone
+    # the cache knows the backbone by its file's name; heads may have added words behind that
+    return replace(backbone, name=origin.name + backbone.name.removeprefix(origin.ckpt.stem))
 
 
-def _remembered(origin: Origin, runs: Path) -> Backbone:
-    """Looked up, or read now."""
+def _without_weights(origin: Origin, runs: Path) -> Backbone:
+    """Return the cached backbone, or read the file and cache it."""
     path = origin.ckpt
     try:
         status = path.stat()
     except FileNotFoundError:
-        return load_backbone(path)  # which says what is wrong
-    what = [VERSION, _code(), list(origin.heads), origin.random]
-    seen = [str(path.absolute()), status.st_size, status.st_mtime_ns, *what]
-    name = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:24]
-    note = runs / "cache" / "checkpoints" / f"{name}.json"
+        return load_backbone(path)  # raises the error that says what is wrong
+    version = [VERSION, _code(), list(origin.heads), origin.random]
+    identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
+    name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
+    cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
-        return _backbone(json.loads(note.read_text()))
+        return _backbone(json.loads(cached.read_text()))
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         (backbone,) = loaded([origin])
-    with suppress(OSError):  # a full or foreign disk: read again next time
-        write_json(note, _content(backbone))
+    with suppress(OSError):  # a full or read-only disk: the file is read again next time
+        write_json(cached, _content(backbone))
     return replace(backbone, state_dict={})
 
 
 @cache
 def _code() -> str:
-    """What is remembered was understood by it."""
+    """Return the commit of the code, which decides how a file is read."""
     return commit()
 
 

@@ -1,4 +1,4 @@
-"""What a cell asks of a cluster: GPUs, processors and hours from its protocol."""
+"""Resources of a cell on a cluster: GPUs, processors and hours, from its protocol."""
 
 import math
 from dataclasses import replace
@@ -14,9 +14,10 @@ GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
 """Loader processes, and one to feed the GPU."""
 MARGIN = 3.0
-"""Estimated hours are of fast data and an idle node."""
+"""Factor on the estimated hours, which assume fast data and an idle node."""
 LEAST_HOURS, MOST_HOURS = 1, 24
-"""A cell that needs longer saves at the limit, waits again and goes on."""
+"""Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
+and goes on."""
 ON_GPUS = (
     "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
     "--features-in float32 for the papers' arithmetic"
@@ -24,7 +25,10 @@ ON_GPUS = (
 
 
 def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
-    """The cell with its number of GPUs fixed: the node decides it, not the submitting machine."""
+    """Return the cell with a fixed number of GPUs, for the nodes and not the submitting machine.
+
+    If not given, it is the largest number on a node that divides the batch into equal passes.
+    """
     training = cell.place.training
     schedule = replace_gpus(cell, 1).task.distributed_training
     if training.gpus or schedule is None:
@@ -36,13 +40,13 @@ def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
 
 
 def replace_gpus(cell: Cell, gpus: int) -> Cell:
-    """The same cell on another number of GPUs: no number of its protocol changes."""
+    """Return the same cell on another number of GPUs; no number of its protocol changes."""
     training = replace(cell.place.training, gpus=gpus)
     return replace(cell, place=replace(cell.place, training=training))
 
 
 def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
-    """Of one cell; options that are given win."""
+    """Return the resources of one cell; options that are given take precedence."""
     task = row.cell.task
     processes = task.num_processes(row.cell.place.training)
     gpus = processes if options.cell_gpus else 0
@@ -59,30 +63,33 @@ def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
 
 
 def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
-    """How each task fits on its GPUs, and what the linear scaling rule has made of its recipe; and
-    the arithmetic of frozen networks, which the nodes decide."""
-    found: dict[str, str] = {}
+    """Return a note on each task that trains the whole network, and one on frozen networks.
+
+    The first say how a task fits on its GPUs and how the linear scaling rule changes its recipe.
+    The last names the arithmetic of frozen networks, which depends on the nodes.
+    """
+    lines: dict[str, str] = {}
     for row in rows:
         used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
         if row.state == "run" and used is not None and paper is not None:
-            found.setdefault(row.cell.key, _fit(row, used, paper, options))
+            lines.setdefault(row.cell.key, _fit(row, used, paper, options))
         if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
-            found["frozen"] = ON_GPUS
-    return list(found.values())
+            lines["frozen"] = ON_GPUS
+    return list(lines.values())
 
 
 def _node_decides(cell: Cell) -> bool:
-    """In which arithmetic its frozen network computes."""
+    """Return whether the arithmetic of the cell's frozen network depends on the node."""
     return not cell.task.trains_backbone and cell.place.features_in == "auto"
 
 
 def _fit(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
-    asked = resources(row, options)
+    requested = resources(row, options)
     gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
     gpus = row.cell.place.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
-        f"batch on each, {asked.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
+        f"batch on each, {requested.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
     )
     if used.batch_size == paper.batch_size:
         return text + (

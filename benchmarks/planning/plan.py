@@ -1,4 +1,4 @@
-"""What a run would do, before it does anything: a line per cell."""
+"""Plan of a run, before it does anything: a line per cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,19 +18,19 @@ State = Literal["run", "cached", "no data", "unfit"]
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell, and what would become of it."""
+    """Cell, and what the run would do with it."""
 
     cell: Cell
     state: State
     missing: tuple[str, ...]
-    """Data sets that are not there."""
+    """Data sets that are absent."""
     gpu_hours: float
     why: str = ""
-    """The backbone is unfit for the task; or whose classifier it uses."""
+    """Reason why the backbone is unfit for the task, or a note on a shared classifier or head."""
 
 
 def planned(cell: Cell) -> PlannedCell:
-    """Look at data and records of a cell without computing anything."""
+    """Return the plan of a cell from its data and records; nothing is computed."""
     missing = tuple(
         key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.place.data)
     )
@@ -45,7 +45,7 @@ def planned(cell: Cell) -> PlannedCell:
 
 
 def classifier_note(cell: Cell) -> str:
-    """Whose classifier the cell will use, and whether that is there; empty where it uses none."""
+    """Return whose classifier the cell will use and whether that is trained; empty for none."""
     needed = cell.needed
     if needed is None:
         return ""
@@ -55,39 +55,43 @@ def classifier_note(cell: Cell) -> str:
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
-    """The rows, and before those that use a classifier which is not there the one that trains it.
+    """Return the rows, and before rows that use a missing classifier the row that trains it.
 
-    Once each, whether or not it was asked for, and also where its record is there without weights.
+    That row is added once, whether or not it was requested. It is added too if the record of the
+    training exists but not its weights.
     """
-    found: dict[Path, PlannedCell] = {}
+    by_path: dict[Path, PlannedCell] = {}
     for row in rows:
         needed = row.cell.needed
         if needed is not None and row.state == "run" and finished(needed) is None:
-            found[needed.path] = replace(planned(needed), why="others use its classifier")
-        found.setdefault(row.cell.path, row)
-    return list(found.values())
+            by_path[needed.path] = replace(planned(needed), why="others use its classifier")
+        by_path.setdefault(row.cell.path, row)
+    return list(by_path.values())
 
 
 def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
-    """The rows, where they run one after another: heads that another row trains cost nothing."""
+    """Return the rows with no cost for heads that another row trains in the same pass.
+
+    This holds only where rows run one after another in one process.
+    """
     first: dict[object, str] = {}
-    found = []
+    priced = []
     for row in rows:
         cell, shared_pass = row.cell, row.cell.task.shared_pass
         if row.state == "run" and shared_pass is not None:
-            seen = (cell.backbone.sha256, cell.seed, shared_pass)
-            trainer = first.setdefault(seen, cell.key)
+            work = (cell.backbone.sha256, cell.seed, shared_pass)
+            trainer = first.setdefault(work, cell.key)
             if trainer != cell.key:
                 row = replace(row, gpu_hours=0.0, why=f"its head is trained by {trainer}")
-        found.append(row)
-    return found
+        priced.append(row)
+    return priced
 
 
 def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Rows whose features are the work of one pass, where there are several.
+    """Return the groups of two or more rows whose features come from one pass over the images.
 
-    Of one backbone and one data set; where nothing but features is made of a data set, of all
-    backbones that see it at one size.
+    Rows of one backbone and one data set form a group. Rows that use a classifier form a group per
+    task, which fixes the image size, over all backbones: their images are decoded once for all.
     """
     groups: dict[object, list[PlannedCell]] = {}
     for row in rows:
@@ -100,7 +104,7 @@ def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
 
 
 def render_plan(rows: list[PlannedCell]) -> str:
-    """The plan as a table for people."""
+    """Return the plan as a text table."""
     lines = [
         f"{'backbone':<16}{'task':<30}{'protocol':<22}{'engine':<16}{'seed':<6}"
         f"{'state':<9}{'GPU h':>7}  data"
@@ -128,7 +132,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
 
 
 def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return what each class of tasks that is going to run says of its cells."""
+    """Return the notes of each task class on those of its cells that will run."""
     groups: dict[type, list[PlannedTask[Task]]] = {}
     for row in rows:
         if row.state == "run":
@@ -148,7 +152,7 @@ def _gaps(rows: list[PlannedCell]) -> set[str]:
 
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
-    """Where the cells will leave the papers' protocols, each line once."""
+    """Return the deviations of the cells from the papers' protocols, each line once."""
     notes: dict[str, list[str]] = {}
     for row in rows:
         if row.state != "no data":

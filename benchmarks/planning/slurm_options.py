@@ -1,4 +1,4 @@
-"""What a user may ask of a cluster on the command line of run_all."""
+"""Options of run_all for a SLURM cluster."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -10,35 +10,35 @@ from slurm.resources import Queue
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmOptions:
-    """Cells as jobs of a SLURM cluster."""
+    """Options for cells that run as jobs of a SLURM cluster."""
 
     slurm: bool = False
-    """Submit the cells that are not finished as job arrays, and leave; with --plan, only print what
-    sbatch would be given."""
+    """Submit the cells that are not finished as job arrays, and exit. With --plan, only print the
+    scripts that sbatch would get."""
     status: bool = False
-    """Tell where all submitted cells are."""
+    """Print the states of all submitted cells."""
     retry_failed: bool = False
-    """Submit the cells that failed once more; each goes on where it was."""
+    """Submit the failed and cancelled cells again; each goes on from its last checkpoint."""
     cancel: bool = False
-    """Take all submitted cells that are not finished from the cluster."""
+    """Cancel all submitted cells that are not finished."""
     parallel: int = 0
-    """Cells of one array that run at a time, there being one for each size of job. 0: as many as
+    """Cells of one array that run at a time; there is one array for each size of job. 0: as many as
     the cluster allows."""
     hours: float = 0.0
-    """Time limit of every cell, which goes on after it. 0: from the protocol, at most 24."""
+    """Time limit of every cell in h; a cell goes on after it. 0: from the protocol, at most 24."""
     cell_gpus: int = 1
-    """GPUs of a cell that trains no whole network, whose number is --gpus. 0: a cluster without
-    GPUs."""
+    """GPUs of a cell on a frozen network; cells that train the whole network use --gpus. 0: a
+    cluster without GPUs."""
     cpus: int = 0
-    """Of every cell. 0: 8 for each of its GPUs."""
+    """Processors of every cell. 0: 8 for each of its GPUs."""
     memory_gb: float = 0.0
-    """Of every cell. 0: the cluster's default."""
+    """Memory of every cell in GB. 0: the cluster's default."""
     tables_partition: str = ""
-    """Of the job that makes the tables, which needs no GPU. As the cells' if not given."""
+    """Partition of the job that writes the tables, which needs no GPU; the cells' if not given."""
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
-    """Where jobs wait."""
+    """Options of the queue."""
 
     @property
     def follows(self) -> bool:
-        """Whether something is asked of what was submitted before."""
+        """Return whether the options concern cells that were submitted before."""
         return self.status or self.retry_failed or self.cancel

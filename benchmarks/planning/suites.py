@@ -1,4 +1,4 @@
-"""Which tasks each paper reports: those whose protocol its published numbers name."""
+"""Tasks that each paper reports: those whose protocol its published numbers name."""
 
 from benchmarks.pages.published import published
 from transfer.tasks import TASKS, reading_of
@@ -6,7 +6,7 @@ from transfer.tasks import TASKS, reading_of
 
 def suites() -> dict[str, tuple[str, ...]]:
     """Return the keys of TASKS of each paper, in the order of its tables; `also` comes last."""
-    found = {}
+    suite_keys = {}
     for paper in published():
         keys = {
             key: None
@@ -14,5 +14,5 @@ def suites() -> dict[str, tuple[str, ...]]:
             for key, known in TASKS.items()
             if (reading_of(key)[0], known.protocol.partition("/")[0]) == (task, protocol)
         }
-        found[paper.id] = (*keys, *(key for key in paper.also if key not in keys))
-    return found
+        suite_keys[paper.id] = (*keys, *(key for key in paper.also if key not in keys))
+    return suite_keys

@@ -1,4 +1,4 @@
-"""Benchmarks of the suite itself: both ways in one process, and their ratio.
+"""Speed benchmarks of this code: two ways in one process, and their ratio.
 
 bench_probe.py      seven learning rates together against one
 bench_shared.py     all tasks on frozen features together against each alone
@@ -6,5 +6,5 @@ bench_features.py   frozen features in bfloat16 against float32
 bench_svm.py        the batched SVM solver against scikit-learn's
 bench_detection.py  both detection engines
 bench_slurm.py      a cell in a job array against a bare process
-clock.py            what a measurement counts as time, and into which parts it falls
+clock.py            time of a measurement, divided into parts
 """

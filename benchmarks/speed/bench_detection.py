@@ -1,11 +1,11 @@
-"""Both detection engines side by side: time and memory of a training step on the same batch.
+"""Speed and memory of both detection engines: a training step of each on the same batch.
 
     python -m benchmarks.speed.bench_detection
 
-In one process, in turn, on the accelerator if there is one. Without detectron2 only the torchvision
-engine is measured. Memory is the accelerator's peak over a whole step (weights, gradients, momentum
-and what the passes need), each engine alone on it; on a CPU, which counts no such peak, only what
-the forward pass keeps for the backward pass, each storage once and without the weights.
+The engines run in one process, in turn, on the GPU if there is one. Without detectron2 only the
+torchvision engine is measured. Memory is the GPU's peak over a whole step (weights, gradients,
+momentum, activations and buffers), with each engine alone on it. A CPU counts no such peak. There,
+it is what the forward pass keeps for the backward pass, each storage once and without the weights.
 """
 
 import time
@@ -36,7 +36,7 @@ NUM_CLASSES = {"coco_det": 80, "coco_insseg": 80, "coco_keypoint": 1, "voc0712_d
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the comparison."""
+    """Settings of the comparison."""
 
     arch: str = "resnet50"
     tasks: tuple[str, ...] = ("coco_det", "coco_insseg", "coco_keypoint", "voc0712_det_c4")
@@ -44,13 +44,13 @@ class Settings:
     height_px: int = 256
     width_px: int = 320
     roi_samples: int = 64
-    """Of an image; the recipes' 512 take a CPU minutes."""
+    """Regions per image that the heads are trained on; the recipes' 512 take a CPU minutes."""
     rounds: int = 3
-    """How often each engine is timed, after a step that is not."""
+    """Number of timed steps of each engine, after one step that is not timed."""
 
 
 def batch(settings: Settings, seed: int = 0) -> list[Sample]:
-    """Noise with three objects per image, each with an outline and keypoints."""
+    """Return images of noise with three objects each, which have an outline and keypoints."""
     generator = torch.Generator().manual_seed(seed)
     size = torch.tensor([settings.width_px, settings.height_px] * 2)
     samples = []
@@ -73,7 +73,7 @@ def batch(settings: Settings, seed: int = 0) -> list[Sample]:
 
 
 def fitting(samples: list[Sample], chosen: Recipe) -> list[Sample]:
-    """With the annotations that the recipe learns from, no others."""
+    """Return the samples with only the annotations that the recipe learns from."""
     return [
         replace(
             sample,
@@ -85,20 +85,20 @@ def fitting(samples: list[Sample], chosen: Recipe) -> list[Sample]:
 
 
 def shortened(task: str, settings: Settings) -> Recipe:
-    """With the regions that the settings say."""
+    """Return the task's recipe with the number of regions of the settings."""
     return replace(RECIPES[task], roi_samples=settings.roi_samples)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A detector as a run starts with it, and its optimizer."""
+    """Detector at the start of a training, and its optimizer."""
 
     detector: Detector
     optimizer: torch.optim.SGD
 
 
 def started(engine: EngineName, task: str, settings: Settings, device: torch.device) -> Training:
-    """On the device, in training mode."""
+    """Return the start of a training, with the network on the device in training mode."""
     torch.manual_seed(0)
     chosen = shortened(task, settings)
     detector = build_detector(
@@ -113,8 +113,8 @@ def started(engine: EngineName, task: str, settings: Settings, device: torch.dev
 
 
 def step(training: Training, samples: list[Sample]) -> float:
-    """Seconds of forward, backward and optimizer; the generator is set for equal samples."""
-    torch.manual_seed(0)
+    """Do one training step; return its time in s."""
+    torch.manual_seed(0)  # every step draws the same regions
     wait()
     start = time.perf_counter()
     loss = torch.stack(list(training.detector.network(samples).values())).sum()
@@ -126,13 +126,13 @@ def step(training: Training, samples: list[Sample]) -> float:
 
 
 def wait() -> None:
-    """Until an accelerator has done what it was given."""
+    """Wait until the GPU, if there is one, has done its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def peak_gb(training: Training, samples: list[Sample]) -> float:
-    """On an accelerator, over the second step: the first makes the momentum."""
+    """Return the peak memory of the second step on a GPU in GB; the first allocates momentum."""
     step(training, samples)
     torch.cuda.reset_peak_memory_stats()
     step(training, samples)
@@ -140,7 +140,7 @@ def peak_gb(training: Training, samples: list[Sample]) -> float:
 
 
 def kept_gb(training: Training, samples: list[Sample]) -> float:
-    """By a forward pass for the backward pass, without the weights."""
+    """Return what a forward pass keeps for the backward pass in GB, without the weights."""
     network = training.detector.network
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in network.parameters()}
@@ -158,7 +158,7 @@ def kept_gb(training: Training, samples: list[Sample]) -> float:
 
 
 def memory(engine: EngineName, task: str, settings: Settings, device: torch.device) -> str:
-    """What the engine took, alone on the device, in words."""
+    """Return in words the memory of an engine that is alone on the device."""
     training = started(engine, task, settings, device)
     samples = fitting(batch(settings), RECIPES[task])
     if device.type == "cuda":
@@ -169,7 +169,7 @@ def memory(engine: EngineName, task: str, settings: Settings, device: torch.devi
 def seconds(
     engines: Sequence[EngineName], task: str, settings: Settings, device: torch.device
 ) -> dict[EngineName, float]:
-    """Of a step of each engine: the median of several, which the engines make in turn."""
+    """Return the median time of a step of each engine, in s; the engines take turns."""
     samples = fitting(batch(settings), RECIPES[task])
     trainings = {engine: started(engine, task, settings, device) for engine in engines}
     for training in trainings.values():
@@ -190,12 +190,12 @@ def main(settings: Settings) -> None:
         print(f"detectron2 is not installed. {HOW_TO_INSTALL}")
     print(f"{settings.images} x {settings.height_px} x {settings.width_px} px, {settings.arch}")
     for task in settings.tasks:
-        # first, while no engine has anything on the device
+        # memory first, while no network of `seconds` is on the device
         memories = {engine: memory(engine, task, settings, device) for engine in engines}
         taken = seconds(engines, task, settings, device)
         for engine in engines:
-            told = f"{task:<16}{engine:<13}{taken[engine]:7.2f} s per iteration"
-            print(f"{told}  {memories[engine]}", flush=True)
+            line = f"{task:<16}{engine:<13}{taken[engine]:7.2f} s per iteration"
+            print(f"{line}  {memories[engine]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Frozen features in bfloat16 with folded norms against float32: time, and what changes.
+"""Speed and results of frozen features in bfloat16 with folded norms, against float32.
 
     python -m benchmarks.speed.bench_features --ckpt backbone.pt --data DATA --dataset cifar10
     python -m benchmarks.speed.bench_features --ckpt backbone.pt --photographs DIR
 
-Both ways pass the same real images in one process, in turn, the other one first in every second
-round: processor time is compared, or wall time with a GPU, and the answers of the nearest neighbors
-and of a linear classifier that is fitted to each way's own features. Norms folded in float32 are
-timed beside them.
+Both ways run on the same real images in one process, in turn; the order changes every round.
+Processor time is compared, or wall time with a GPU. So are the predictions of nearest neighbors and
+of a linear classifier that is fitted to each way's own features. Norms folded in float32 are timed
+too.
 """
 
 import sys
@@ -43,22 +43,23 @@ from transfer.running.folders import data_folder
 
 WAYS: tuple[Precision, ...] = ("float32", "bfloat16")
 RESIZED = 256 / 224
-"""Short side before the crop of the center, in its size, for photographs."""
+"""Short side of a photograph before its center crop, relative to the size of the crop."""
 SCALE = 30.0
-"""Length of a feature vector for the linear classifier: about the square root of its dimensions."""
+"""Norm of a feature vector for the linear classifier: about the square root of C, so that its
+entries have a size of about 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the comparison."""
+    """Settings of the comparison."""
 
     ckpt: Path
-    """A trained backbone: what rounding changes in a random one says nothing."""
+    """A trained backbone; the effect of rounding on a random one is not informative."""
     data: Path = field(default_factory=data_folder)
     dataset: str = "cifar10"
     photographs: Path | None = None
-    """Instead of a data set a folder of class folders, which may hold a single image each: the
-    center of each is what queries, random crops of each, are to be recognized by."""
+    """Folder of class folders, instead of a data set; a class may have a single image. The center
+    crops are the bank, random crops of the same images are the queries."""
     views: int = 2
     """Random crops of each photograph."""
     num_bank: int = 4_000
@@ -66,24 +67,24 @@ class Settings:
     num_neighbors: int = 200
     batch_size: int = 128
     rounds: int = 4
-    """How often each way is timed, on the first batch."""
+    """Number of times that each way is timed, on the first batch."""
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Normalized images, made when they are asked for: those of a network at 224 px are many."""
+    """Normalized images that are read on demand: at 224 px, all of them would take much memory."""
 
     made: Sequence[Callable[[], Tensor]]
-    """Of (3, H, W)."""
+    """Functions that each return one image (3, H, W)."""
     labels: Tensor
 
     def batch(self, start: int, size: int) -> Tensor:
-        """(n, 3, H, W)"""
+        """Return `size` images from index `start` on, (n, 3, H, W)."""
         return torch.stack([make() for make in self.made[start : start + size]])
 
 
 def of_dataset(settings: Settings, backbone: Backbone) -> tuple[Pixels, Pixels]:
-    """Evenly spaced images of trainval as bank, of test as queries."""
+    """Return evenly spaced images of trainval as bank, and of test as queries."""
     size_px = backbone.input.size_px
     transform = EvalTransform(resize_px=size_px, crop_px=size_px)
 
@@ -97,7 +98,7 @@ def of_dataset(settings: Settings, backbone: Backbone) -> tuple[Pixels, Pixels]:
 
 
 def of_photographs(folder: Path, views: int, backbone: Backbone) -> tuple[Pixels, Pixels]:
-    """The center of each photograph as bank, random crops of it as queries."""
+    """Return the center crop of each photograph as bank, and random crops as queries."""
     images = read_class_folders(folder, folder, class_names(folder))
     size_px = backbone.input.size_px
     transform = EvalTransform(resize_px=round(RESIZED * size_px), crop_px=size_px)
@@ -119,19 +120,19 @@ def _centered(
 
 
 def times(networks: dict[str, nn.Module], batch: Tensor, rounds: int) -> dict[str, list[float]]:
-    """Seconds of a pass of the batch, per network and round."""
-    found: dict[str, list[float]] = {way: [] for way in networks}
+    """Return the time of a forward pass of the batch in s, per network and round."""
+    durations: dict[str, list[float]] = {way: [] for way in networks}
     for turn in range(-1, rounds):  # the first pass of each is not counted
         for way in list(networks)[:: -1 if turn % 2 else 1]:
             start = seconds()
             forward(networks[way], batch)
             if turn >= 0:
-                found[way].append(seconds() - start)
-    return found
+                durations[way].append(seconds() - start)
+    return durations
 
 
 def features(networks: dict[str, nn.Module], pixels: Pixels, size: int) -> dict[str, Features]:
-    """Of every network, each image made once."""
+    """Return the features (n, C) of every network; each image is read once."""
     parts: dict[str, list[Tensor]] = {way: [] for way in networks}
     for start in range(0, len(pixels.made), size):
         batch = pixels.batch(start, size)
@@ -141,7 +142,7 @@ def features(networks: dict[str, nn.Module], pixels: Pixels, size: int) -> dict[
 
 
 def neighbors(bank: Features, queries: Features, settings: Settings) -> Tensor:
-    """Votes (n, L)."""
+    """Return the votes of the nearest neighbors, (n, L)."""
     return knn_scores(
         bank,
         queries.features,
@@ -152,10 +153,13 @@ def neighbors(bank: Features, queries: Features, settings: Settings) -> Tensor:
 
 
 def linear(bank: Features, queries: Features, settings: Settings) -> Tensor:
-    """Scores (n, L) of the one best classifier with an L2 penalty."""
+    """Return the scores (n, L) of logistic regression with an L2 penalty.
+
+    Its optimum is unique, so differences come from the features alone.
+    """
     classifier = LogisticRegression(max_iter=10_000)
     with warnings.catch_warnings():
-        # scikit-learn suspects numbers where a class has one image
+        # with one image per class, scikit-learn takes the labels for a regression target
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         classifier.fit(SCALE * normalize(bank.features, dim=1).numpy(), bank.labels.numpy())
     scores = classifier.decision_function(SCALE * normalize(queries.features, dim=1).numpy())

@@ -1,9 +1,9 @@
-"""Seven learning rates on one forward pass against one rate, and against seven trainings.
+"""Speed of seven learning rates on one forward pass, against one rate and seven trainings.
 
     python -m benchmarks.speed.bench_probe
 
-Every way trains for real on the same random crops of the same images, in one process, in turn;
-processor time is compared, and the heads trained together with those trained alone.
+Each way runs the full training on the same random crops of the same images, in one process, in
+turn. Processor time is compared, and the heads trained together with those trained alone.
 """
 
 import sys
@@ -25,7 +25,7 @@ from transfer.tasks.linear_transfer import RATES
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the comparison."""
+    """Settings of the comparison."""
 
     arch: str = "resnet18"
     crop_px: int = 96
@@ -34,7 +34,7 @@ class Settings:
     steps: int = 12
     """Optimizer steps of each training."""
     rounds: int = 3
-    """How often each way is timed."""
+    """Number of times that each way is timed."""
 
 
 def main(settings: Settings) -> None:
@@ -83,7 +83,7 @@ def main(settings: Settings) -> None:
 
 
 def _ratio(one: list[float], other: list[float]) -> float:
-    """Median over the rounds, each compared within itself."""
+    """Return the median over the rounds of the ratio of times in s."""
     return median(a / b for a, b in zip(one, other, strict=True))
 
 

@@ -1,12 +1,12 @@
-"""All frozen-feature tasks of one checkpoint by run_all, against each task by itself.
+"""Speed of run_all on all frozen-feature tasks of one checkpoint, against each task by itself.
 
     python -m benchmarks.speed.bench_shared
 
-Other suites run a task at a time, and each loads the checkpoint, checks its data and extracts what
-it needs: here every task from empty folders and empty caches. run_all's tasks share one cache, and
-the ImageNet-100 classifier; its plan and its tables count as its time. Both ways run the same cells
-on the same generated data in one process, in turn, the other one first in every second round. The
-records' metrics are compared too: they have to be equal.
+Other suites run one task at a time. Each task loads the checkpoint, checks its data and extracts
+its features; here, it does so with empty folders and empty caches. run_all's tasks share one cache
+and the ImageNet-100 classifier; the time of its plan and its tables is included. Both ways run the
+same cells on the same generated data in one process, in turn; the order changes every round. The
+metrics in the records must be equal.
 """
 
 import io
@@ -42,18 +42,18 @@ ITSELF = "checkpoint, plan, tables"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the comparison."""
+    """Settings of the comparison."""
 
     arch: str = "resnet18"
     image_px: int = 64
     rounds: int = 2
-    """How often each way is timed."""
+    """Number of times that each way is timed."""
     tasks: str = ""
-    """Separated by commas; every task on frozen features if not given."""
+    """Task ids, separated by commas; every task on frozen features if not given."""
 
 
 def frozen_tasks(names: str) -> list[str]:
-    """Keys of the tasks that only look at frozen features or crops of a frozen backbone."""
+    """Return the keys of the given tasks, or of all default tasks on a frozen backbone."""
     wanted = [word.strip() for word in names.split(",") if word.strip()]
     return wanted or [
         key for key, task in TASKS.items() if task.by_default and not task.trains_backbone
@@ -61,7 +61,7 @@ def frozen_tasks(names: str) -> list[str]:
 
 
 def write_checkpoint(settings: Settings, path: Path) -> None:
-    """A random network in a file of our own format."""
+    """Write a random network to a backbone file."""
     form = InputFormat(size_px=settings.image_px)
     backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0, input=form)
     mean, std = list(form.mean), list(form.std)
@@ -78,9 +78,10 @@ def write_checkpoint(settings: Settings, path: Path) -> None:
 
 @contextmanager
 def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
-    """Counts extraction and the tasks' own work; yields what evaluates a cell under its name.
+    """Count the time of extraction and of the tasks' own work; yield the function that evaluates.
 
-    Training contains the forward passes of the random crops that a probe is trained on.
+    That function counts its time under the cell's key and adds its metrics to `found`. Training
+    includes the forward passes of the random crops that a probe is trained on.
     """
 
     def evaluated(cell: Cell) -> Record:
@@ -104,7 +105,7 @@ def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
 
 
 def forget() -> None:
-    """What this process remembers of data sets."""
+    """Clear this process's caches of checked data sets."""
     checked.cache_clear()
     fingerprint.cache_clear()
 
@@ -112,7 +113,10 @@ def forget() -> None:
 def together(
     keys: Sequence[str], checkpoint: Path, data: Path, home: Path
 ) -> tuple[Clock, Metrics]:
-    """By run_all itself."""
+    """Run all tasks by run_all; return the time spent and the metrics.
+
+    RuntimeError if it does not finish every task.
+    """
     forget()
     found: Metrics = {}
     request = run_all.RunAll(
@@ -133,7 +137,7 @@ def together(
 
 
 def alone(keys: Sequence[str], checkpoint: Path, data: Path, home: Path) -> tuple[Clock, Metrics]:
-    """Every task with folders of its own."""
+    """Run every task with folders of its own; return the time spent and the metrics."""
     found: Metrics = {}
     clock = Clock(ITSELF)
     with watched(clock, found) as evaluated:
@@ -152,7 +156,7 @@ WAYS = (alone, together)
 
 
 def report(keys: Sequence[str], clocks: Sequence[tuple[Clock, Clock]]) -> str:
-    """A line per task with the parts of both ways, medians over the rounds; sums and ratio."""
+    """Return a line per task with the times of both ways, medians over rounds, and the ratios."""
 
     def line(name: str, spent: Callable[[Clock, str], float]) -> str:
         numbers = (
@@ -179,7 +183,10 @@ def report(keys: Sequence[str], clocks: Sequence[tuple[Clock, Clock]]) -> str:
 
 
 def main(settings: Settings) -> None:
-    """Print where each way's time goes, and the ratio."""
+    """Print the time of each task in both ways, and the ratio.
+
+    RuntimeError if the metrics of both ways differ.
+    """
     keys = frozen_tasks(settings.tasks)
     clocks = []
     with tempfile.TemporaryDirectory() as folder:

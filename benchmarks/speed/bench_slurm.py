@@ -1,8 +1,8 @@
-"""What scheduling costs: python -m benchmarks.speed.bench_slurm, on a machine that can submit jobs.
+"""Cost of scheduling: python -m benchmarks.speed.bench_slurm, on a machine that can submit jobs.
 
-Trivial cells through a job array, against the same commands started one after another here: time
-for each cell above the cells' own work. --plan needs no cluster: the plan of many checkpoints, all
-tasks and three seeds.
+Trivial cells run through a job array, and as processes one after another on this machine. The time
+per cell is compared, without the cells' own work. --plan needs no cluster: it times the plan of
+many checkpoints, all tasks and three seeds.
 """
 
 import subprocess
@@ -31,23 +31,23 @@ class Request:
     """Measure the cost of scheduling."""
 
     cells: int = 200
-    """In the array."""
+    """Number of cells in the array."""
     parallel: int = 16
-    """Of them at a time."""
+    """Cells that run at a time."""
     work_s: float = 0.0
-    """What each does: sleep so long."""
+    """Work of each cell: it sleeps for this time in s."""
     folder: Path = Path("runs")
-    """On a file system that all nodes share."""
+    """Folder for the jobs' files, on a file system that all nodes share."""
     plan: bool = False
     """Time the plan instead."""
     checkpoints: int = 20
-    """Of the plan."""
+    """Number of checkpoints of the plan."""
     arch: str = "resnet50"
-    """Of the plan's checkpoints."""
+    """Network of the plan's checkpoints."""
 
 
 def bench_array(request: Request) -> None:
-    """Print the cost of a cell in an array, and beside it that of a bare process."""
+    """Print the cost of a cell in an array and that of a bare process."""
     words = ("sleep", str(request.work_s))
     request.folder.mkdir(parents=True, exist_ok=True)
     bare_s = _one_after_another(words, min(request.cells, 20))
@@ -75,7 +75,7 @@ def bench_array(request: Request) -> None:
 
 
 def _one_after_another(words: Sequence[str], count: int) -> float:
-    """Seconds that a start and an end take, of each."""
+    """Return the time per process in s beyond its own work: its start and its end."""
     start = time.monotonic()
     for _ in range(count):
         subprocess.run(words, check=True)
@@ -88,7 +88,7 @@ def _all_ended(jobs: Sequence[str]) -> bool:
 
 
 def bench_plan(request: Request) -> None:
-    """Print how long the plan takes while checkpoints are read and proven, and afterwards."""
+    """Print the time of a plan that reads and checks all checkpoints, and of a second plan."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         generate(home / "data")
@@ -112,7 +112,7 @@ def bench_plan(request: Request) -> None:
 
 
 def _checkpoint(home: Path, arch: str, seed: int) -> Path:
-    """A file of ours."""
+    """Write a random backbone to a file; return its path."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=seed)
     form = backbone.input
     content = {
@@ -134,7 +134,7 @@ def _checkpoint(home: Path, arch: str, seed: int) -> Path:
 
 
 def main() -> None:
-    """By the command line."""
+    """Run the benchmark that the command line names."""
     request = tyro.cli(Request, description=__doc__)
     if request.plan:
         bench_plan(request)

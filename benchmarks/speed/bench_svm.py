@@ -1,10 +1,10 @@
-"""The batched SVM solver against scikit-learn's LinearSVC, on features made to look like VOC 2007.
+"""Speed of the batched SVM solver against scikit-learn's LinearSVC, on features like VOC 2007's.
 
     python -m benchmarks.speed.bench_svm [--n 5011 --dim 2048]
 
 Both engines run the whole protocol in one process: cost search, last training, test. Processor
-time is compared, and what they chose and scored. How far apart the engines are depends on the
-features: the closer classes lie to one another, the longer LIBLINEAR takes.
+time, chosen costs and scores are compared. The ratio depends on the features: the closer the
+classes are to each other, the longer LIBLINEAR takes.
 """
 
 import tempfile
@@ -32,23 +32,24 @@ DIFFICULT_SHARE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of the comparison."""
+    """Settings of the comparison."""
 
     n: int = 2000
-    """Images of trainval, and as many of test; VOC 2007 has 5011 and 4952."""
+    """Images of trainval and also of test; VOC 2007 has 5011 and 4952."""
     dim: int = 1024
-    """C; 2048 for ResNet-50."""
+    """Feature dimension C; 2048 for ResNet-50."""
     latent: int = 96
-    """Dimensions in which images truly differ: with fewer, classes overlap more."""
+    """Dimensions of the latent space that images differ in; with fewer, classes overlap more."""
     classes: int = 20
     points: Points = "area"
     seed: int = 0
 
 
 def synthetic_voc(settings: Settings) -> SVMData:
-    """Features after a ReLU, mostly zeros, of images that show classes as often as VOC 2007 does.
+    """Return synthetic features after a ReLU, mostly zeros, with the class frequencies of VOC 2007.
 
-    Each class is a direction in a latent space of falling variance, shown more or less strongly.
+    Each class is a direction in a latent space of decreasing variance, with a random strength per
+    image. Features are (n, C). Labels (n, L) are 1, -1, or 0 for difficult.
     """
     draw = torch.Generator().manual_seed(settings.seed)
     num_images, latent = 2 * settings.n, settings.latent
@@ -76,7 +77,7 @@ def synthetic_voc(settings: Settings) -> SVMData:
 def timed(
     data: SVMData, solver: Literal["batched", "scikit-learn"], settings: Settings
 ) -> tuple[float, VOCSVM, Predictions]:
-    """Processor time in s, the task and its predictions."""
+    """Run the protocol; return its processor time in s, the task and its predictions."""
     task = VOCSVM(solver=solver, points=settings.points)
     with tempfile.TemporaryDirectory() as work:
         start = time.process_time()
@@ -85,7 +86,7 @@ def timed(
 
 
 def column(task: VOCSVM, predictions: Predictions, name: str) -> Tensor:
-    """A number of each class, (L,)."""
+    """Return a number of each class, such as its AP, (L,)."""
     rows = cast(dict[str, dict[str, float]], task.details(predictions)["classes"])
     return torch.tensor([row[name] for row in rows.values()], dtype=torch.float64)
 

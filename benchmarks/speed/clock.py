@@ -1,4 +1,4 @@
-"""What a measurement counts as time, and into which parts it falls."""
+"""Time of a measurement, divided into subjects and parts."""
 
 import os
 import time
@@ -14,17 +14,19 @@ R = TypeVar("R")
 
 
 def seconds() -> float:
-    """Processor time of this process and of the loader processes that have ended; with a GPU wall
-    time, when the GPU has done its work."""
+    """Return the processor time of this process and of its ended loader processes, in s.
+
+    With a GPU, wait until it has done its work and return the wall time.
+    """
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         return time.perf_counter()
-    ended = os.times()  # in hundredths of a second
+    ended = os.times()  # its resolution is 0.01 s, so process_time is used for this process
     return time.process_time() + ended.children_user + ended.children_system
 
 
 class Clock:
-    """Time per subject and part; one part inside another stops the outer one for so long."""
+    """Clock that adds up time per subject and part; an inner part pauses the outer one."""
 
     def __init__(self, subject: str, now: Callable[[], float] = seconds) -> None:
         self.now = now
@@ -34,7 +36,7 @@ class Clock:
 
     @contextmanager
     def during(self, *, subject: str = "", part: str = "rest") -> Iterator[None]:
-        """Of the present subject if none is given."""
+        """Count the block's time as this part, of the current subject if none is given."""
         before = self._counting
         self._count((subject or before[0], part))
         try:
@@ -43,7 +45,7 @@ class Clock:
             self._count(before)
 
     def timed(self, part: str, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, its time counted as this part."""
+        """Return the function with its time counted as this part."""
 
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             with self.during(part=part):
@@ -52,11 +54,11 @@ class Clock:
         return run
 
     def stop(self) -> None:
-        """What passes from here on is not counted."""
+        """Count the time until now; later time is not counted."""
         self._count(self._counting)
 
     def total(self) -> float:
-        """All that was counted."""
+        """Return the sum of all counted time, in s."""
         return sum(self.spent.values())
 
     def _count(self, following: tuple[str, str]) -> None:
