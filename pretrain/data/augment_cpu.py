@@ -140,6 +140,7 @@ def box_taps(sigma_px: float) -> Floats:
     As in PIL, the boxes have a fractional first and last tap: Gwosdek et al., SSVM 2011.
     """
     variance = sigma_px**2 / 3
+    # a box of k equal taps has the variance (k^2 - 1) / 12; the outer taps add what is missing
     reach = math.floor((math.sqrt(12 * variance + 1) - 1) / 2)
     whole = 2 * reach + 1
     outside = (reach + 1) ** 2
