@@ -1,9 +1,9 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
 __main__.py  python -m pretrain
-run.py       from a command to a run, and from a run to its backbone file
+run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
-method.py    what the rest may read of a method
+method.py    the protocol of methods: all that the rest may read of one
 export.py    writes the backbone file
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules

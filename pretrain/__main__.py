@@ -37,7 +37,10 @@ from pretrain.settings import SettingsError
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 0 finished, 1 failed on the way, 2 wrong request, 75 stopped, to be resumed."""
+    """Run the command and return the exit status.
+
+    0: finished; 1: failed on the way; 2: wrong request; 75: stopped, to be resumed.
+    """
     if arguments[:1] == ["--list"]:
         print(recipe_list(arguments[1:]))
         return 0
@@ -64,12 +67,12 @@ def main(arguments: list[str]) -> int:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error says, without the details that follow on further lines."""
+    """Return the first line of an error's message, without the details on further lines."""
     return str(error).partition("\n")[0]
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:
-    """The command of a recipe; its options come from the dataclasses, with the recipe's values."""
+    """Return a recipe's command: options from the dataclasses, defaults from the recipe."""
     recipe = RECIPES[name]
     config: Any = type(recipe.config)
     command: Command[Any] = tyro.cli(
@@ -83,9 +86,9 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
 
 
 def run(name: str, command: Command[Any]) -> int:
-    """Train, export, and say so in one line on stdout; return the exit status."""
+    """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
-    # the folder is claimed last: where that fails, the others notice that the first has left
+    # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
     with stop_request() as stop, launched(command.device) as process, claimed_by_first(command.out):
         job = prepare(name, command, process)
         if process.speaks:
@@ -98,9 +101,9 @@ def run(name: str, command: Command[Any]) -> int:
         if process.speaks:
             path = write_backbone(job, command, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
-            taken = duration(time.monotonic() - started_s)
+            elapsed = duration(time.monotonic() - started_s)
             state = "" if steps == job.num_steps else f"stopped by {asked_by(stop)}  "
-            print(f"{name}  {state}{epochs:g} epochs  {taken}  ->  {path}", flush=True)
+            print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
         if steps == job.num_steps:
             return 0
         if process.speaks:
@@ -127,7 +130,7 @@ def train(job: Job, command: Command[Any], stop: StopRequest) -> int:
 
 
 def recipe_list(words: Sequence[str] = ()) -> str:
-    """The recipes whose names hold all these words, one per line."""
+    """Return the recipes whose names contain all these words, one per line."""
     header = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
     rows = [
         (

@@ -64,7 +64,7 @@ def export(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries that shape a run's numbers."""
+    """Return the versions of the libraries that affect a run's numbers."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),

@@ -1,7 +1,7 @@
 """The only pre-training loop.
 
-A run is a sequence of steps counted from 0. What a step does is a function of its number, the seed
-and the state before it, so a resumed run equals one that never stopped.
+A run is a sequence of steps counted from 0. A step depends only on its number, the seed and the
+state before it, so a resumed run equals one that never stopped.
 """
 
 import time
@@ -34,21 +34,21 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How a run is carried out; of these, only the precision touches its numbers."""
+    """Options of execution; beyond rounding, only the precision changes a run's numbers."""
 
     precision: Precision = "auto"
-    """Of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
+    """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
     channels_last: bool = True
     """Memory layout of images and weights."""
     compile: bool = False
     """Compile the networks: minutes at the start, faster steps on GPUs."""
     read_every_steps: int = 20
-    """How often metrics are read from the device, logged, and checked to be finite."""
+    """Steps between readings of the metrics, which are then logged and checked to be finite."""
     save_every_min: float = 10.0
     """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
 
     def dtype(self, device_type: str) -> torch.dtype:
-        """Of the networks' matrix products on cpu or cuda."""
+        """Return the type of the networks' matrix products on a device type, cpu or cuda."""
         if self.precision == "auto":
             return torch.bfloat16 if device_type == "cuda" else torch.float32
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
@@ -56,7 +56,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One run, ready to go."""
+    """One run, ready for the loop."""
 
     name: str
     recipe: Recipe[Any]
@@ -64,25 +64,25 @@ class Job:
     feed: Feed
     num_steps: int
     settings: dict[str, object]
-    """What a checkpoint must agree with."""
+    """Settings that a checkpoint must agree with."""
     folder: Path
     process: Process
     execution: Execution
     snapshot_epochs: int = 0
-    """A pause after every so many epochs, and before the first; 0: none."""
+    """Epochs between snapshots, with one before the first epoch; 0: no snapshots."""
 
     @property
     def checkpoint_path(self) -> Path:
         return self.folder / "checkpoint.pt"
 
     def pauses_after(self, step: int) -> bool:
-        """Whether the caller is shown the network there."""
+        """Return whether training pauses after `step` steps for a snapshot."""
         every = self.snapshot_epochs * self.feed.plan.steps_per_epoch
         return every > 0 and step % every == 0
 
 
 class Training:
-    """All that changes during a run: networks, optimizer, step, unread metrics."""
+    """State of a run: networks, optimizer, step, unread metrics."""
 
     def __init__(self, job: Job) -> None:
         recipe = job.recipe
@@ -91,7 +91,7 @@ class Training:
         if job.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = _optimizer(self.method, recipe)
-        # all names are looked up, those of shares that are over as well: a wrong one is refused
+        # every name is looked up, even if its share of the run is over, so that a wrong one fails
         self.frozen_until = [
             (self.method.get_parameter(name), share)
             for name, share in job.method.frozen_until.items()
@@ -133,9 +133,9 @@ def _optimizer(method: nn.Module, recipe: Recipe[Any]) -> Optimizer:
 
 
 def train(job: Job, stop: StopRequest) -> int:
-    """Run or resume until the last step or a request to stop; the number of finished steps.
+    """Run or resume until the last step or a request to stop; return the number of finished steps.
 
-    Raises NotFiniteError when a loss is not finite; the last checkpoint is from before.
+    Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
     """
     with closing(stages(job, stop)) as pauses:
         (steps,) = deque(pauses, maxlen=1)
@@ -143,10 +143,10 @@ def train(job: Job, stop: StopRequest) -> int:
 
 
 def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
-    """Train with pauses: yield the finished steps at every snapshot, and at the end.
+    """Train; yield the number of finished steps at every snapshot and at the end.
 
-    What a snapshot shows is saved after its pause, so that an interrupted one comes again. Close
-    the generator: the processes that make its batches end with it.
+    The checkpoint of a snapshot's step is saved after the yield, so that a resumed run repeats an
+    interrupted snapshot. Close the generator to end the workers that make the batches.
     """
     training = Training(job)
     state = checkpoint.load(job.checkpoint_path, job.settings)
@@ -172,8 +172,8 @@ def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
 def _steps(
     job: Job, training: Training, stop: StopRequest, log: Log | None, batches: Iterator[Batch]
 ) -> Iterator[int]:
-    """Train; yield the number of steps at each snapshot."""
-    network = _wrapped(job, training.method)
+    """Train; yield the number of finished steps at each snapshot."""
+    network = _wrap_network(job, training.method)
     steps_per_epoch = job.feed.plan.steps_per_epoch
     progress = Progress(
         job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
@@ -189,7 +189,7 @@ def _steps(
         reading = last or training.step % job.execution.read_every_steps == 0
         # processes agree on a stop only where they wait for the device anyway
         stopping = (reading or job.process.num_processes == 1) and stop.agreed(job.process.device)
-        # clocks differ between processes, and what follows is done by all or by none
+        # clocks differ between processes: with `reading`, all have checked before the first saves
         due = reading and time.monotonic() - saved_s > 60 * job.execution.save_every_min
         checking = reading or stopping or training.step % steps_per_epoch == 0
         saving = due or last or stopping or training.step % steps_per_epoch == 0
@@ -208,7 +208,7 @@ def _steps(
 
 
 def _read(training: Training, progress: Progress, log: Log | None) -> None:
-    """Mean metrics of the window to the log and the console, where there is one."""
+    """Empty the window; write its means to the log, if any, and to the console."""
     means = training.window.take_means()
     if log is None:
         return
@@ -223,9 +223,9 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
-    """One optimizer step; nothing in it waits for the device."""
+    """Take one optimizer step; nothing in it waits for the device."""
     recipe, step = job.recipe, training.step
-    # methods may draw numbers: the same on every process, whether or not the run was resumed
+    # methods may draw random numbers, the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
     started, ended = _shares(job, step)
     warmup = recipe.warmup_epochs / (recipe.epochs or 1)
@@ -250,7 +250,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
         metrics = network(views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
-    # without a gradient, and not with one of zeros: neither decay nor momentum moves what is frozen
+    # None, not zeros: at a gradient of zeros, decay and momentum still move the weights
     for parameter, share in training.frozen_until:
         if ended <= share:
             parameter.grad = None
@@ -260,16 +260,16 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
 
 
 def _shares(job: Job, step: int) -> tuple[float, float]:
-    """Share of the run done before and after the epoch, or the step, that this step is in."""
+    """Return the shares of the run before and after the epoch, or step, that contains `step`."""
     unit = job.feed.plan.steps_per_epoch if job.recipe.schedule_unit == "epoch" else 1
     start = step // unit * unit
     return start / job.num_steps, min(start + unit, job.num_steps) / job.num_steps
 
 
-def _wrapped(job: Job, method: nn.Module) -> nn.Module:
+def _wrap_network(job: Job, method: nn.Module) -> nn.Module:
     if job.execution.compile:
         for module in method.modules():
-            # the heads of one trunk run apart, so that their stages are what is compiled
+            # methods call trunk and heads, not the module, so only its stages can be compiled
             if isinstance(module, BranchedResNet):
                 for stage in (module.layer1, module.layer2, module.layer3, *module.layer4):
                     stage.compile()
@@ -278,14 +278,17 @@ def _wrapped(job: Job, method: nn.Module) -> nn.Module:
     if job.process.num_processes == 1:
         return method
     device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None
-    # each process keeps its own batch-norm statistics, and all queues are equal already
+    # buffers stay as they are: batch-norm statistics are per process, and queues are equal
     return DistributedDataParallel(
         method, device_ids=device_ids, forward_sync_buffers=False, gradient_as_bucket_view=True
     )
 
 
 def _require_finite(job: Job, training: Training) -> None:
-    """All processes call it at the same steps: a loss of one spoils the weights of all."""
+    """Raise a NotFiniteError if a loss of the window is not finite on any process.
+
+    All processes call it at the same steps: a bad loss of one spoils the weights of all.
+    """
     bad = training.window.first_bad_step()
     if not any_process(bad is not None, job.process.device):
         return

@@ -21,9 +21,9 @@ class BatchNeeds:
     queue_size: int = 0
     """Keys that the embeddings of a batch must fit into; 0: no queue."""
     sync_bn: bool = False
-    """Batch norm is over the images of all processes."""
+    """Batch norm over the images of all processes instead of one."""
     local_prior: bool = False
-    """A prior joins the images of one process, so their number changes the loss."""
+    """A prior over the images of one process, so that their number changes the loss."""
 
 
 class Method(nn.Module):
@@ -41,7 +41,7 @@ class Method(nn.Module):
     num_classes: int = 0
     """L, classes that the labels come from; 0: the method uses no labels."""
     num_images: int = 0
-    """Images that the indices count; 0: the method uses no indices."""
+    """N, images that the indices refer to; 0: the method uses no indices."""
     fixed_rate: tuple[str, ...] = ()
     """Names of submodules whose learning rate follows no schedule."""
     frozen_until: Mapping[str, float] = MappingProxyType({})
@@ -49,12 +49,12 @@ class Method(nn.Module):
 
     @property
     def uses_labels(self) -> bool:
-        """True if `forward` gets the labels of the images."""
+        """Return whether `forward` gets the labels of the images."""
         return self.num_classes > 0
 
     @property
     def uses_indices(self) -> bool:
-        """True if `forward` gets the places of the images in their data set."""
+        """Return whether `forward` gets the places of the images in their data set."""
         return self.num_images > 0
 
     @staticmethod
@@ -63,5 +63,5 @@ class Method(nn.Module):
         return BatchNeeds()
 
     def cautions(self, batch_size: int) -> list[str]:
-        """Return what should be known before a run with such batches is trusted."""
+        """Return warnings about a run with batches of this size, to be printed before it."""
         return []

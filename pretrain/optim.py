@@ -50,14 +50,15 @@ def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_dec
 
 
 def trainable_parameters(network: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that learn; those of a momentum encoder do not."""
+    """Return the parameters that require gradients; those of a momentum encoder do not."""
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
 
 
 def split_by_rate(groups: list[dict[str, Any]], network: nn.Module) -> list[dict[str, Any]]:
-    """Split groups of parameters: those whose rate follows no schedule come in last groups.
+    """Split each group in two: scheduled parameters, then those whose rate follows no schedule.
 
-    These are the parameters of the submodules that a method names in `fixed_rate`.
+    The latter are those of the submodules that a method names in `fixed_rate`. Their groups come
+    last; empty groups are dropped.
     """
     names = network.fixed_rate if isinstance(network, Method) else ()
     modules = [network.get_submodule(name) for name in names]
@@ -110,8 +111,8 @@ class LARS(Optimizer):
     weight or its gradient is zero. No step waits for the device.
     """
 
-    # the code of SimCLR, BYOL and Barlow Twins divides by |g + decay * w|, hardly another number at
-    # decays of 1e-6; where a norm is zero, apex's LARC leaves out the decay as well
+    # the code of SimCLR, BYOL and Barlow Twins divides by |g + decay * w|, which differs little
+    # at decays of 1e-6; where a norm is zero, apex's LARC leaves out the decay as well
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from pretrain.settings import (
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Generic[Config]):
-    """One pre-training run; stopped or killed, the same command goes on where it was."""
+    """One pre-training run; after a stop or a kill the same command resumes it."""
 
     data: Path
     """Folder of images, flat or with a folder per class; only supervised training needs classes."""
@@ -49,11 +49,11 @@ class Command(Generic[Config]):
     style_bank: Path | None = None
     """Folder with a styled copy of every image for each style, for recipes with texture."""
     colors_in: Literal["auto", "device", "workers"] = "auto"
-    """Where views from files get their colors; auto: workers on a CPU, the device on a GPU."""
+    """Place where views from files get colors; auto: workers on a CPU, the device on a GPU."""
     workers: int = 4
     """Processes, for each GPU, that decode images where these do not fit into memory."""
     memory_gb: float = 2.0
-    """Images that fit, decoded, into this much memory of each process are decoded once."""
+    """Memory of each process for decoded images; if all fit, each is decoded once."""
     tolerated_images: int = 0
     """Unreadable images that may be left out."""
     safetensors: bool = False
@@ -61,16 +61,16 @@ class Command(Generic[Config]):
     snapshot_epochs: int = 0
     """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
     dry_run: bool = False
-    """Say what would be done, and stop."""
+    """Print what would be done, and stop."""
 
 
 def claimed_by_first(folder: Path) -> AbstractContextManager[None]:
-    """The run's folder, held by its first process for all of them."""
+    """Return a lock on the run's folder, which the first process holds for all of them."""
     return claimed(folder) if os.environ.get("RANK", "0") == "0" else nullcontext()
 
 
 def prepare(name: str, command: Command[Any], process: Process) -> Job:
-    """Check the data, build the networks from the seed, and fix every number of the run."""
+    """Check settings and data, build the networks from the seed, and return the job."""
     recipe = command.recipe
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
@@ -146,7 +146,7 @@ def require_counts(method: Method, images: TrainingImages) -> None:
 
 
 def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
-    """How views change their texture, for the record; empty where they do not."""
+    """Return how views change their texture, for the record; empty where they do not."""
     if views.texture_probability == 0:
         return ""
     if styles is None:
@@ -155,7 +155,7 @@ def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
 
 
 def describe(job: Job) -> str:
-    """What will be trained, where."""
+    """Return one line about the run: networks, views, data, length and processes."""
     recipe, plan = job.recipe, job.feed.plan
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
     views = " and ".join(
@@ -175,31 +175,31 @@ def _folders(images: TrainingImages) -> str:
 
 
 def cautions(job: Job) -> list[str]:
-    """What a reader of the results would want to have been told before the run."""
-    found = []
+    """Return warnings that matter to readers of the results, one sentence each."""
+    notes = []
     repeated = [str(link.relative_to(job.feed.images.folder)) for link in job.feed.images.repeated]
     if repeated:
-        found.append(
+        notes.append(
             f"{len(repeated)} linked folders are read under another name and left out here, since "
             f"each folder is read once: {', '.join(repeated[:10])}"
             f"{', ...' if len(repeated) > 10 else ''}"
         )
     if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
-        found.append(
+        notes.append(
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
             "pass --bn-splits 8 to stand for eight processes"
         )
-    found += job.method.cautions(job.recipe.batch_size)
+    notes += job.method.cautions(job.recipe.batch_size)
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
-        found.append(
+        notes.append(
             "textures by randconv_luma, a stand-in for the paper's style transfer; "
             "pass --style-bank for prepared styles"
         )
-    return found
+    return notes
 
 
 def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
-    """How the backbone came about that `steps` steps have made."""
+    """Return the origin of the backbone after `steps` steps: settings, data, versions."""
     recipe = job.recipe
     published = flat(asdict(RECIPES[job.name]))
     settings = flat(asdict(recipe))
@@ -215,7 +215,7 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
         "precision": command.execution.precision,
-        "num_processes": job.process.num_processes,  # of the last start
+        "num_processes": job.process.num_processes,  # those of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
         "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),
         "texture": texture(recipe.views, job.feed.styles),
@@ -226,7 +226,7 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
 
 
 def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
-    """Export the backbone as it is after `steps` steps; the path of the file."""
+    """Export the backbone as it is after `steps` steps; return the path of backbone.pt."""
     recipe = job.recipe
     networks = exported(recipe.arch, job.method.get_submodule("backbone"))
     suffixes = [".pt"] + [".safetensors"] * command.safetensors
@@ -244,7 +244,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
 
 
 def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
-    """Export the backbone in the midst of its run, all heads together; the path of the file."""
+    """Export the backbone after `steps` steps, all heads together; return the path."""
     recipe = job.recipe
     folder = command.out / "snapshots"
     folder.mkdir(exist_ok=True)
@@ -262,12 +262,15 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
 
 
 def tested_views(recipe: Recipe[Any]) -> ViewRecipe:
-    """The views, at the size that the backbone is meant to be tested on."""
+    """Return the recipe of views with the image size of tests."""
     return replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px)
 
 
 def exported(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]:
-    """Architecture and network of each file; of several heads, all together and the first alone."""
+    """Return file name -> (architecture, network).
+
+    A backbone with several heads gives two files: all heads together, and the first alone.
+    """
     if not isinstance(backbone, BranchedResNet):
         return {"backbone": (arch, backbone)}
     return {
@@ -277,7 +280,7 @@ def exported(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:
-    """Nested settings under dotted names, as plain values."""
+    """Return nested settings as plain values under dotted names."""
     plain: dict[str, object] = {}
     for name, value in nested.items():
         if isinstance(value, dict):

@@ -24,7 +24,7 @@ def check_schedule(recipe: Recipe[Any]) -> None:
 
 
 def steps_of(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
-    """Return the optimizer steps of a run; SettingsError if it has epochs but no step."""
+    """Return the optimizer steps of a run; raise a SettingsError if it has epochs but no step."""
     num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
     if num_steps < 0 or (recipe.epochs and not num_steps):
         raise SettingsError(
@@ -59,22 +59,21 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
 def batch_norm_groups(recipe: Recipe[Any], num_processes: int) -> int:
     """Return how many groups of a batch have batch-norm statistics of their own.
 
-    The numbers of a run depend on it, and on the number of processes only through it, except for
-    rounding and a local prior. 1 where batch norm is over all processes; else each process has
-    --bn-splits groups.
+    1 where batch norm is over all processes; else each process has --bn-splits groups. Apart from
+    rounding and a local prior, the number of processes changes a run's numbers only through this.
     """
     needs = METHODS[recipe.method][0].batch_needs(recipe.config)
     return 1 if needs.sync_bn else num_processes * max(1, needs.bn_splits)
 
 
 def local_prior_images(recipe: Recipe[Any], num_processes: int) -> int:
-    """Return how many images share LORAC's batch-wise prior; 0 where there is no local one."""
+    """Return the number of images in LORAC's batch-wise prior; 0 without a local prior."""
     needs = METHODS[recipe.method][0].batch_needs(recipe.config)
     return recipe.batch_size // num_processes if needs.local_prior else 0
 
 
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
-    """Raise a SettingsError if views or a style bank need an augmentation that never happens."""
+    """Raise a SettingsError if views or a style bank need an augmentation of probability 0."""
     for view in views:
         if "crop" in view.without:
             raise SettingsError(

@@ -1,10 +1,10 @@
-"""From image files to batches of views.
+"""Data of pre-training: image files become batches of views.
 
-images.py       training images: which, in which order
+images.py       training images, their order and their pixels
 views.py        random views of an image: recipes and the numbers they draw
 augment.py      applies those numbers to batches of pixels, on the device that trains
 augment_cpu.py  applies them to one image at a time, in workers
 styles.py       a bank of styled copies of the images
-feed.py         batches of views, from memory or from files
-loader.py       worker processes that prepare batches, and end with the run
+feed.py         batches of views from memory or from files
+loader.py       worker processes that prepare batches and end with the run
 """

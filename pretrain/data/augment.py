@@ -1,4 +1,4 @@
-"""Views from pixels, many at a time, on the device that trains.
+"""Augmentation of whole batches on the device that trains.
 
 The operations are those of torchvision's transforms on PIL images, but in floating point, and each
 image of a batch has its own random numbers.
@@ -45,7 +45,7 @@ def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) ->
 
 
 def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
-    """Apply everything after the crop to (n, 3, S, S) in 0..1; normalize; may change its input."""
+    """Apply all after the crop to (n, 3, S, S) in 0..1, and normalize; may change its input."""
     textured = colors.texture[:, 0] > 0
     _apply_where(images, textured, lambda chosen: filter_luma(chosen, colors.texture[textured]))
     if recipe.gray_first:
@@ -155,14 +155,14 @@ def to_gray(images: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
-    """Blur (n, 3, H, W) by Gaussians of sigma (n,); beyond the border the last pixel continues."""
+    """Blur (n, 3, H, W) by Gaussians of sigma (n,), with replicated border pixels."""
     rows = _blur_matrix(sigma_px, images.shape[2], largest_sigma_px)
     columns = _blur_matrix(sigma_px, images.shape[3], largest_sigma_px)
     return rows[:, None] @ images @ columns[:, None].mT
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Invert levels of (n, 3, H, W) in 0..1 that reach a half."""
+    """Invert the levels of (n, 3, H, W) in 0..1 that are 0.5 or more."""
     return torch.where(images >= 0.5, 1 - images, images)
 
 

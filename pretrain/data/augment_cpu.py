@@ -1,4 +1,4 @@
-"""Views from pixels, one at a time on one core, in eight bits as in PIL.
+"""Augmentation of one image at a time on one core, in eight bits as in PIL.
 
 The operations are those of augment.py, for workers that make whole views. An image is (S, S, 3),
 uint8, and every operation rounds as PIL's does; the tests bound the difference from PIL.
@@ -33,7 +33,7 @@ QUARTER_TURNS = {
 
 
 def worker_threads() -> None:
-    """Keep OpenCV on the calling thread: there are as many workers as cores already."""
+    """Restrict OpenCV to the calling thread; the workers already occupy the cores."""
     cv2.setNumThreads(0)
 
 
@@ -52,9 +52,9 @@ def cropped(pixels: Image, box: Integers, size_px: int) -> Image:
 
 
 def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
-    """Apply one row of the colors to an image (S, S, 3), which stays as it is.
+    """Return an image (S, S, 3) after one row of the colors; the input stays as it is.
 
-    That is everything between crop and normalization.
+    These are all augmentations between crop and normalization.
     """
     if colors.texture[row, 0] > 0:
         image = filter_luma(image, colors.texture[row])
@@ -129,17 +129,18 @@ def to_gray(image: Image) -> Image:
 
 
 def blur(image: Image, sigma_px: float) -> Image:
-    """Blur (S, S, 3) as PIL's GaussianBlur; beyond the border the last pixel continues."""
+    """Blur (S, S, 3) as PIL's GaussianBlur does, with replicated border pixels."""
     taps = box_taps(sigma_px).astype(np.float32)  # doubles take four times as long
     return cv2.sepFilter2D(image, -1, taps, taps, borderType=cv2.BORDER_REPLICATE)
 
 
 def box_taps(sigma_px: float) -> Floats:
-    """Return an odd number of taps (k,) of sum 1: three box filters, variance sigma^2 together.
+    """Return taps (k,), k odd, of sum 1: three box filters whose variances sum to sigma^2.
 
     As in PIL, the boxes have a fractional first and last tap: Gwosdek et al., SSVM 2011.
     """
     variance = sigma_px**2 / 3
+    # a box of k equal taps has the variance (k^2 - 1) / 12; the outer taps add what is missing
     reach = math.floor((math.sqrt(12 * variance + 1) - 1) / 2)
     whole = 2 * reach + 1
     outside = (reach + 1) ** 2

@@ -1,8 +1,8 @@
-"""Batches of views, step by step: from decoded pixels in memory, or from files by workers.
+"""Batches of views for each step, from decoded pixels in memory or from files by workers.
 
 Small sets are decoded once and every view is made on the device that trains. Large ones are
-decoded and cropped by workers, each image once for all its views; workers color the views as well
-where a CPU trains, and leave that to the device where a GPU does.
+decoded and cropped by workers, and each image is decoded once for all its views. The workers color
+the views as well if a CPU trains; a GPU colors them itself.
 """
 
 from collections.abc import Generator
@@ -39,7 +39,7 @@ from pretrain.parts.view import View
 
 
 class Batch(NamedTuple):
-    """What a step sees."""
+    """Views of a step's images, with their labels or indices."""
 
     views: list[Tensor]
     """V of (n, 3, S, S), normalized."""
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
     @property
     def extras(self) -> list[Tensor]:
-        """What a method's forward gets besides views and progress."""
+        """Return what a method's `forward` gets besides views and the share of the run."""
         return [rows for rows in (self.labels, self.indices) if rows is not None]
 
 
@@ -59,12 +59,12 @@ class ViewGroup(NamedTuple):
 
     recipe: ViewRecipe
     rows: slice
-    """Their places among the views."""
+    """Places of these views among all V."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """What a step needs besides its number: images, their order, and what views it wants."""
+    """Source of batches: the images, their order, and the views of each."""
 
     images: TrainingImages
     plan: BatchPlan
@@ -77,24 +77,24 @@ class Feed:
     uses_indices: bool = False
     styles: StyleBank | None = None
     colors_in_workers: bool = False
-    """Of views from files; else they are colored on the device."""
+    """Coloring of views from files by workers; else by the device."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether all images, padded to the largest, fit into `memory_gb`."""
+        """Return whether all images, padded to the largest, fit into `memory_gb`."""
         largest = int(self.images.heights.max()) * int(self.images.widths.max()) * 3
         return self.styles is None and largest * len(self.images) <= self.memory_gb * 1e9
 
     @property
     def made(self) -> Literal["memory", "workers", "device"]:
-        """Where crops and colors are computed; the three round differently."""
+        """Return where crops and colors are computed; the three places round differently."""
         if self.in_memory:
             return "memory"
         return "workers" if self.colors_in_workers else "device"
 
     @cached_property
     def groups(self) -> list[ViewGroup]:
-        """Large views, the first apart where it looks otherwise, then small ones, if any."""
+        """Groups of views: large ones, the first apart if its recipe differs, then small ones."""
         num_small = sum(view.small for view in self.views)
         num_large = len(self.views) - num_small
         if any(view.small for view in self.views[:num_large]):
@@ -109,23 +109,23 @@ class Feed:
         return [group for group in groups if group.rows.start < group.rows.stop]
 
     def numbers(self, epoch: int, index: int) -> Floats:
-        """(V, NUM_UNIFORMS) of one image."""
+        """Return the random numbers (V, NUM_UNIFORMS) of one image in one epoch."""
         numbers = uniforms(self.plan.seed, epoch, index, self.views)
         redraw(self.recipe, numbers, self.views, self.plan.seed, epoch, index)
         return numbers
 
     def colors(self, recipe: ViewRecipe, numbers: Floats) -> Colors:
-        """Of views with numbers (n, NUM_UNIFORMS)."""
+        """Return the colors of n views with numbers (n, NUM_UNIFORMS)."""
         colors = draw_colors(recipe, numbers)
         if self.styles is not None:
-            colors.texture[:, 0] = 0  # a styled copy stands for it
+            colors.texture[:, 0] = 0  # a styled copy replaces it
         return colors
 
     def batches(self, first_step: int, num_steps: int) -> Generator[Batch, None, None]:
-        """Yield a batch for each step from `first_step` to `num_steps`; close it to end workers."""
-        made = self._from_memory if self.in_memory else self._from_files
+        """Yield the batches of steps `first_step` to `num_steps` - 1; close it to end workers."""
+        make_views = self._from_memory if self.in_memory else self._from_files
         labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
-        with closing(made(first_step, num_steps)) as all_views:
+        with closing(make_views(first_step, num_steps)) as all_views:
             for step, views in zip(range(first_step, num_steps), all_views, strict=True):
                 chosen = None
                 indices = torch.from_numpy(self.plan.batch(step)[1]).to(self.device)
@@ -134,7 +134,7 @@ class Feed:
                 yield Batch(views, chosen, indices if self.uses_indices else None)
 
     def batch_numbers(self, step: int) -> Floats:
-        """Numbers (V, n, NUM_UNIFORMS) of this process's images."""
+        """Return the numbers (V, n, NUM_UNIFORMS) of this process's images at a step."""
         epoch, indices = self.plan.batch(step)
         return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
 
@@ -151,22 +151,22 @@ class Feed:
                 heights, widths = self.images.heights[repeated], self.images.widths[repeated]
                 boxes = draw_boxes(recipe, numbers, heights, widths)
                 chosen = pixels[torch.from_numpy(repeated).to(self.device)]
-                made = finish(
+                group_views = finish(
                     crop(chosen, boxes, recipe.size_px), self.colors(recipe, numbers), recipe
                 )
-                views += made.chunk(num_views)
+                views += group_views.chunk(num_views)
             yield views
 
     def _from_files(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
         steps = range(first_step, num_steps)
-        # one loader for all epochs: workers never wait for a next one to start
-        loaded = load_ahead(
+        # one loader for all epochs, so that workers do not wait between epochs
+        stacks_of_steps = load_ahead(
             FileViews(self),
             steps,
             workers=self.workers,
             pin_memory=self.device.type == "cuda",
         )
-        with closing(loaded) as all_stacks:
+        with closing(stacks_of_steps) as all_stacks:
             for step, stacks in zip(steps, all_stacks, strict=True):
                 yield self._views(step, stacks)
 
@@ -176,15 +176,15 @@ class Feed:
         for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
             num_views = rows.stop - rows.start
             if self.colors_in_workers and self.device.type == "cpu":
-                # apart: memory of this size is used again, that of all views is not
+                # one by one: memory of this size is used again, that of all views is not
                 parts = stacked.chunk(num_views)
                 views += [augment_cpu.normalized(part, recipe) for part in parts]
             else:
-                views += self._finished(step, stacked, recipe, rows).chunk(num_views)
+                views += self._finish(step, stacked, recipe, rows).chunk(num_views)
         return views
 
-    def _finished(self, step: int, stacked: Tensor, recipe: ViewRecipe, rows: slice) -> Tensor:
-        """Views (V * n, 3, S, S) on the device from what workers sent, (V * n, S, S, 3) uint8."""
+    def _finish(self, step: int, stacked: Tensor, recipe: ViewRecipe, rows: slice) -> Tensor:
+        """Return views (V * n, 3, S, S) on the device from workers' (V * n, S, S, 3), uint8."""
         pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         images = pixels.float().div_(255)
         if self.colors_in_workers:
@@ -194,7 +194,7 @@ class Feed:
 
 
 def decode_all(images: TrainingImages) -> Tensor:
-    """Pixels (N, 3, H, W), uint8, of all images, smaller ones padded by zeros below and right."""
+    """Return all pixels (N, 3, H, W), uint8, with zeros below and right of smaller images."""
     pixels = torch.zeros(
         len(images), 3, int(images.heights.max()), int(images.widths.max()), dtype=torch.uint8
     )
@@ -205,9 +205,10 @@ def decode_all(images: TrainingImages) -> Tensor:
 
 
 class FileViews(Dataset[list[Tensor]]):
-    """A step's views of each group, the first view of all images first: (V * n, S, S, 3), uint8.
+    """Data set of steps: for each group one stack of views (V * n, S, S, 3), uint8.
 
-    Each image is decoded once for all its views, and numbers are drawn for all images at once.
+    A stack holds the first view of all images, then the second, and so on. Each image is decoded
+    once for all its views, and numbers are drawn for all images at once.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -217,7 +218,7 @@ class FileViews(Dataset[list[Tensor]]):
         feed = self.feed
         _, indices = feed.plan.batch(step)
         all_numbers = feed.batch_numbers(step)
-        drawn = [self._drawn(recipe, all_numbers[rows], indices) for recipe, rows in feed.groups]
+        drawn = [self._draw(recipe, all_numbers[rows], indices) for recipe, rows in feed.groups]
         stacks = [
             np.empty((len(boxes), recipe.size_px, recipe.size_px, 3), dtype=np.uint8)
             for (recipe, _), (boxes, _, _) in zip(feed.groups, drawn, strict=True)
@@ -234,10 +235,10 @@ class FileViews(Dataset[list[Tensor]]):
                     stack[row] = view
         return [torch.from_numpy(stack) for stack in stacks]
 
-    def _drawn(
+    def _draw(
         self, recipe: ViewRecipe, numbers: Floats, indices: NDArray[np.int64]
     ) -> tuple[Integers, Colors | None, Integers]:
-        """Boxes, colors if these are made here, and styles of the views of one group."""
+        """Return boxes, colors (None if the device makes them) and styles of a group's views."""
         feed = self.feed
         repeated = np.tile(indices, len(numbers))
         rows = numbers.reshape(len(repeated), -1)

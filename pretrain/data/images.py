@@ -1,6 +1,6 @@
-"""Training images: which files, in which order, and their pixels.
+"""Training images: their files, their order and their pixels.
 
-A folder may be flat or hold a folder per class; only supervised training asks for the classes.
+A folder may be flat or hold a folder per class; only supervised training uses the classes.
 """
 
 import hashlib
@@ -39,19 +39,19 @@ class TrainingImages:
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
     repeated: tuple[Path, ...] = ()
-    """Links, and folders behind links, whose images are in the set under another name."""
+    """Links to folders, and folders behind links, that are in the set under another name."""
 
     def __len__(self) -> int:
         return len(self.files)
 
     @property
     def num_folders(self) -> int:
-        """How many folders hold images."""
+        """Number of folders that hold images."""
         return len({file.parent for file in self.files})
 
     @cached_property
     def classes(self) -> list[str]:
-        """Names of the folders that hold images, sorted; a DataError in a flat folder."""
+        """Names of the folders that hold images, sorted; raises a DataError if one is in none."""
         places = [file.relative_to(self.folder).parts for file in self.files]
         if any(len(parts) < 2 for parts in places):
             raise DataError(f"{self.folder} holds images without a folder, so they have no label")
@@ -59,7 +59,7 @@ class TrainingImages:
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
-        """(N,): place of each image's folder among the classes."""
+        """Labels (N,): the place of each image's folder among the classes."""
         number = {name: place for place, name in enumerate(self.classes)}
         names = (file.relative_to(self.folder).parts[0] for file in self.files)
         return np.array([number[name] for name in names], dtype=np.int64)
@@ -78,27 +78,27 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     """Return all images below a folder, sorted by name; those that do not open are left out.
 
     Links to folders are followed. A link that leads nowhere is an unreadable image, since it may
-    stand for a whole class. More unreadable ones than tolerated, or no image at all, are a
-    DataError that names them.
+    stand for a whole class. Raises a DataError if there is no image, or if more are unreadable than
+    tolerated; it names up to ten of them.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
     tree = walk(folder)
     images = [file for file in tree.files if file.suffix.lower() in SUFFIXES]
-    found = sorted([*images, *tree.broken_links])
-    if not found:
+    candidates = sorted([*images, *tree.broken_links])
+    if not candidates:
         raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
     with ThreadPoolExecutor(8) as pool:
-        sizes = list(pool.map(_size, found))
-    broken = [file for file, size in zip(found, sizes, strict=True) if size is None]
+        sizes = list(pool.map(_size, candidates))
+    broken = [file for file, size in zip(candidates, sizes, strict=True) if size is None]
     if len(broken) > tolerated:
         names = ", ".join(str(file.relative_to(folder)) for file in broken[:10])
         raise DataError(
-            f"{folder}: {len(broken)} of {len(found)} images are unreadable ({names}"
+            f"{folder}: {len(broken)} of {len(candidates)} images are unreadable ({names}"
             f"{', ...' if len(broken) > 10 else ''}), {tolerated} tolerated; "
             f"replace them or pass --tolerated-images {len(broken)}"
         )
-    files = tuple(file for file, size in zip(found, sizes, strict=True) if size is not None)
+    files = tuple(file for file, size in zip(candidates, sizes, strict=True) if size is not None)
     measured = np.array([size for size in sizes if size is not None], dtype=np.int64)
     return TrainingImages(
         folder, files, measured[:, 0], measured[:, 1], repeated=tuple(tree.repeated)
@@ -107,7 +107,7 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
 
 @dataclass
 class Tree:
-    """What lies below a folder, at any depth, under the names that lead there."""
+    """Contents of a folder at any depth, by the paths that lead there."""
 
     files: list[Path] = field(default_factory=list)
     """Files and links to files."""
@@ -119,22 +119,26 @@ class Tree:
 def walk(folder: Path) -> Tree:
     """List a folder, following links; each real folder is walked once.
 
-    Folders come before links to them, and among links the shorter path, then the first by name.
+    A folder is listed by its own path rather than by a link to it. Among links the shorter path
+    wins, then the first by name.
     """
     tree = Tree()
     walked: set[tuple[int, int]] = set()
     links = [folder]
     while links:
-        found: list[Path] = []
+        next_links: list[Path] = []
         for link in sorted(links, key=lambda path: (len(path.parts), path)):
-            if not _walk(link, tree, walked, found):
+            if not _walk(link, tree, walked, next_links):
                 tree.repeated.append(link)
-        links = found
+        links = next_links
     return tree
 
 
 def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Path]) -> bool:
-    """List a folder but what its links to folders hold; return whether it is new."""
+    """Add a folder's files to the tree and its links to folders to `links`.
+
+    Return False, and add nothing, if the folder was walked before.
+    """
     place = folder.stat()
     if (place.st_dev, place.st_ino) in walked:
         return False
@@ -148,7 +152,7 @@ def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Pa
         if entry.is_symlink():
             try:
                 is_folder = stat.S_ISDIR(path.stat().st_mode)
-            except OSError:  # no target, or a circle of links
+            except OSError:  # it has no target, or links form a circle
                 tree.broken_links.append(path)
                 continue
             (links if is_folder else tree.files).append(path)
@@ -169,10 +173,10 @@ def _size(file: Path) -> tuple[int, int] | None:
 
 
 def read_pixels(file: Path) -> Tensor:
-    """RGB pixels (H, W, 3), uint8; a DecodeError names a file that does not decode."""
+    """Return RGB pixels (H, W, 3), uint8; raise a DecodeError if the file does not decode."""
     try:
         if file.suffix.lower() in {".jpg", ".jpeg"}:
-            # PIL below knows what this does not: CMYK, and other formats named .jpeg
+            # PIL below reads what simplejpeg refuses: CMYK, and other formats named .jpeg
             with suppress(ValueError):
                 return torch.from_numpy(simplejpeg.decode_jpeg(file.read_bytes()))
         with Image.open(file) as image:
@@ -183,9 +187,9 @@ def read_pixels(file: Path) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """Which image is used when: shuffled by seed and epoch, the last partial batch dropped.
+    """Order of the images: shuffled by seed and epoch, the last partial batch dropped.
 
-    Every process takes its share of each batch, so two processes see what one would.
+    Every process takes its share of each batch, so two processes see the same batches as one.
     """
 
     num_images: int
@@ -213,7 +217,7 @@ class BatchPlan:
         return self.num_images // self.batch_size
 
     def batch(self, step: int) -> tuple[int, NDArray[np.int64]]:
-        """Epoch and image indices (n,) of this process at a step counted from 0."""
+        """Return the epoch and this process's image indices (n,) at a step counted from 0."""
         epoch, place = divmod(step, self.steps_per_epoch)
         order = _epoch_order(self.num_images, self.seed, epoch)
         images_per_process = self.batch_size // self.num_processes

@@ -1,7 +1,7 @@
-"""Worker processes that prepare batches, and that end with the run, however the run ends.
+"""Worker processes that prepare batches and that end with the run, however the run ends.
 
-torch's DataLoader starts them. Left to itself it hangs at the end of a process whose workers ignore
-SIGTERM, renames the errors of workers, and reports a dead worker in the midst of any statement.
+torch's DataLoader starts them. Used alone, it hangs at the end of a process whose workers ignore
+SIGTERM, it wraps the errors of workers, and it raises a worker's death out of any statement.
 """
 
 import atexit
@@ -27,9 +27,9 @@ from pretrain.data.augment_cpu import worker_threads
 from pretrain.running.stop import SIGNALS
 
 END_S = 5.0
-"""How long the end of a killed worker is waited for."""
+"""Seconds to wait for a killed worker to end."""
 DEATH_S = 1.0
-"""How long a worker's death is waited for that may be the cause of an error."""
+"""Seconds to wait, after an error, for the death of a worker that may be its cause."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 
 
@@ -42,7 +42,7 @@ def load_ahead(
 ) -> Generator[list[Tensor], None, None]:
     """Yield `dataset[step]` for each step; `workers` processes compute them ahead, 0: this one.
 
-    An error of the data set arrives as it was raised. A WorkerError says what has probably killed a
+    An error of the data set is raised unchanged. A WorkerError says what has probably killed a
     worker. The workers end when the generator ends or is closed, and when this process ends.
     """
     if not workers:
@@ -58,7 +58,7 @@ def load_ahead(
         worker_init_fn=partial(_prepare_worker, os.getpid()),
         multiprocessing_context="fork",  # the lists of files are shared and not copied
     )
-    with _started(loader) as (batches, processes):
+    with _start_workers(loader) as (batches, processes):
         for _ in steps:
             batch = _next(batches, processes)
             if isinstance(batch, _Failure):
@@ -67,18 +67,18 @@ def load_ahead(
 
 
 @contextmanager
-def _started(
+def _start_workers(
     loader: DataLoader[Any],
 ) -> Iterator[tuple[Iterator[Any], list[BaseProcess]]]:
-    """Start a loader's workers and kill them at the end; they hold nothing that is worth a wait."""
+    """Start a loader's workers, and kill them at the end; they hold nothing worth saving."""
     batches: Any = None
     processes: list[BaseProcess] = []
     others = set(active_children())
-    # should nobody close the generator: multiprocessing would wait at exit for ever
+    # if nobody closes the generator, multiprocessing would wait for the workers at exit, forever
     at_exit = atexit.register(lambda: _kill(processes))
     try:
         reaction = signal.getsignal(signal.SIGCHLD)
-        with _blocked(SIGNALS):  # a worker unblocks them as soon as it ignores them
+        with _block(SIGNALS):  # a worker unblocks them as soon as it ignores them
             try:
                 batches = iter(loader)
             finally:
@@ -88,15 +88,16 @@ def _started(
             signal.signal(signal.SIGCHLD, reaction)
         yield batches, processes
     finally:
-        with _blocked((*SIGNALS, signal.SIGCHLD)):
+        with _block((*SIGNALS, signal.SIGCHLD)):
             _kill(processes)
             if batches is not None:
-                batches._shutdown_workers()  # of threads and queues; the error in flight keeps them
+                # this ends threads and queues, which an error in flight keeps alive
+                batches._shutdown_workers()
         atexit.unregister(at_exit)
 
 
 @contextmanager
-def _blocked(signals: Sequence[signal.Signals]) -> Iterator[None]:
+def _block(signals: Sequence[signal.Signals]) -> Iterator[None]:
     """Hold back signals to this thread, and to processes that it starts, until the end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -113,7 +114,10 @@ def _kill(processes: list[BaseProcess]) -> None:
 
 
 def _next(batches: Iterator[Any], processes: list[BaseProcess]) -> Any:
-    """Return the next batch; torch looks for dead workers when none has come for five seconds."""
+    """Return the next batch; raise a WorkerError if a worker has died.
+
+    torch looks for dead workers after five seconds without a batch.
+    """
     try:
         return next(batches)
     except (EOFError, OSError, RuntimeError) as error:
@@ -150,26 +154,26 @@ def _shared_memory_advice() -> str:
 
 @dataclass(frozen=True)
 class _Failure:
-    """What a worker sends in place of a batch."""
+    """An error, which a worker sends in place of a batch."""
 
     error: Exception
 
 
 class _Guarded(Dataset["list[Tensor] | _Failure"]):
-    """A data set in a worker: batches in shared memory, and errors as they are."""
+    """A data set for workers: it gives batches in shared memory, and errors as a _Failure."""
 
     def __init__(self, dataset: Dataset[list[Tensor]]) -> None:
         self.dataset = dataset
 
     def __getitem__(self, step: int) -> list[Tensor] | _Failure:
         try:
-            # here, and not in the thread that sends them: its errors would reach nobody
-            return _shared(self.dataset[step])
+            # shared here and not in the thread that sends them, whose errors would reach nobody
+            return _share(self.dataset[step])
         except Exception as error:
-            return _Failure(_portable(error))
+            return _Failure(_make_portable(error))
 
 
-def _shared(batch: list[Tensor]) -> list[Tensor]:
+def _share(batch: list[Tensor]) -> list[Tensor]:
     try:
         return [part.share_memory_() for part in batch]
     except (OSError, RuntimeError) as error:
@@ -180,14 +184,14 @@ def _shared(batch: list[Tensor]) -> list[Tensor]:
         ) from error
 
 
-def _portable(error: Exception) -> Exception:
-    """Return the error with the worker's traceback as a note, or its text if it does not pickle."""
-    told = f"In a worker process:\n{traceback.format_exc()}"
+def _make_portable(error: Exception) -> Exception:
+    """Return the error with the worker's traceback as a note, as text if it does not pickle."""
+    note = f"In a worker process:\n{traceback.format_exc()}"
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(told)
+    error.add_note(note)
     return error
 
 
@@ -198,6 +202,6 @@ def _prepare_worker(parent: int, worker: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was killed before the kernel was told
+    if os.getppid() != parent:  # it ended before prctl took effect
         os._exit(1)
     worker_threads()

@@ -1,4 +1,4 @@
-"""Random views of an image: the recipe of a view, and the random numbers that decide it.
+"""Random views of an image: their recipe, and the random numbers that decide them.
 
 augment.py and augment_cpu.py apply what is drawn here. All numbers of a view are functions of the
 seed, the epoch and the image, so that neither workers nor an interruption change a run.
@@ -155,7 +155,7 @@ def redraw(
 ) -> None:
     """Redraw in place, among numbers (V, NUM_UNIFORMS), what must differ from the first view.
 
-    A hundred tries: an augmentation that always does the same keeps its numbers.
+    It gives up after a hundred tries, for an augmentation that always has the same effect.
     """
     if not any(view.differs for view in views):
         return

@@ -1,4 +1,4 @@
-"""Save and resume: a checkpoint is complete or not there."""
+"""Checkpoints, from which a run resumes; each is complete or absent."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 UNKNOWN_TO_OLDER = {"batch_norm_groups", "local_prior_images"}
-"""Settings that older checkpoints lack; they are taken to agree."""
+"""Settings that older checkpoints lack; where they are missing, they count as equal."""
 
 
 class CheckpointError(ValueError):
@@ -21,7 +21,7 @@ class SaveError(OSError):
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Replace a file by its next version, or leave it as it was and raise a SaveError."""
+    """Write a file, or leave it as it was and raise a SaveError."""
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         with unfinished.open("wb") as file:
@@ -63,7 +63,7 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
         ) from error
     compared = (settings.keys() | saved.keys()) - (UNKNOWN_TO_OLDER - saved.keys())
     if "batch_norm_groups" in saved:
-        compared -= {"config.bn_splits"}  # a factor of it, which the other one may make up for
+        compared -= {"config.bn_splits"}  # only its product with the processes must agree
     names = [name for name in sorted(compared) if settings.get(name) != saved.get(name)]
     if names:
         changed = "; ".join(
@@ -78,7 +78,7 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
 
 
 def _processes_advice(saved: dict[str, Any]) -> str:
-    """Return how a run comes to as many batch-norm groups as it had."""
+    """Return the part of an error that names the processes that give as many groups."""
     groups = saved["batch_norm_groups"]
     if "config.bn_splits" in saved:
         return f": processes times --bn-splits were {groups}"

@@ -1,7 +1,7 @@
-"""The last line of a run that was stopped, also where torchrun has its say at the end.
+"""The last line of a stopped run, printed after torchrun's own report.
 
-torchrun reports every stop as an error, once its processes have ended. So the line comes from a
-process that waits for torchrun to end: python last_line.py PROCESS TEXT.
+torchrun reports every stop as an error when its processes have ended. So another process waits for
+torchrun to end and then prints the line: python last_line.py PROCESS TEXT.
 """
 
 import os
@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 PATIENCE_S = 60.0
-"""How long the end of torchrun is waited for; it kills its processes after half of that."""
+"""Seconds to wait for the end of torchrun, which kills its processes after 30 s."""
 PAUSE_S = 0.05
 
 
 def say_last(text: str) -> None:
-    """Write a line to stderr: now, or under torchrun when that has ended."""
+    """Write a line to stderr at once, or under torchrun when that has ended."""
     line = f"{time.strftime('%H:%M:%S')}  {text}"
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         print(line, file=sys.stderr, flush=True)
@@ -25,19 +25,19 @@ def say_last(text: str) -> None:
         [sys.executable, "-I", __file__, str(os.getppid()), line],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # signals to the group are not for it
+        start_new_session=True,  # signals to the process group must not end it
     )
 
 
 def wait_for_end(process: int) -> None:
-    """Return when a process has ended, or after a minute."""
+    """Wait until a process has ended, a minute at most."""
     late_s = time.monotonic() + PATIENCE_S
     while is_running(process) and time.monotonic() < late_s:
         time.sleep(PAUSE_S)
 
 
 def is_running(process: int) -> bool:
-    """Return whether there is such a process and it has not ended; Linux alone can tell."""
+    """Return whether a process exists and has not ended; always False outside Linux."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

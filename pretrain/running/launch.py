@@ -16,20 +16,20 @@ DeviceChoice = Literal["auto", "cpu", "cuda"]
 
 
 class LaunchError(ValueError):
-    """The run cannot start here as asked."""
+    """The run cannot start here with these options."""
 
 
 class LostProcessError(RuntimeError):
-    """Another process of the run has ended in the midst of it."""
+    """Another process of the run has ended before the run did."""
 
 
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process")
-"""What gloo and NCCL say of it."""
+"""Parts of the messages of gloo and NCCL when another process has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """This process among those of the run."""
+    """Place of this process among those of the run, and its device."""
 
     rank: int = 0
     num_processes: int = 1
@@ -37,16 +37,16 @@ class Process:
 
     @property
     def speaks(self) -> bool:
-        """Whether it writes files and talks to the console."""
+        """Return whether this process writes files and prints; only rank 0 does."""
         return self.rank == 0
 
 
 @contextmanager
 def launched(choice: DeviceChoice) -> Iterator[Process]:
-    """Join the processes that torchrun started, nccl on GPUs and gloo on CPUs, or be alone.
+    """Join the processes that torchrun started, by nccl on GPUs and gloo on CPUs, or run alone.
 
-    A LostProcessError tells that another one has left too early. A process that fails does not wait
-    for the others to let it go: they notice when it ends.
+    Raises a LostProcessError if another process has ended too early. A process that fails does not
+    leave the group, since that would wait for the others: they notice when it ends.
     """
     if choice == "cuda" and not torch.cuda.is_available():
         raise LaunchError("--device cuda, but this machine has no CUDA device; use --device cpu")
@@ -74,22 +74,22 @@ def launched(choice: DeviceChoice) -> Iterator[Process]:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process. One of several ends at once, whatever its threads are waiting for."""
+    """End this process; one of several ends at once, without waiting for its threads."""
     sys.stdout.flush()
     sys.stderr.flush()
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        # torch 2.15 keeps gloo's threads where DDP was used, and they may abort a usual end
+        # torch 2.15 keeps gloo's threads after DDP was used, and they may abort a normal exit
         os._exit(status)
     sys.exit(status)
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold a run's folder, made if absent; a LaunchError if another run has it."""
+    """Lock a run's folder and create it if absent; raise a LaunchError if a run holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+") as lock:
         try:
-            # of the process, not of the open file: a worker that outlives its run holds nothing
+            # unlike flock's lock, it is not inherited: a worker that outlives its run holds none
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             lock.seek(0)

@@ -1,4 +1,4 @@
-"""The log of a run: metrics.jsonl and TensorBoard, one mean per window of steps."""
+"""Log of a run: metrics.jsonl and TensorBoard, with one mean per window of steps."""
 
 import json
 import math
@@ -39,7 +39,7 @@ class Window:
         self.values = {name: list(values) for name, values in state.items()}
 
     def first_bad_step(self) -> int | None:
-        """Return the place of the first loss that is not finite, None if all are."""
+        """Return the place in the window of the first loss that is not finite, or None."""
         losses = self.state_dict().get("loss", torch.empty(0))
         bad = (~losses.isfinite()).nonzero()
         return int(bad[0]) if len(bad) else None
@@ -52,7 +52,7 @@ class Window:
 
 
 class Log:
-    """Writer of metrics.jsonl and TensorBoard events; drops earlier lines after `first_step`."""
+    """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
         self.path = folder / "metrics.jsonl"

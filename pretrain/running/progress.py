@@ -10,7 +10,7 @@ LOG_INTERVAL_S = 30.0
 
 @dataclass
 class Progress:
-    """Rates since this start of the run, and a line on stderr from time to time."""
+    """Rates since the run was started or resumed, and a line on stderr from time to time."""
 
     name: str
     num_steps: int
@@ -23,11 +23,11 @@ class Progress:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since this start."""
+        """Seconds since the run was started or resumed."""
         return max(time.monotonic() - self.started_s, 1e-9)
 
     def images_per_s(self, step: int) -> float:
-        """Return the mean rate over the steps of this start."""
+        """Return the mean rate since the run was started or resumed."""
         return (step - self.first_step) * self.batch_size / self.elapsed_s
 
     @property
@@ -53,7 +53,7 @@ class Progress:
         return "  ".join(parts)
 
     def show(self, step: int, loss: float) -> None:
-        """Print the line if the last one is old enough, and after the last step."""
+        """Print the line if the last one is old enough, and always after the last step."""
         terminal = sys.stderr.isatty()
         interval_s = TERMINAL_INTERVAL_S if terminal else LOG_INTERVAL_S
         now_s = time.monotonic()
@@ -73,7 +73,7 @@ def say(text: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people, such as 4 min 07 s or 2 h 05 min."""
+    """Return a duration in readable units, such as 4 min 07 s or 2 h 05 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

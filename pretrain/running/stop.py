@@ -11,21 +11,21 @@ from pretrain.parts.gather import any_process
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 EXIT_STATUS = 75
-"""Of a run that stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
+"""Exit status of a run that stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
 
 
 class StopRequest:
-    """Remembers that a signal came."""
+    """Record of the last signal that asked the run to stop."""
 
     def __init__(self) -> None:
         self.name = ""
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler."""
+        """Note a signal; this is its handler."""
         self.name = signal.Signals(number).name
 
     def agreed(self, device: torch.device) -> bool:
-        """Whether any process was asked to stop; all must call it at the same step."""
+        """Return whether any process got a signal; all processes must call it at the same step."""
         return any_process(bool(self.name), device)
 
 

@@ -33,14 +33,14 @@ def usual_jcl_loss(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
 
 
 def streamed_jcl_loss(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
-    """Return the same (n, d), (n, M, d), (K, d) -> () by `pretrain.methods.jcl`."""
+    """Return the same loss, (n, d), (n, M, d), (K, d) -> (), by `pretrain.methods.jcl`."""
     return jcl_loss(
         query, keys, queue, temperature=TEMPERATURE, covariance_weight=COVARIANCE_WEIGHT
     )
 
 
 def jcl_report(size: int, queue_size: int, num_rounds: int, device: torch.device) -> str:
-    """Compare time and memory of JCL's loss and gradient, and the difference of the gradients."""
+    """Compare time, memory and gradients of both implementations of JCL's loss."""
     torch.manual_seed(0)
     num_keys, dim = 5, 128
     query = normalize(torch.randn(size, dim, device=device), dim=1).requires_grad_()
@@ -87,7 +87,7 @@ def momentum_report(num_rounds: int, device: torch.device) -> str:
 
 
 def prior_report(num_images: int, num_rounds: int, device: torch.device) -> str:
-    """Compare LORAC's prior and gradient by Gram matrices with one SVD, and one per query."""
+    """Compare LORAC's prior and gradient by Gram matrices with one SVD and one per query."""
     num_rows, dim, num_queries = 5, 128, 7
     torch.manual_seed(0)
     rows = normalize(torch.randn(num_images, num_rows, dim, device=device), dim=2).requires_grad_()

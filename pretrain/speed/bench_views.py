@@ -2,9 +2,9 @@
 
 python -m pretrain.speed.bench_views [--data DIR]
 
-The pipelines read the same files in turns, on one thread of this process; processor time counts,
-and a ratio above 1 is in favor of this code. All but "crops alone" end in batches of normalized
-views. Without --data the images are noise with the spectrum of photographs.
+The pipelines read the same files in turns on one thread of this process, and processor time is
+measured. A ratio above 1 is in favor of this code. All but "crops alone" end in batches of
+normalized views. Without --data the images are noise with the spectrum of photographs.
 """
 
 import random
@@ -39,7 +39,7 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The views of an image in a paper."""
+    """Views of an image in a paper."""
 
     name: str
     views: tuple[View, ...]
@@ -141,12 +141,12 @@ def usual_pipeline(setting: Setting) -> Callable[[Path], list[Tensor]]:
     """Return MoCo's code for a file: decode it once, transform it by torchvision for each view."""
     large = usual_transform(setting.recipe)
     small = usual_transform(setting.recipe.of_small())
-    each = [small if view.small else large for view in setting.views]
+    transforms_of_views = [small if view.small else large for view in setting.views]
 
     def pipeline(file: Path) -> list[Tensor]:
         with Image.open(file) as opened:
             image = opened.convert("RGB")
-        return [transform(image) for transform in each]
+        return [transform(image) for transform in transforms_of_views]
 
     return pipeline
 
@@ -160,7 +160,10 @@ def usual_batches(
 
 
 def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
-    """Return the recipe as in MoCo's code, github.com/facebookresearch/moco: image -> (3, S, S)."""
+    """Return the recipe as MoCo's code has it: image -> (3, S, S).
+
+    Source: github.com/facebookresearch/moco.
+    """
 
     def blur(image: Image.Image) -> Image.Image:
         return image.filter(ImageFilter.GaussianBlur(random.uniform(*recipe.blur_sigma_px)))

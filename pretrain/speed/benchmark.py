@@ -1,9 +1,9 @@
-"""Speed of pre-training: whole steps, loss parts, and the making of views.
+"""Speed of pre-training: whole steps, parts of losses, and views.
 
 python -m pretrain.speed.benchmark [--recipe jcl/cifar10] [--data DIR] [--photographs DIR]
 
-The two sides of a ratio run in turns in this process; processor time counts on a CPU, elapsed time
-on a GPU. A ratio above 1 is in favor of this code. Without folders the images are noise.
+The two sides of a ratio run in turns in this process. Processor time is measured on a CPU, elapsed
+time on a GPU. A ratio above 1 is in favor of this code. Without folders the images are noise.
 """
 
 import sys
@@ -44,11 +44,11 @@ class Benchmark:
     num_rounds: int = 5
     """Rounds of each ratio; medians are reported."""
     num_queries: int = 512
-    """N of the losses."""
+    """N, queries of the losses."""
     queue_size: int = 65_536
-    """K of the losses."""
+    """K, keys in the queue of the losses."""
     embedding_dim: int = 2048
-    """D of SimTrace."""
+    """Embedding dimension of SimTrace."""
 
 
 def main(settings: Benchmark) -> None:
@@ -93,7 +93,7 @@ def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
 
 
 def jcl_step_report(settings: Benchmark, data: Path, folder: Path) -> str:
-    """Compare a step of JCL with one of the mean InfoNCE over as many keys."""
+    """Compare a step of JCL with a step of the mean InfoNCE over as many keys."""
     options = ["--queue-size", str(settings.queue_size)]
     names = ("multi_key/cifar10-cpu", "jcl/cifar10-cpu")
     with launched(settings.device) as process:

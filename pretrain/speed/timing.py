@@ -1,4 +1,4 @@
-"""Time and memory of two ways to compute the same, in one process."""
+"""Time and memory of two implementations in one process."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ def time_in_turns(
 ) -> tuple[float, float]:
     """Return the median seconds of two functions that run in turns, after a round of warm-up.
 
-    Elapsed time on a GPU, processor time on a CPU, where other processes do not count.
+    It is elapsed time on a GPU and processor time on a CPU, which other processes do not affect.
     """
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     times_s: tuple[list[float], list[float]] = ([], [])
@@ -47,6 +47,6 @@ def peak_mb(function: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a GPU has finished; a CPU always has."""
+    """Wait until a GPU has finished; do nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
