@@ -14,7 +14,8 @@ avx2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS
 own :=
 # folders whose slow tests compare numbers: contracts, two processes, overfitting, resume
 NUMERIC := tests/contracts tests/pretrain \
-	tests/transfer/detection tests/transfer/segmentation tests/transfer/finetuning tests/transfer/frozen
+	tests/transfer/detection tests/transfer/segmentation tests/transfer/finetuning tests/transfer/frozen \
+	tests/transfer/tasks tests/transfer/cells
 SLOW := slow and not slurm and not gpu and not data and not detectron2
 REPORT := $(VENV)/processors.txt
 

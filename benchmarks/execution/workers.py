@@ -27,7 +27,7 @@ from transfer.running import stop
 
 SAID_WHY = 1
 """Exit status of a cell that has written its failure file."""
-STOPPED = (stop.REQUEUE, -signal.SIGTERM)
+STOPPED = (stop.REQUEUE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
 SIGNAL_DELAY_S = 1.0
 """Longest time until a signal to all processes of a job has reached this one too, in s."""

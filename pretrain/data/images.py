@@ -78,14 +78,14 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     """Return all images below a folder, sorted by name; those that do not open are left out.
 
     Links to folders are followed. A link that leads nowhere is an unreadable image, since it may
-    stand for a whole class. Raises a DataError if there is no image, or if more are unreadable than
-    tolerated; it names up to ten of them.
+    stand for a whole class, and so is a folder that may not be listed. Raises a DataError if there
+    is no image, or if more are unreadable than tolerated; it names them.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
     tree = walk(folder)
     images = [file for file in tree.files if file.suffix.lower() in SUFFIXES]
-    candidates = sorted([*images, *tree.broken_links])
+    candidates = sorted([*images, *tree.unreadable])
     if not candidates:
         raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
     with ThreadPoolExecutor(8) as pool:
@@ -111,7 +111,8 @@ class Tree:
 
     files: list[Path] = field(default_factory=list)
     """Files and links to files."""
-    broken_links: list[Path] = field(default_factory=list)
+    unreadable: list[Path] = field(default_factory=list)
+    """Links that lead nowhere, and folders that may not be listed."""
     repeated: list[Path] = field(default_factory=list)
     """Links to folders, and folders behind links, that were walked under another name."""
 
@@ -146,6 +147,7 @@ def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Pa
     try:
         entries = list(os.scandir(folder))
     except PermissionError:
+        tree.unreadable.append(folder)
         return True
     for entry in entries:
         path = folder / entry.name
@@ -153,7 +155,7 @@ def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Pa
             try:
                 is_folder = stat.S_ISDIR(path.stat().st_mode)
             except OSError:  # it has no target, or links form a circle
-                tree.broken_links.append(path)
+                tree.unreadable.append(path)
                 continue
             (links if is_folder else tree.files).append(path)
         elif entry.is_dir():

@@ -166,10 +166,11 @@ def test_one_that_was_stopped_before_it_listened_has_not_failed(
     assert not failure_path(four[0].cell.path).exists()
 
 
+@pytest.mark.parametrize("number", ["TERM", "USR1", "USR2"])
 def test_a_signal_that_a_cell_hears_first_is_no_failure_of_the_cell(
-    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
+    number: str, four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instead(monkeypatch, "kill -TERM $PPID; kill -TERM $$")
+    instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
     before = signal.signal(signal.SIGTERM, lambda *_: stop._asked.append(signal.SIGTERM))
     monkeypatch.setattr(stop, "_asked", [])
     try:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -201,3 +202,19 @@ def test_the_shares_of_two_processes_make_the_batch_of_one() -> None:
 def test_an_impossible_plan_is_refused(changes: dict[str, int], message: str) -> None:
     with pytest.raises(DataError, match=message):
         BatchPlan(**({"num_images": 23, "batch_size": 6, "seed": 0} | changes))
+
+
+def test_a_folder_that_may_not_be_listed_is_named(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = next(path for path in sorted(image_folder.iterdir()) if path.is_dir())
+    scandir = os.scandir
+
+    def refuses(folder: Path) -> object:
+        if folder == hidden:
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    with pytest.raises(DataError, match=rf"1 of \d+ images are unreadable \({hidden.name}\)"):
+        find_images(image_folder)

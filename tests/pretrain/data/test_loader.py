@@ -180,7 +180,7 @@ def test_a_worker_that_is_killed_while_it_sends_a_batch_is_told_apart_from_bad_d
 
 SCRIPT = """
 import multiprocessing, os, sys, time
-from tests.pretrain.test_loader import Steps
+from tests.pretrain.data.test_loader import Steps
 from pretrain.data.loader import load_ahead
 batches = load_ahead(Steps(), range(100), workers=2, pin_memory=False)
 next(batches)
