@@ -20,17 +20,17 @@ SUMMARY: dict[Kind, tuple[str, ...]] = {
     "segm": ("AP", "AP50", "AP75", "APs", "APm", "APl"),
     "keypoints": ("AP", "AP50", "AP75", "APm", "APl"),
 }
-"""What pycocotools summarizes first: all IoU thresholds, two of them, and three sizes."""
+"""First entries of pycocotools' summary: all IoU thresholds, two of them, and three sizes."""
 
 
 def coco_ap(
     detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
 ) -> dict[Kind, dict[str, float]]:
-    """Per kind AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
+    """Return, per kind, AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
 
-    detections: one entry per image of the scenes, in their order. The ground truth is the
-    annotation file's on these images. Sizes and classes of which it has no object have no entry;
-    no detections give 0. Crowds are neither hits nor misses.
+    detections: one entry per image of the scenes, in their order. The ground truth is the part of
+    the annotation file that belongs to these images. Sizes and classes without an object have no
+    entry; no detections give 0. Crowds are neither hits nor misses.
     """
     check_same_images(detections, scenes)
     with redirect_stdout(io.StringIO()):
@@ -39,12 +39,12 @@ def coco_ap(
 
 
 def _truth(scenes: Scenes) -> COCO:
-    """The annotations of these images only, without the broken ones."""
+    """Return the annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
         raise ValueError("these scenes name no annotation file; COCO's AP needs one")
     content = json.loads(scenes.annotations.read_text())
     ids = {scenes.scene(i).image_id for i in range(len(scenes))}
-    # the first of each number, as where the scenes are read
+    # the first image of each id is kept, as where the scenes are read
     images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
     if len(images) != len(ids):
         raise ValueError(
@@ -66,12 +66,12 @@ def _truth(scenes: Scenes) -> COCO:
 
 
 def _object(place: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """As pycocotools understands it."""
-    # an object of the number 0 would count as none
+    """Return an annotation in the form that pycocotools evaluates."""
+    # pycocotools takes a match with the id 0 for no match
     known = entry | {"id": place + 1}
     mask = entry.get("segmentation")
     if isinstance(mask, list):
-        # it takes four numbers for a box, and fails on the outlines beside it
+        # an outline of four numbers would be taken for a box, and the other outlines would fail
         known["segmentation"] = list(filter(is_outline, mask))
     return known
 
@@ -102,9 +102,10 @@ def _average_precision(
 def _entries(
     found: Detections, image_id: int | str, category_ids: Sequence[int], kind: Kind
 ) -> list[dict[str, Any]]:
-    """COCO's results; what decides an object's size differs by kind.
+    """Return the detections of one image in COCO's result format.
 
-    With masks it is their own area, so no box may be named; with keypoints it is the box's.
+    pycocotools takes the size of a detection from its box where there is one. A mask counts by its
+    own area, so its entry has no box; keypoints count by the area of the box.
     """
     columns: dict[str, list[Any]] = {
         "score": found.scores.tolist(),
@@ -123,7 +124,7 @@ def _entries(
         if found.keypoints is None:
             raise ValueError(f"image {image_id}: keypoints were asked for, but none were detected")
         points = found.keypoints.clone()
-        # the files hold indices of pixels, not positions
+        # COCO's files hold pixel indices; the center of a pixel is half a pixel further
         points[:, :, :2] -= 0.5
         columns["keypoints"] = points.flatten(1).tolist()
     rows = zip(*columns.values(), strict=True)
@@ -133,7 +134,7 @@ def _entries(
 def _detected(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
     if entries:
         return truth.loadRes(entries)
-    # loadRes looks at the first entry
+    # loadRes fails on an empty list, since it reads the first entry
     nothing = COCO()
     nothing.dataset = truth.dataset | {"annotations": []}
     nothing.createIndex()
@@ -141,12 +142,12 @@ def _detected(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
 
 
 def _per_class(evaluation: COCOeval, scenes: Scenes) -> dict[str, float]:
-    """AP/<class> over all IoU thresholds and sizes."""
+    """Return AP/<class> in percent, the mean over IoU thresholds for objects of all sizes."""
     names = dict(zip(scenes.category_ids, scenes.class_names, strict=True))
     ap = {}
     for k, category in enumerate(evaluation.params.catIds):
         precision = evaluation.eval["precision"][:, :, k, 0, -1]
-        # -1 throughout where the class has no object
+        # pycocotools writes -1 for a class without an object
         if (precision > -1).any():
             ap[f"AP/{names[int(category)]}"] = 100 * float(precision[precision > -1].mean())
     return ap
