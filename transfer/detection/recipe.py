@@ -100,7 +100,7 @@ class Recipe:
     pixel_std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     """The backbone's pixel standard deviation, for RGB from 0 to 1."""
     group_by_aspect: bool = True
-    """Whether a batch holds only wide images or only tall and square ones."""
+    """Grouping by orientation: a batch holds only wide images or only tall and square ones."""
     # training
     iterations: int = 90_000
     """Optimizer steps in total."""

@@ -48,14 +48,14 @@ class Corrupted:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Classifier and images."""
+    """Trained classifier and test images."""
 
     head: Heads
     classes: tuple[str, ...]
-    """Of the classifier."""
+    """Class names of the classifier."""
     test: Features
     names: tuple[str, ...]
-    """Of the test labels."""
+    """Class names of the test labels."""
     files: tuple[str, ...]
     """Of the test images."""
 
@@ -74,9 +74,9 @@ class CorruptionEval(TaskDefaults):
     dataset: str = "imagenet_c100"
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
-    """Key of the task that trains it."""
+    """Key of the task that trains the classifier."""
     classes_of: str = "in100"
-    """The set it is trained on."""
+    """Key of the data set that the classifier is trained on."""
     resize_px: int = 224
     """Of the short side; published images are as large as the crop."""
     crop_px: int = 224
@@ -88,15 +88,15 @@ class CorruptionEval(TaskDefaults):
         return self.classifier
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs, the classifier's among them."""
+        """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
 
     def at_schedule(self, schedule: str) -> "CorruptionEval":
-        """There is nothing to shorten but the classifier's training."""
+        """Return the same protocol: only the classifier's training, another task, has a length."""
         return self
 
     def for_backbone(self, backbone: Backbone) -> "CorruptionEval":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         size_px = backbone.input.size_px
         return replace(self, resize_px=size_px, crop_px=size_px)
 
@@ -111,7 +111,10 @@ class CorruptionEval(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Find the classifier, extract features or find them cached."""
+        """Load the classifier, and return it with the test features, extracted or from the cache.
+
+        FileNotFoundError if the classifier is not trained.
+        """
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
             raise FileNotFoundError(
@@ -128,7 +131,7 @@ class CorruptionEval(TaskDefaults):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
-        """Scores of all classes of the classifier."""
+        """Return the scores of all classes of the classifier."""
         scores = scores_of(prepared.head, prepared.test.features)
         labels = among(prepared.test.labels, prepared.names, prepared.classes)
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)

@@ -115,7 +115,7 @@ class Detection(TaskDefaults):
     protocol: str
     recipe: Recipe
     learning_rates: tuple[float, ...] = ()
-    """Tried on a held-out part of the training images; none: the recipe's."""
+    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
     """Both engines are the same detector: the choice does not part columns, a note tells it."""
 
@@ -138,7 +138,7 @@ class Detection(TaskDefaults):
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """As the user wants it run; what leaves the protocol changes its hash."""
+        """Return the protocol with the user's options; a departure from the paper changes its hash."""
         return replace(
             self,
             recipe=options.applied(self.recipe),
@@ -147,7 +147,7 @@ class Detection(TaskDefaults):
         )
 
     def num_processes(self, options: TrainingOptions) -> int:
-        """In which it is trained."""
+        """Return the number of processes of the training."""
         return options.num_processes(self.recipe.batch_size)
 
     def unfit(self, backbone: Backbone) -> str:
@@ -207,7 +207,7 @@ class Detection(TaskDefaults):
         )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Two splits as they were checked, without the broken images that the user tolerates."""
+        """Return two splits as they were checked, without the broken images that the user tolerates."""
         learned, tested = (
             usable_split(folders, self.dataset, split, opened)
             for split in (train, test)
@@ -232,7 +232,10 @@ class Detection(TaskDefaults):
         return detector
 
     def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Detected:
-        """Choose the rate if several are given, train on all images, detect on the test images."""
+        """Return the detections on test after training on all images.
+
+        If several learning rates are given, they are compared first.
+        """
         return search_then_train(
             prepared,
             self.learning_rates,

@@ -65,7 +65,7 @@ class FewShot(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "FewShot":
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, trials=3, iterations=25)
         if schedule == "paper":
@@ -73,7 +73,7 @@ class FewShot(TaskDefaults):
         return replace(self, iterations=max(1, round(self.iterations * share(schedule))))
 
     def for_backbone(self, backbone: Backbone) -> "FewShot":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -81,7 +81,7 @@ class FewShot(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Extract features or find them cached."""
+        """Return the features, extracted or from the cache."""
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return train_and_test(backbone, self.dataset, transform, folders)
 

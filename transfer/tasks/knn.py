@@ -29,7 +29,7 @@ class KNN(TaskDefaults):
     temperature: float = 0.1
     crop_px: int = 224
     margin_px: int = 32
-    """As in the linear probe."""
+    """Margin around the crop, as in the linear probe."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class KNN(TaskDefaults):
         return replace(self, num_neighbors=20) if schedule == "smoke" else self
 
     def for_backbone(self, backbone: Backbone) -> "KNN":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -49,7 +49,7 @@ class KNN(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Extract features or find them cached."""
+        """Return the features, extracted or from the cache."""
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return train_and_test(backbone, self.dataset, transform, folders)
 
@@ -69,7 +69,7 @@ class KNN(TaskDefaults):
         return {"top1": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """How many images were scored."""
+        """Return the number of test images."""
         return {"num_test": len(predictions.labels)}
 
 

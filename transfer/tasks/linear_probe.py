@@ -30,7 +30,7 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     train: Images
@@ -77,7 +77,7 @@ class LinearProbe(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "LinearProbe":
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32)
         if schedule == "paper":
@@ -103,7 +103,7 @@ class LinearProbe(TaskDefaults):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Train, then score test once with the last weights."""
+        """Train, then return the scores of the test split with the last weights."""
         own = (self.learning_rate, self.decay)
         heads = self.together or (own,)
         rates, decays = zip(*heads, strict=True)

@@ -35,7 +35,7 @@ RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     train: Images
@@ -73,7 +73,7 @@ class LinearTransfer(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "LinearTransfer":
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, steps=24, epochs=0.0, batch_size=32)
         if schedule == "paper":
@@ -82,7 +82,7 @@ class LinearTransfer(TaskDefaults):
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
     def for_backbone(self, backbone: Backbone) -> "LinearTransfer":
-        """With crops of the size that the backbone was trained for."""
+        """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:

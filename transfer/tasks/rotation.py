@@ -30,7 +30,7 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     train: Images
@@ -63,7 +63,7 @@ class RotationProbe(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         if schedule == "paper":
@@ -71,7 +71,7 @@ class RotationProbe(TaskDefaults):
         return replace(self, epochs=self.epochs * share(schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With crops of the size that the backbone was trained for."""
+        """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -92,7 +92,7 @@ class RotationProbe(TaskDefaults):
         return Prepared(backbone, train, Features(torch.cat(positions), labels))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Train, then score test once with the last weights."""
+        """Train, then return the scores of the test split with the last weights."""
         training = ProbeTraining(
             learning_rates=(self.learning_rate,),
             batch_size=self.batch_size,

@@ -83,7 +83,7 @@ class Segmentation(TaskDefaults):
     recipe: SegmentationRecipe
     dataset: str = "voc12_seg"
     learning_rates: tuple[float, ...] = ()
-    """Tried on a held-out part of the training images; none: the recipe's."""
+    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
 
     @property
     def engine(self) -> str:
@@ -104,7 +104,7 @@ class Segmentation(TaskDefaults):
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """As the user wants it run; what leaves the protocol changes its hash."""
+        """Return the protocol with the user's options; a departure from the paper changes its hash."""
         return replace(
             self,
             recipe=options.applied(self.recipe),
@@ -112,7 +112,7 @@ class Segmentation(TaskDefaults):
         )
 
     def num_processes(self, options: TrainingOptions) -> int:
-        """In which it is trained."""
+        """Return the number of processes of the training."""
         return options.num_processes(self.recipe.batch_size)
 
     def unfit(self, backbone: Backbone) -> str:
@@ -161,7 +161,7 @@ class Segmentation(TaskDefaults):
         )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Two splits as they were checked, without the broken images that the user tolerates."""
+        """Return two splits as they were checked, without the broken images that the user tolerates."""
         learned, tested = (
             usable_split(folders, self.dataset, split, opened)
             for split in (train, test)
@@ -186,7 +186,10 @@ class Segmentation(TaskDefaults):
         return network
 
     def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Predicted:
-        """Choose the rate if several are given, train on all images, predict the test images."""
+        """Return the predictions on test after training on all images.
+
+        If several learning rates are given, they are compared first.
+        """
         return search_then_train(
             prepared,
             self.learning_rates,

@@ -44,7 +44,7 @@ LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     labelled: Images
@@ -81,7 +81,7 @@ class SemiSupervised(TaskDefaults):
     """Of each class's labelled images, where rates are tried."""
     crop_px: int = 224
     margin_px: int = 32
-    """As in the linear probe."""
+    """Margin around the crop, as in the linear probe."""
     precision: Precision = field(default="float32", metadata={"added": True})
     """Of the training's passes; bfloat16 and float16 by autocast."""
     engine: Literal["torch"] = "torch"
@@ -100,7 +100,7 @@ class SemiSupervised(TaskDefaults):
         return replace(self, epochs=self.epochs * share(schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With crops of the size that the backbone was trained for."""
+        """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def with_options(self, options: TrainingOptions) -> Self:
