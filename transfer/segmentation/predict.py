@@ -14,7 +14,7 @@ from transfer.segmentation.samples import pixels
 
 
 def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:
-    """Write the predicted mask of every image, at its original size and in the format of VOC's masks.
+    """Write the predicted mask of every image, at its original size, in the format of VOC's masks.
 
     The mask of image i is at `prediction_path` of i.
     """

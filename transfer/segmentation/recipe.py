@@ -16,9 +16,9 @@ class SegmentationRecipe:
 
     # the network
     layer4_dilation: int = 2
-    """Dilation of layer4's 3x3 convolutions, in all blocks. Their stride is 1, so that the maps have
-    1/16 of the image's size. In a basic block (ResNet-18, 34) only the first convolution is dilated,
-    as in mmsegmentation."""
+    """Dilation of the 3x3 convolutions of all blocks of layer4. Their stride is 1, so that the maps
+    have 1/16 of the image's size. In a basic block (ResNet-18, 34) only the first convolution is
+    dilated, as in mmsegmentation."""
     head_convs: int = 2
     """Number of 3x3 convolutions, each with norm and ReLU, before the classifier."""
     head_channels: int = 256
@@ -67,7 +67,7 @@ class SegmentationRecipe:
         return 0.1
 
     def at_size(self, crop_px: int) -> Self:
-        """Return the recipe with crops of another side; scales and test refer to the original image."""
+        """Return the recipe with crops of another side; scales and test do not change."""
         return replace(self, crop_px=crop_px)
 
     def tiny(self) -> Self:

@@ -1,8 +1,8 @@
 """Training samples: images and their masks, scaled, flipped and cropped.
 
 The scale refers to the original image, as in MoCo. mmsegmentation differs: its RandomResize refers
-to a fixed short side, and its VOC pipelines distort colors. Pillow filters when it shrinks an image;
-OpenCV, which mmsegmentation uses, skips pixels.
+to a fixed short side, and its VOC pipelines distort colors. Pillow filters when it shrinks an
+image; OpenCV, which mmsegmentation uses, skips pixels.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """ImageNet-C on the classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
 
-The ImageNet-100 classifier of the same backbone sees the val images under nineteen corruptions at
-five severities. Accuracy, not the benchmark's corruption error.
+The ImageNet-100 classifier of the same backbone is tested on the val images under nineteen
+corruptions at five severities. The metric is accuracy, not the benchmark's corruption error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,21 +29,21 @@ from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 SEVERE = 3
-"""The paper's d >= 3."""
+"""Lowest severity of the paper's d >= 3."""
 
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Scores, and what was done to each image."""
+    """Scores of the test images, with the corruption of each."""
 
     scores: Tensor
     """(n, L)."""
     labels: Tensor
     """(n,)."""
     kinds: tuple[str, ...]
-    """(n,), such as "glass_blur"."""
+    """Corruptions (n,), such as "glass_blur"."""
     severities: tuple[int, ...]
-    """(n,), 1 to 5."""
+    """Severities (n,), 1 to 5."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Prepared:
     names: tuple[str, ...]
     """Class names of the test labels."""
     files: tuple[str, ...]
-    """Of the test images."""
+    """File names of the test images, which name corruption and severity."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionEval(TaskDefaults):
     """LooC's test of a trained ImageNet-100 classifier under corruptions.
 
-    Its All exceeds the mean over the fifteen corruptions that it prints in groups, and fits one
-    over all nineteen that are published: both are reported.
+    The paper's column All exceeds the mean over the fifteen corruptions that it prints in groups,
+    and agrees with a mean over all nineteen that are published. Both are reported.
     """
 
     heading: ClassVar[str] = "Robustness"
@@ -78,7 +78,7 @@ class CorruptionEval(TaskDefaults):
     classes_of: str = "in100"
     """Key of the data set that the classifier is trained on."""
     resize_px: int = 224
-    """Of the short side; published images are as large as the crop."""
+    """Length of the short side; published images are as large as the crop."""
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
 
@@ -138,7 +138,10 @@ class CorruptionEval(TaskDefaults):
         return Corrupted(scores, labels, kinds, severities)
 
     def metrics(self, predictions: Corrupted) -> dict[str, float]:
-        """Percent: means over corruptions and severities. "all" is of the fifteen in groups."""
+        """Return top-1 in percent, means over corruptions and severities.
+
+        "all" is the mean over the fifteen corruptions in groups, "all19" over all nineteen.
+        """
         cells = accuracies(predictions)
 
         def mean(kinds: Iterable[str], *, least: int = 1) -> float:
@@ -156,12 +159,12 @@ class CorruptionEval(TaskDefaults):
         return found
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
-        """Top-1 of every corruption, by severity."""
+        """Return top-1 in percent of every corruption, by severity."""
         return {"top1": accuracies(predictions), "num_test": len(predictions.labels)}
 
 
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
-    """Top-1 per corruption and severity, percent."""
+    """Return top-1 in percent per corruption and severity."""
     kinds, severities = np.array(predictions.kinds), np.array(predictions.severities)
     found: dict[str, dict[int, float]] = {}
     for kind in dict.fromkeys(predictions.kinds):

@@ -1,7 +1,7 @@
 """ObjectNet's thirteen classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
 
-The ImageNet-100 classifier of the same backbone sees photographs from other viewpoints and answers
-with any of its hundred classes.
+The ImageNet-100 classifier of the same backbone is tested on photographs from other viewpoints. It
+may answer with any of its hundred classes.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class ObjectNetEval(TaskDefaults):
     classes_of: str = "in100"
     """Key of the data set that the classifier is trained on."""
     border_px: int = BORDER_PX
-    """The red border, cut off."""
+    """Width of the red border, which is cut off."""
     crop_px: int = 224
     margin_px: int = 32
     """Margin around the crop, as in the linear probe."""
@@ -76,7 +76,7 @@ class ObjectNetEval(TaskDefaults):
 
     @property
     def transform(self) -> EvalTransform:
-        """Of the test images."""
+        """Return the transform of the test images."""
         centered = EvalTransform.center(self.crop_px, self.margin_px)
         return replace(centered, border_px=self.border_px)
 
@@ -112,7 +112,7 @@ class ObjectNetEval(TaskDefaults):
         return Predictions(scores, among(prepared.test.labels, prepared.names, prepared.classes))
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent."""
+        """Return top-1 and top-5 in percent."""
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 

@@ -134,7 +134,7 @@ class RCNN(nn.Module):
         return self._layers(self._batch(images)[0], LAYERS)
 
     def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
-        """Return images, normalized and padded at right and bottom (n, 3, H, W), and their sizes."""
+        """Return images, normalized and padded at right and bottom, and their own sizes."""
         sizes = [(image.shape[1], image.shape[2]) for image in images]
         # a c4 batch is padded to the largest image only
         unit = 32 if self.is_pyramid else 1
@@ -150,7 +150,7 @@ class RCNN(nn.Module):
         return torch.stack(padded), sizes
 
     def _layers(self, batch: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Return the maps of the batch (n, 3, H, W) after these layers, the first of which is layer1."""
+        """Return the maps of the batch (n, 3, H, W) after these layers, from layer1 on."""
         net = self.backbone
         x = net.maxpool(net.relu(net.bn1(net.conv1(batch))))
         maps = {}
