@@ -68,7 +68,7 @@ class LinearProbe(TaskDefaults):
 
     @property
     def shared_pass(self) -> "LinearProbe":
-        """Return the settings that probes of one pass share: equal crops and equal kind of update."""
+        """Return the settings that probes of one pass share: equal crops and kind of update."""
         return replace(
             self, protocol="", learning_rate=0.0, decay="cosine", together=(), by_default=True
         )

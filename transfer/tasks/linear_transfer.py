@@ -1,8 +1,8 @@
 """Linear classification on twelve data sets: LORAC, section 6 and Table II.
 
-Wang et al., arXiv:2108.02696. A linear classifier on random crops seen by the frozen backbone. Classifiers of seven learning rates
-are trained at once on the train split. The rate that is best on the val split is used to train on
-train and val together, and the test split is scored once.
+Wang et al., arXiv:2108.02696. Linear classifiers on random crops seen by the frozen backbone. Seven
+learning rates are trained at once on the train split. The rate that is best on the val split is
+used to train on train and val together, and the test split is scored once.
 """
 
 from dataclasses import dataclass, replace
