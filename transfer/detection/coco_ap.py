@@ -55,7 +55,7 @@ def _truth(scenes: Scenes) -> COCO:
     truth.dataset = {
         "images": list(images.values()),
         "annotations": [
-            _object(place, entry)
+            _for_pycocotools(place, entry)
             for place, entry in enumerate(content["annotations"])
             if place not in scenes.faulty and entry["image_id"] in ids
         ],
@@ -65,15 +65,15 @@ def _truth(scenes: Scenes) -> COCO:
     return truth
 
 
-def _object(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+def _for_pycocotools(place: int, entry: dict[str, Any]) -> dict[str, Any]:
     """Return an annotation in the form that pycocotools evaluates."""
     # pycocotools takes a match with the id 0 for no match
-    known = entry | {"id": place + 1}
+    annotation = entry | {"id": place + 1}
     mask = entry.get("segmentation")
     if isinstance(mask, list):
         # an outline of four numbers would be taken for a box, and the other outlines would fail
-        known["segmentation"] = list(filter(is_outline, mask))
-    return known
+        annotation["segmentation"] = list(filter(is_outline, mask))
+    return annotation
 
 
 def _average_precision(
@@ -81,10 +81,10 @@ def _average_precision(
 ) -> dict[str, float]:
     entries = [
         entry
-        for i, found in enumerate(detections)
-        for entry in _entries(found, scenes.scene(i).image_id, scenes.category_ids, kind)
+        for i, detected in enumerate(detections)
+        for entry in _entries(detected, scenes.scene(i).image_id, scenes.category_ids, kind)
     ]
-    evaluation = COCOeval(truth, _detected(truth, entries), kind)
+    evaluation = COCOeval(truth, _load_results(truth, entries), kind)
     evaluation.params.catIds = list(scenes.category_ids)
     evaluation.evaluate()
     evaluation.accumulate()
@@ -100,7 +100,7 @@ def _average_precision(
 
 
 def _entries(
-    found: Detections, image_id: int | str, category_ids: Sequence[int], kind: Kind
+    detected: Detections, image_id: int | str, category_ids: Sequence[int], kind: Kind
 ) -> list[dict[str, Any]]:
     """Return the detections of one image in COCO's result format.
 
@@ -108,22 +108,22 @@ def _entries(
     own area, so its entry has no box; keypoints count by the area of the box.
     """
     columns: dict[str, list[Any]] = {
-        "score": found.scores.tolist(),
-        "category_id": [category_ids[c] for c in found.classes.tolist()],
+        "score": detected.scores.tolist(),
+        "category_id": [category_ids[c] for c in detected.classes.tolist()],
     }
     if kind == "segm":
-        if found.masks is None:
+        if detected.masks is None:
             raise ValueError(f"image {image_id}: segm was asked for, but no masks were detected")
-        size = [found.height, found.width]
-        columns["segmentation"] = [{"size": size, "counts": counts} for counts in found.masks]
+        size = [detected.height, detected.width]
+        columns["segmentation"] = [{"size": size, "counts": counts} for counts in detected.masks]
     else:
-        corners = found.boxes.clone()
+        corners = detected.boxes.clone()
         corners[:, 2:] -= corners[:, :2]
         columns["bbox"] = corners.tolist()
     if kind == "keypoints":
-        if found.keypoints is None:
+        if detected.keypoints is None:
             raise ValueError(f"image {image_id}: keypoints were asked for, but none were detected")
-        points = found.keypoints.clone()
+        points = detected.keypoints.clone()
         # COCO's files hold pixel indices; the center of a pixel is half a pixel further
         points[:, :, :2] -= 0.5
         columns["keypoints"] = points.flatten(1).tolist()
@@ -131,7 +131,7 @@ def _entries(
     return [{"image_id": image_id} | dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _detected(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
+def _load_results(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
     if entries:
         return truth.loadRes(entries)
     # loadRes fails on an empty list, since it reads the first entry

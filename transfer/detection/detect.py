@@ -22,16 +22,16 @@ def detect(
     Each batch is one image, which is then padded as little as in detectron2's test.
     """
     detector.network.eval()
-    found = []
+    detections = []
     counting = progress("detect", recipe.finds, len(scenes)) if process.speaks else nullcontext()
     with torch.inference_mode(), counting as counter:
         for index in dealt(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
-            found.append(in_original(result, scenes.scene(index), image))
+            detections.append(in_original(result, scenes.scene(index), image))
             if counter is not None:
                 counter.add(min(process.num_processes, len(scenes) - index))
-    return gathered(found, process)
+    return gathered(detections, process)
 
 
 def gathered(mine: list[Detections], process: Process) -> list[Detections]:

@@ -71,7 +71,7 @@ def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -
         from detectron2.modeling.meta_arch import GeneralizedRCNN
 
         rcnn = GeneralizedRCNN(config(recipe, arch=arch, num_classes=num_classes, norm=norm))
-        _complete(rcnn, recipe, arch, norm)
+        _add_missing_layers(rcnn, recipe, arch, norm)
     return Detectron2Detector(rcnn, recipe)
 
 
@@ -171,15 +171,15 @@ def _set_training(solver: Any, recipe: Recipe) -> None:
     solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
 
 
-def _complete(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
+def _add_missing_layers(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
     """Add the layers that the configuration has no options for."""
     from detectron2.layers import get_norm
 
     if "rpn_head" in recipe.normed:
-        _norm_behind(rcnn.proposal_generator.rpn_head.conv, norm)
+        _add_norm(rcnn.proposal_generator.rpn_head.conv, norm)
     if "keypoint_head" in recipe.normed and recipe.finds == "keypoints":
         for number in range(1, 9):
-            _norm_behind(getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}"), norm)
+            _add_norm(getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}"), norm)
     if recipe.neck == "c4" and arch in ("resnet18", "resnet34"):
         rcnn.roi_heads.res5 = _basic_res5(2 if arch == "resnet18" else 3, norm)
     if recipe.extra_norms != "none":
@@ -193,7 +193,7 @@ def _complete(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
         )
 
 
-def _norm_behind(convolution: Any, norm: Norm) -> None:
+def _add_norm(convolution: Any, norm: Norm) -> None:
     """Add a norm between a detectron2 convolution and its activation; drop the convolution's bias.
 
     The norm's own bias replaces it.
@@ -285,7 +285,7 @@ class Detectron2Detector:
         """Return the detections on images (3, H, W) uint8, in eval mode."""
         with known_noise_ignored():
             inputs = [{"image": image} for image in images]
-            found = self._rcnn.inference(inputs, do_postprocess=False)
+            results = self._rcnn.inference(inputs, do_postprocess=False)
         return [
             Found(
                 boxes=each.pred_boxes.tensor,
@@ -294,7 +294,7 @@ class Detectron2Detector:
                 masks=each.pred_masks[:, 0] if each.has("pred_masks") else None,
                 keypoints=each.pred_keypoints if each.has("pred_keypoints") else None,
             )
-            for each in found
+            for each in results
         ]
 
     @torch.inference_mode()

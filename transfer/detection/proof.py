@@ -33,13 +33,13 @@ def prove(
     detector.network.eval()
     # reduced precision would hide small faults behind its own differences
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
-        found = detector.stages(list(images))
+        maps = detector.stages(list(images))
         tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
         network = network_with(arch, "imagenet", tensors)
         expected = torchvision_maps(network, images, recipe.pixel_mean, recipe.pixel_std)
     detector.network.train(was_training)
     advice = f"its images are not normalized by mean {recipe.pixel_mean} and std {recipe.pixel_std}"
-    return differences(found, expected, advice)
+    return differences(maps, expected, advice)
 
 
 def expected_norms(state_dict: Mapping[str, Tensor], recipe: Recipe) -> int:

@@ -108,10 +108,10 @@ def check_same_images(detections: Sequence[Detections], scenes: Scenes) -> None:
             f"detections on {len(detections)} images for a split of {len(scenes)}; "
             "expected one entry for each of at least one image"
         )
-    for i, found in enumerate(detections):
+    for i, entry in enumerate(detections):
         scene = scenes.scene(i)
-        if (found.width, found.height) != (scene.width, scene.height):
+        if (entry.width, entry.height) != (scene.width, scene.height):
             raise ValueError(
-                f"{scene.name}: detections on {found.width} x {found.height} px, but the image "
+                f"{scene.name}: detections on {entry.width} x {entry.height} px, but the image "
                 f"has {scene.width} x {scene.height}; give them in the order of the split"
             )

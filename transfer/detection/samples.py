@@ -83,20 +83,20 @@ def placed_sample(
     if flipped:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     placement = Placement(scale=scale, width=width, height=height, flipped=flipped)
-    boxes = torch.from_numpy(_moved_boxes(scene.boxes, placement)).float()
+    boxes = torch.from_numpy(_move_boxes(scene.boxes, placement)).float()
     sides = boxes[:, 2:] - boxes[:, :2]
     kept = (sides > MIN_SIDE_PX).all(dim=1).numpy()
     if scenes.category_ids:  # COCO, where `aside` marks crowds
         kept &= ~scene.aside
     with_masks = recipe.finds == "masks" and scene.polygons is not None
     if with_masks:
-        kept &= _outlined(scene)
+        kept &= _have_outlines(scene)
     return Sample(
         image=_pixels(image),
         boxes=boxes[kept],
         classes=torch.from_numpy(scene.classes[kept]),
-        polygons=_moved_polygons(scene, kept, placement) if with_masks else None,
-        keypoints=_moved_keypoints(scene, kept, placement) if recipe.finds == "keypoints" else None,
+        polygons=_move_polygons(scene, kept, placement) if with_masks else None,
+        keypoints=_move_keypoints(scene, kept, placement) if recipe.finds == "keypoints" else None,
     )
 
 
@@ -139,7 +139,7 @@ def _pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
-def _moved_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np.float64]:
+def _move_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np.float64]:
     corners = placement.points(boxes.reshape(-1, 2, 2))
     moved = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
     limits = np.array([placement.width, placement.height] * 2, dtype=np.float64)
@@ -147,11 +147,11 @@ def _moved_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np
     return clipped
 
 
-def _outlined(scene: Scene) -> NDArray[np.bool_]:
+def _have_outlines(scene: Scene) -> NDArray[np.bool_]:
     return np.array([len(outlines) > 0 for outlines in scene.polygons or ()], dtype=np.bool_)
 
 
-def _moved_polygons(
+def _move_polygons(
     scene: Scene, kept: NDArray[np.bool_], placement: Placement
 ) -> tuple[Polygons, ...]:
     return tuple(
@@ -161,14 +161,14 @@ def _moved_polygons(
     )
 
 
-def _moved_keypoints(scene: Scene, kept: NDArray[np.bool_], placement: Placement) -> Tensor | None:
+def _move_keypoints(scene: Scene, kept: NDArray[np.bool_], placement: Placement) -> Tensor | None:
     """Return keypoints (m, 17, 3); those outside of the image count as not labeled."""
     if scene.keypoints is None:
         return None
-    found = scene.keypoints[kept]
+    annotated = scene.keypoints[kept]
     # annotations are pixel indices; the center of a pixel is half a pixel further
-    moved = placement.points(found[..., :2] + 0.5)
-    labels = found[..., 2:]
+    moved = placement.points(annotated[..., :2] + 0.5)
+    labels = annotated[..., 2:]
     inside = (moved >= 0) & (moved <= np.array([placement.width, placement.height]))
     labels = np.where(inside.all(axis=2, keepdims=True), labels, 0.0)
     keypoints = np.concatenate([moved, labels], axis=2)

@@ -80,30 +80,30 @@ def _objects(scenes: Scenes) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
 def _overlaps(detections: Sequence[Detections], scenes: Scenes) -> Overlaps:
     iou, objects = [], []
     num_before = 0
-    for i, found in enumerate(detections):
+    for i, detected in enumerate(detections):
         scene = scenes.scene(i)
-        best, number = _best_in_image(found, scene)
+        best, number = _best_in_image(detected, scene)
         iou.append(best)
         objects.append(np.where(number < 0, -1, number + num_before))
         num_before += len(scene.classes)
-    scores = np.concatenate([found.scores.double().numpy() for found in detections])
+    scores = np.concatenate([detected.scores.double().numpy() for detected in detections])
     return Overlaps(
         # rounded as in the text files that the Matlab code reads: scores to three decimals, boxes
         # (below) to one
         scores=np.round(scores, 3),
-        classes=np.concatenate([found.classes.numpy() for found in detections]),
+        classes=np.concatenate([detected.classes.numpy() for detected in detections]),
         iou=np.concatenate(iou),
         objects=np.concatenate(objects),
     )
 
 
-def _best_in_image(found: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
+def _best_in_image(detected: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
     """Return per detection (k,) the highest IoU with an object of its class, and its index."""
-    best = np.full(len(found.classes), -np.inf)
-    number = np.full(len(found.classes), -1)
-    classes = found.classes.numpy()
+    best = np.full(len(detected.classes), -np.inf)
+    number = np.full(len(detected.classes), -1)
+    classes = detected.classes.numpy()
     # the metric counts pixels from 1 and includes the last
-    boxes = np.round((found.boxes + found.boxes.new_tensor([1, 1, 0, 0])).double().numpy(), 1)
+    boxes = np.round((detected.boxes + detected.boxes.new_tensor([1, 1, 0, 0])).double().numpy(), 1)
     truth = scene.boxes + np.array([1, 1, 0, 0])
     for c in np.unique(scene.classes):
         own, objects = np.flatnonzero(classes == c), np.flatnonzero(scene.classes == c)
@@ -167,15 +167,15 @@ def _eleven_points(recall: Floats, precision: Floats) -> float:
 
     The precision is 0 where no detection reaches the recall.
     """
-    best = np.append(_best_from_here(precision), 0)
+    best = np.append(_best_at_or_after(precision), 0)
     return float(best[np.searchsorted(recall, POINTS)].mean())
 
 
 def _area(recall: Floats, precision: Floats) -> float:
     """Return the area under the curve of the best precision at each recall or above."""
-    return float((np.diff(recall, prepend=0) * _best_from_here(precision)).sum())
+    return float((np.diff(recall, prepend=0) * _best_at_or_after(precision)).sum())
 
 
-def _best_from_here(precision: Floats) -> Floats:
+def _best_at_or_after(precision: Floats) -> Floats:
     best: Floats = np.maximum.accumulate(precision[::-1])[::-1]
     return best

@@ -40,8 +40,8 @@ class FCN(nn.Module):
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Return the loss of a batch, by name."""
         side = self.recipe.crop_px
-        images = torch.stack([_filled(self._normal(s.image), side, 0) for s in samples])
-        masks = torch.stack([_filled(s.mask, side, IGNORED) for s in samples])
+        images = torch.stack([_pad_to(self._normalize(s.image), side, 0) for s in samples])
+        masks = torch.stack([_pad_to(s.mask, side, IGNORED) for s in samples])
         return {"loss_seg": pixel_loss(self.logits(images), masks)}
 
     def logits(self, images: Tensor) -> Tensor:
@@ -53,14 +53,14 @@ class FCN(nn.Module):
 
     def classes(self, image: Tensor) -> Tensor:
         """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8, in eval mode."""
-        return self.logits(self._normal(image)[None])[0].argmax(dim=0).to(torch.uint8)
+        return self.logits(self._normalize(image)[None])[0].argmax(dim=0).to(torch.uint8)
 
     def stages(self, images: Tensor) -> dict[str, Tensor]:
         """Return the maps after layer1 to layer4 of images (n, 3, H, W) uint8, in eval mode."""
-        maps = self.backbone(self._normal(images))
+        maps = self.backbone(self._normalize(images))
         return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
 
-    def _normal(self, pixels: Tensor) -> Tensor:
+    def _normalize(self, pixels: Tensor) -> Tensor:
         return (pixels - self.mean) / self.std
 
 
@@ -85,7 +85,7 @@ def build_network(
 
         model = EncoderDecoder(**config(recipe, arch=arch, num_classes=num_classes))
         model.decode_head.init_weights()
-    _give_norms(model, norm_layer(norm))
+    _replace_norms(model, norm_layer(norm))
     return FCN(model.backbone, model.decode_head, recipe)
 
 
@@ -161,7 +161,7 @@ def _write_warning(
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _give_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
+def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
     """Replace every plain norm by one that `make` returns, with the same state."""
     for module in model.modules():
         for name, child in module.named_children():
@@ -171,6 +171,6 @@ def _give_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
                 setattr(module, name, new)
 
 
-def _filled(values: Tensor, side: int, value: float) -> Tensor:
+def _pad_to(values: Tensor, side: int, value: float) -> Tensor:
     """Return values (..., H, W) padded on the right and below to (..., side, side)."""
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)

@@ -20,8 +20,8 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
     """
     network.eval()
     folder.mkdir(parents=True, exist_ok=True)
-    told = progress("predict", "masks", len(split)) if process.speaks else nullcontext()
-    with torch.inference_mode(), told as counter:
+    counting = progress("predict", "masks", len(split)) if process.speaks else nullcontext()
+    with torch.inference_mode(), counting as counter:
         for index in dealt(len(split), process):
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()

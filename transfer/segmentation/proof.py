@@ -35,7 +35,7 @@ def prove(
     # reduced precision would hide small faults behind its own differences
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         with torch.inference_mode():
-            found = network.stages(images)
+            maps = network.stages(images)
         tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
         source = dilated(network_with(arch, "imagenet", tensors), recipe.layer4_dilation)
         expected = torchvision_maps(source, images, recipe.pixel_mean, recipe.pixel_std)
@@ -44,7 +44,7 @@ def prove(
         f"layer4 is not dilated by {recipe.layer4_dilation}, or its images are not normalized by "
         f"mean {recipe.pixel_mean} and std {recipe.pixel_std}"
     )
-    return differences(found, expected, advice)
+    return differences(maps, expected, advice)
 
 
 def dilated(network: ResNet, dilation: int) -> ResNet:

@@ -152,11 +152,11 @@ class CorruptionEval(TaskDefaults):
                 if severity >= least
             )
 
-        found = {f"{group}_top1": mean(kinds) for group, kinds in GROUPS.items()}
-        found |= {"all_top1": mean(MAIN_KINDS), "sev3plus_top1": mean(MAIN_KINDS, least=SEVERE)}
+        accuracy = {f"{group}_top1": mean(kinds) for group, kinds in GROUPS.items()}
+        accuracy |= {"all_top1": mean(MAIN_KINDS), "sev3plus_top1": mean(MAIN_KINDS, least=SEVERE)}
         if set(KINDS) <= set(cells):
-            found |= {"all19_top1": mean(KINDS), "sev3plus19_top1": mean(KINDS, least=SEVERE)}
-        return found
+            accuracy |= {"all19_top1": mean(KINDS), "sev3plus19_top1": mean(KINDS, least=SEVERE)}
+        return accuracy
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
         """Return top-1 in percent of every corruption, by severity."""
@@ -166,14 +166,14 @@ class CorruptionEval(TaskDefaults):
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
     """Return top-1 in percent per corruption and severity."""
     kinds, severities = np.array(predictions.kinds), np.array(predictions.severities)
-    found: dict[str, dict[int, float]] = {}
+    top1_by_kind: dict[str, dict[int, float]] = {}
     for kind in dict.fromkeys(predictions.kinds):
         for severity in sorted(set(severities[kinds == kind].tolist())):
             rows = torch.from_numpy((kinds == kind) & (severities == severity))
-            found.setdefault(kind, {})[severity] = top1(
+            top1_by_kind.setdefault(kind, {})[severity] = top1(
                 predictions.scores[rows], predictions.labels[rows]
             )
-    return found
+    return top1_by_kind
 
 
 TASKS = {

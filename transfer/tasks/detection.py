@@ -274,13 +274,13 @@ class Detection(TaskDefaults):
             folder=folders.work / f"{name}-{same}",
             process=process,
         )
-        found = detect(detector, portion.test, recipe, process)
+        detections = detect(detector, portion.test, recipe, process)
         details = {
             **training_details(prepared, recipe, training),
             "num_train": len(portion.usable),
             "num_test": len(portion.test),
         }
-        return Detected(found, portion.test, self.kinds, details)
+        return Detected(detections, portion.test, self.kinds, details)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

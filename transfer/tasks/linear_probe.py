@@ -118,7 +118,7 @@ class LinearProbe(TaskDefaults):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-        found = probed(
+        predictions = probed(
             prepared.backbone,
             prepared.train,
             training,
@@ -129,8 +129,8 @@ class LinearProbe(TaskDefaults):
             folders.cache / "heads",
         )
         if len(heads) > 1:
-            found.details["heads_of_the_training"] = [list(head) for head in heads]
-        return found
+            predictions.details["heads_of_the_training"] = [list(head) for head in heads]
+        return predictions
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
@@ -148,9 +148,9 @@ def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearPro
     for probe in probes.values():
         passes.setdefault(probe.shared_pass, {})[(probe.learning_rate, probe.decay)] = None
     return {
-        key: replace(probe, together=tuple(found))
+        key: replace(probe, together=tuple(heads))
         for key, probe in probes.items()
-        for found in [passes[probe.shared_pass]]
+        for heads in [passes[probe.shared_pass]]
     }
 
 

@@ -237,14 +237,14 @@ class Segmentation(TaskDefaults):
 
     def details(self, predicted: Predicted) -> dict[str, object]:
         """Return details of the training and the IoU of each class, null if it does not occur."""
-        found = predicted.overlap
+        scores = predicted.overlap
         names = predicted.split.class_names
         return {
             **predicted.details,
-            "IoU_per_class": dict(zip(names, found.classes, strict=True)),
-            "num_classes_counted": sum(value is not None for value in found.classes),
-            "pixel_accuracy": found.pixel_accuracy,
-            "mean_accuracy": found.mean_accuracy,
+            "IoU_per_class": dict(zip(names, scores.classes, strict=True)),
+            "num_classes_counted": sum(value is not None for value in scores.classes),
+            "pixel_accuracy": scores.pixel_accuracy,
+            "mean_accuracy": scores.mean_accuracy,
         }
 
 

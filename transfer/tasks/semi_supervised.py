@@ -160,24 +160,26 @@ class SemiSupervised(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
-        labelled, found = prepared.labelled, {}
+        labelled, held_out = prepared.labelled, {}
         if len(self.head_rates) > 1:
-            found = self.search(prepared, folders, seed)
-        rate = best_rate(found, self.head_rates[0])
-        done = self.train(prepared, labelled, prepared.test, rate, folders, seed, "all")
+            held_out = self.search(prepared, folders, seed)
+        rate = best_rate(held_out, self.head_rates[0])
+        predictions = self.train(prepared, labelled, prepared.test, rate, folders, seed, "all")
         edges = (min(self.head_rates), max(self.head_rates))
         details = {
-            **done.details,
-            "held_out_top1": scores_by_name(found),
-            "diverged_rates": [rate for rate in self.head_rates if found and rate not in found],
-            "at_grid_edge": bool(found) and rate in edges,
+            **predictions.details,
+            "held_out_top1": scores_by_name(held_out),
+            "diverged_rates": [
+                rate for rate in self.head_rates if held_out and rate not in held_out
+            ],
+            "at_grid_edge": bool(held_out) and rate in edges,
             "labels": self.labels(),
             "fingerprint_of_labelled": labelled.fingerprint,
         }
         if self.drawn_share and this_process().speaks:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
             details["list_of_labelled"] = keep_list(folders.lists, name, {"labelled": labelled})
-        return replace(done, details=details)
+        return replace(predictions, details=details)
 
     def labels(self) -> str:
         """Return the source of the choice of labelled images."""

@@ -187,16 +187,16 @@ class VOCSVM(TaskDefaults):
 
     def chosen(self, choice: Choice, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
         """Print and return cost and cross-validated average precision by class."""
-        found: dict[str, dict[str, object]] = {}
+        choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
             cost, precision = self.costs[index], float(column[index])
             say("svm", f"{name:<12} C {cost:<8.3g} cross-validated AP {precision:.2f}")
-            found[name] = {
+            choices[name] = {
                 "cost": cost,
                 "at_grid_edge": index in (0, len(self.costs) - 1),
                 "cross_validated_AP": precision,
             }
-        return found
+        return choices
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return mAP in percent, the mean over the classes."""

@@ -29,7 +29,7 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
         polygons += [sample.polygons[i] for i in each.objects.tolist()]
     targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
     classes = torch.cat([each.classes for each in regions])
-    return F.binary_cross_entropy_with_logits(_own(logits, classes), targets)
+    return F.binary_cross_entropy_with_logits(_of_own_class(logits, classes), targets)
 
 
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
@@ -38,7 +38,7 @@ def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tens
     sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
     factors = np.float32(size) / sides
     codes = [
-        _code([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
+        _encode_outlines([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
         for corner, factor, outlines in zip(corners, factors, polygons, strict=True)
     ]
     if not codes:
@@ -50,7 +50,7 @@ def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tens
     return torch.from_numpy(masks).permute(2, 0, 1).to(boxes)
 
 
-def _code(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
+def _encode_outlines(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
     """Return all outlines of an object as one compressed mask of pycocotools."""
     if not outlines:
         return pycocotools.mask.encode(np.zeros((size, size), dtype=np.uint8, order="F"))
@@ -60,8 +60,8 @@ def _code(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
 
 def own_masks(logits: Tensor, classes: Tensor) -> Tensor:
     """Return probabilities (k, S, S) of each detection's class from logits (k, L, S, S)."""
-    return _own(logits, classes).float().sigmoid()
+    return _of_own_class(logits, classes).float().sigmoid()
 
 
-def _own(logits: Tensor, classes: Tensor) -> Tensor:
+def _of_own_class(logits: Tensor, classes: Tensor) -> Tensor:
     return logits[torch.arange(len(logits), device=logits.device), classes]

@@ -76,7 +76,7 @@ class RCNN(nn.Module):
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Return the losses by name, in training mode."""
-        samples = [_moved(sample, self.pixel_mean.device) for sample in samples]
+        samples = [_to_device(sample, self.pixel_mean.device) for sample in samples]
         maps, sizes = self._maps([sample.image for sample in samples])
         losses: dict[str, Tensor]
         proposals, losses = self.rpn(maps, sizes, samples)
@@ -88,14 +88,14 @@ class RCNN(nn.Module):
         losses |= box_losses(logits, deltas, regions, samples, self.recipe)
         on_objects = foreground(regions, self.num_classes)
         if self.mask_head is not None:
-            masks = self.mask_head(self._fine(maps, on_objects))
+            masks = self.mask_head(self._pool_fine(maps, on_objects))
             losses["loss_mask"] = mask_loss(masks, on_objects, samples)
         if self.keypoint_head is not None:
             visible = [
                 with_visible_keypoints(each, sample)
                 for each, sample in zip(on_objects, samples, strict=True)
             ]
-            points = self.keypoint_head(self._fine(maps, visible))
+            points = self.keypoint_head(self._pool_fine(maps, visible))
             losses["loss_keypoint"] = keypoint_loss(points, visible, samples)
         return losses
 
@@ -106,27 +106,29 @@ class RCNN(nn.Module):
         proposals, _ = self.rpn(maps, sizes, None)
         logits, deltas = self._boxes(maps, proposals)
         counts = [len(boxes) for boxes in proposals]
-        found = [
+        results = [
             found_boxes(*each, self.recipe)
             for each in zip(
                 logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
             )
         ]
         if self.mask_head is not None:
-            masks = self.mask_head(self._fine(maps, found)).split([len(f.boxes) for f in found])
-            found = [
+            masks = self.mask_head(self._pool_fine(maps, results)).split(
+                [len(f.boxes) for f in results]
+            )
+            results = [
                 replace(each, masks=own_masks(own, each.classes))
-                for each, own in zip(found, masks, strict=True)
+                for each, own in zip(results, masks, strict=True)
             ]
         if self.keypoint_head is not None:
-            points = self.keypoint_head(self._fine(maps, found)).split(
-                [len(f.boxes) for f in found]
+            points = self.keypoint_head(self._pool_fine(maps, results)).split(
+                [len(f.boxes) for f in results]
             )
-            found = [
+            results = [
                 replace(each, keypoints=peaks(own, each.boxes))
-                for each, own in zip(found, points, strict=True)
+                for each, own in zip(results, points, strict=True)
             ]
-        return found
+        return results
 
     @torch.no_grad()
     def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -175,7 +177,9 @@ class RCNN(nn.Module):
         logits, deltas = self.box_predictor(self.box_head(pooled))
         return logits, deltas
 
-    def _fine(self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[Found]) -> Tensor:
+    def _pool_fine(
+        self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[Found]
+    ) -> Tensor:
         """Return pooled maps (r, C, 14, 14) for the mask and keypoint heads."""
         return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)
 
@@ -191,7 +195,7 @@ def _pyramid(recipe: Recipe, width: int, norm: Norm) -> nn.Module:
     return pyramid
 
 
-def _moved(sample: Sample, device: torch.device) -> Sample:
+def _to_device(sample: Sample, device: torch.device) -> Sample:
     keypoints = sample.keypoints
     return replace(
         sample,

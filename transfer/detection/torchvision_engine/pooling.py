@@ -29,16 +29,16 @@ def pool(
     images = torch.cat([torch.full_like(b[:, :1], i) for i, b in enumerate(boxes)])
     regions = torch.cat([images, every], dim=1)
     if len(maps) == 1:
-        return _aligned(maps[0], regions, strides_px[0], size)
+        return _roi_align(maps[0], regions, strides_px[0], size)
     levels = levels_of(every, int(math.log2(strides_px[0])), len(maps))
     pooled = maps[0].new_zeros(len(every), maps[0].shape[1], size, size)
     for level, (features, stride_px) in enumerate(zip(maps, strides_px, strict=True)):
         chosen = (levels == level).nonzero()[:, 0]
-        pooled[chosen] = _aligned(features, regions[chosen], stride_px, size)
+        pooled[chosen] = _roi_align(features, regions[chosen], stride_px, size)
     return pooled
 
 
-def _aligned(features: Tensor, regions: Tensor, stride_px: int, size: int) -> Tensor:
+def _roi_align(features: Tensor, regions: Tensor, stride_px: int, size: int) -> Tensor:
     # float32 also under autocast: half precision would move the boxes by pixels
     dtype = torch.promote_types(features.dtype, regions.dtype)
     pooled: Tensor = roi_align(

@@ -69,7 +69,7 @@ class RPN(nn.Module):
         with torch.no_grad():
             count = self.recipe.rpn_candidates[0 if self.training else 1]
             boxes, scores, levels = candidates(logits, deltas, anchors, count)
-            return self._without_doubles(boxes, scores, levels, sizes), losses
+            return self._suppress(boxes, scores, levels, sizes), losses
 
     def _predictions(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return logits (n, H W A) and deltas (n, H W A, 4) per level, in the anchors' order."""
@@ -100,7 +100,7 @@ class RPN(nn.Module):
         all_logits, all_deltas = torch.cat(list(logits), dim=1), torch.cat(list(deltas), dim=1)
         chosen_logits, labels, moves, goals = [], [], [], []
         for i, sample in enumerate(samples):
-            positives, negatives, boxes = _sampled(every, sample, recipe)
+            positives, negatives, boxes = _sample_anchors(every, sample, recipe)
             chosen_logits += [all_logits[i, positives], all_logits[i, negatives]]
             labels += [torch.ones_like(chosen_logits[-2]), torch.zeros_like(chosen_logits[-1])]
             moves.append(all_deltas[i, positives])
@@ -116,7 +116,7 @@ class RPN(nn.Module):
             "loss_rpn_loc": localization / count * factor,
         }
 
-    def _without_doubles(
+    def _suppress(
         self, boxes: Tensor, scores: Tensor, levels: Tensor, sizes: Sequence[Size]
     ) -> list[Tensor]:
         """Return the best of candidates (n, t, 4) after suppression within each level.
@@ -155,7 +155,9 @@ def candidates(
 
 
 @torch.no_grad()
-def _sampled(anchors: Tensor, sample: Sample, recipe: Recipe) -> tuple[Tensor, Tensor, Tensor]:
+def _sample_anchors(
+    anchors: Tensor, sample: Sample, recipe: Recipe
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return indices of positive and negative anchors, and the objects (p, 4) of the positives."""
     below, above = recipe.rpn_iou
     iou = box_iou(sample.boxes, anchors)
