@@ -113,6 +113,7 @@ class FewShot(TaskDefaults):
 
     def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
         """Return all trials of the first number of shots, then of the next."""
+        # a trial draws nested images for all shots; the runs' seeds never meet
         return [
             Problem(
                 draw_support(

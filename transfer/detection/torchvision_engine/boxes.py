@@ -31,6 +31,7 @@ def box_losses(
     logits, deltas = logits.float(), deltas.float()
     classes = torch.cat([each.classes for each in regions])
     if len(classes) == 0:
+        # losses of 0 that reach all parameters, as a training on several GPUs needs them
         return {"loss_cls": logits.sum() * 0, "loss_box_reg": deltas.sum() * 0}
     on_object = (classes < deltas.shape[1]).nonzero()[:, 0]
     boxes = torch.cat([each.boxes for each in regions])[on_object]

@@ -49,6 +49,7 @@ def peaks(logits: Tensor, boxes: Tensor) -> Tensor:
     """
     logits = logits.float()
     sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1)
+    # as in detectron2: each map is resized to whole px, and its peak scaled back to the box
     whole = sides.ceil()
     places, heights = [], []
     for maps, (width, height) in zip(logits, whole.int().tolist(), strict=True):

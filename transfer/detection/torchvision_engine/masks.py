@@ -21,6 +21,7 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
     """Return the mean cross-entropy of logits (r, L, S, S) over pixels, for each region's class."""
     logits = logits.float()
     if len(logits) == 0:
+        # a loss of 0 that reaches all parameters, as a training on several GPUs needs it
         return logits.sum() * 0
     polygons: list[Polygons] = []
     for sample, each in zip(samples, regions, strict=True):
@@ -35,6 +36,7 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
     """Return targets (r, size, size), 0 or 1: the polygons in each box (r, 4), cropped, resized."""
     corners: NDArray[np.float32] = boxes.detach().cpu().numpy()
+    # detectron2's least side of 0.1 px, against division by 0
     sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
     factors = np.float32(size) / sides
     codes = [

@@ -110,6 +110,7 @@ class RPN(nn.Module):
         )
         localization = F.l1_loss(torch.cat(moves), torch.cat(goals), reduction="sum")
         factor = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
+        # detectron2's divisor, not the number that was sampled
         count = recipe.rpn_samples * len(samples)
         return {
             "loss_rpn_cls": classification / count * factor,
