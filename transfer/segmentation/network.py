@@ -165,7 +165,6 @@ def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
     """Replace every plain norm by one that `make` returns, with the same state."""
     for module in model.modules():
         for name, child in module.named_children():
-            # the exact class: a norm that is replaced already may be a subclass
             if type(child) is nn.BatchNorm2d:
                 new = make(child.num_features)
                 new.load_state_dict(child.state_dict())

@@ -113,7 +113,7 @@ class FewShot(TaskDefaults):
 
     def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
         """Return all trials of the first number of shots, then of the next."""
-        # a trial draws nested images for all shots; the runs' seeds never meet
+        # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
         return [
             Problem(
                 draw_support(
