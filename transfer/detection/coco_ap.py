@@ -20,17 +20,17 @@ SUMMARY: dict[Kind, tuple[str, ...]] = {
     "segm": ("AP", "AP50", "AP75", "APs", "APm", "APl"),
     "keypoints": ("AP", "AP50", "AP75", "APm", "APl"),
 }
-"""What pycocotools summarizes first: all IoU thresholds, two of them, and three sizes."""
+"""First entries of pycocotools' summary: all IoU thresholds, two of them, and three sizes."""
 
 
 def coco_ap(
     detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
 ) -> dict[Kind, dict[str, float]]:
-    """Per kind AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
+    """Return, per kind, AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
 
-    detections: one entry per image of the scenes, in their order. The ground truth is the
-    annotation file's on these images. Sizes and classes of which it has no object have no entry;
-    no detections give 0. Crowds are neither hits nor misses.
+    detections: one entry per image of the scenes, in their order. The ground truth is the part of
+    the annotation file that belongs to these images. Sizes and classes without an object have no
+    entry; no detections give 0. Crowds are neither hits nor misses.
     """
     check_same_images(detections, scenes)
     with redirect_stdout(io.StringIO()):
@@ -39,12 +39,12 @@ def coco_ap(
 
 
 def _truth(scenes: Scenes) -> COCO:
-    """The annotations of these images only, without the broken ones."""
+    """Return the annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
         raise ValueError("these scenes name no annotation file; COCO's AP needs one")
     content = json.loads(scenes.annotations.read_text())
     ids = {scenes.scene(i).image_id for i in range(len(scenes))}
-    # the first of each number, as where the scenes are read
+    # the first image of each id is kept, as where the scenes are read
     images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
     if len(images) != len(ids):
         raise ValueError(
@@ -55,7 +55,7 @@ def _truth(scenes: Scenes) -> COCO:
     truth.dataset = {
         "images": list(images.values()),
         "annotations": [
-            _object(place, entry)
+            _for_pycocotools(place, entry)
             for place, entry in enumerate(content["annotations"])
             if place not in scenes.faulty and entry["image_id"] in ids
         ],
@@ -65,15 +65,15 @@ def _truth(scenes: Scenes) -> COCO:
     return truth
 
 
-def _object(place: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """As pycocotools understands it."""
-    # an object of the number 0 would count as none
-    known = entry | {"id": place + 1}
+def _for_pycocotools(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an annotation in the form that pycocotools evaluates."""
+    # pycocotools takes a match with the id 0 for no match
+    annotation = entry | {"id": place + 1}
     mask = entry.get("segmentation")
     if isinstance(mask, list):
-        # it takes four numbers for a box, and fails on the outlines beside it
-        known["segmentation"] = list(filter(is_outline, mask))
-    return known
+        # an outline of four numbers would be taken for a box, and the other outlines would fail
+        annotation["segmentation"] = list(filter(is_outline, mask))
+    return annotation
 
 
 def _average_precision(
@@ -81,10 +81,10 @@ def _average_precision(
 ) -> dict[str, float]:
     entries = [
         entry
-        for i, found in enumerate(detections)
-        for entry in _entries(found, scenes.scene(i).image_id, scenes.category_ids, kind)
+        for i, detected in enumerate(detections)
+        for entry in _entries(detected, scenes.scene(i).image_id, scenes.category_ids, kind)
     ]
-    evaluation = COCOeval(truth, _detected(truth, entries), kind)
+    evaluation = COCOeval(truth, _load_results(truth, entries), kind)
     evaluation.params.catIds = list(scenes.category_ids)
     evaluation.evaluate()
     evaluation.accumulate()
@@ -100,40 +100,41 @@ def _average_precision(
 
 
 def _entries(
-    found: Detections, image_id: int | str, category_ids: Sequence[int], kind: Kind
+    detected: Detections, image_id: int | str, category_ids: Sequence[int], kind: Kind
 ) -> list[dict[str, Any]]:
-    """COCO's results; what decides an object's size differs by kind.
+    """Return the detections of one image in COCO's result format.
 
-    With masks it is their own area, so no box may be named; with keypoints it is the box's.
+    pycocotools takes the size of a detection from its box where there is one. A mask counts by its
+    own area, so its entry has no box; keypoints count by the area of the box.
     """
     columns: dict[str, list[Any]] = {
-        "score": found.scores.tolist(),
-        "category_id": [category_ids[c] for c in found.classes.tolist()],
+        "score": detected.scores.tolist(),
+        "category_id": [category_ids[c] for c in detected.classes.tolist()],
     }
     if kind == "segm":
-        if found.masks is None:
+        if detected.masks is None:
             raise ValueError(f"image {image_id}: segm was asked for, but no masks were detected")
-        size = [found.height, found.width]
-        columns["segmentation"] = [{"size": size, "counts": counts} for counts in found.masks]
+        size = [detected.height, detected.width]
+        columns["segmentation"] = [{"size": size, "counts": counts} for counts in detected.masks]
     else:
-        corners = found.boxes.clone()
+        corners = detected.boxes.clone()
         corners[:, 2:] -= corners[:, :2]
         columns["bbox"] = corners.tolist()
     if kind == "keypoints":
-        if found.keypoints is None:
+        if detected.keypoints is None:
             raise ValueError(f"image {image_id}: keypoints were asked for, but none were detected")
-        points = found.keypoints.clone()
-        # the files hold indices of pixels, not positions
+        points = detected.keypoints.clone()
+        # COCO's files hold pixel indices; the center of a pixel is half a pixel further
         points[:, :, :2] -= 0.5
         columns["keypoints"] = points.flatten(1).tolist()
     rows = zip(*columns.values(), strict=True)
     return [{"image_id": image_id} | dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _detected(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
+def _load_results(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
     if entries:
         return truth.loadRes(entries)
-    # loadRes looks at the first entry
+    # loadRes fails on an empty list, since it reads the first entry
     nothing = COCO()
     nothing.dataset = truth.dataset | {"annotations": []}
     nothing.createIndex()
@@ -141,12 +142,12 @@ def _detected(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
 
 
 def _per_class(evaluation: COCOeval, scenes: Scenes) -> dict[str, float]:
-    """AP/<class> over all IoU thresholds and sizes."""
+    """Return AP/<class> in percent, the mean over IoU thresholds for objects of all sizes."""
     names = dict(zip(scenes.category_ids, scenes.class_names, strict=True))
     ap = {}
     for k, category in enumerate(evaluation.params.catIds):
         precision = evaluation.eval["precision"][:, :, k, 0, -1]
-        # -1 throughout where the class has no object
+        # pycocotools writes -1 for a class without an object
         if (precision > -1).any():
             ap[f"AP/{names[int(category)]}"] = 100 * float(precision[precision > -1].mean())
     return ap

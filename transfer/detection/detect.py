@@ -1,4 +1,4 @@
-"""A trained detector on the images of a split, shared among the processes of the run."""
+"""Inference of a trained detector on a split whose images are divided among the processes."""
 
 from contextlib import nullcontext
 
@@ -17,25 +17,28 @@ from transfer.running.processes import Process, dealt
 def detect(
     detector: Detector, scenes: Scenes, recipe: Recipe, process: Process
 ) -> list[Detections]:
-    """What is found on each image, in their order, on every process.
+    """Return the detections on every image, in the split's order, on every process.
 
-    One image at a time: alone in its batch it is padded as little as in detectron2's test.
+    Each batch is one image, which is then padded as little as in detectron2's test.
     """
     detector.network.eval()
-    found = []
+    detections = []
     counting = progress("detect", recipe.finds, len(scenes)) if process.speaks else nullcontext()
     with torch.inference_mode(), counting as counter:
         for index in dealt(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
-            found.append(in_original(result, scenes.scene(index), image))
+            detections.append(in_original(result, scenes.scene(index), image))
             if counter is not None:
                 counter.add(min(process.num_processes, len(scenes) - index))
-    return gathered(found, process)
+    return gathered(detections, process)
 
 
 def gathered(mine: list[Detections], process: Process) -> list[Detections]:
-    """Every process's share, dealt in turn, put back into one order."""
+    """Return the detections of all processes in the order of the split.
+
+    The images were dealt in turn: image i is entry i // processes of process i % processes.
+    """
     if process.num_processes == 1:
         return mine
     shares: list[list[Detections]] = [[] for _ in range(process.num_processes)]

@@ -1,9 +1,9 @@
-"""The detectron2 engine: a recipe as detectron2's own detector, what the other engine is held to.
+"""The detectron2 engine: detectron2's own detector, the reference of the torchvision engine.
 
 detectron2 0.6, https://github.com/facebookresearch/detectron2. Its configuration is assigned here,
-value by value; no file of its model zoo is read. What it has no option for is added to the network
-it builds: norm layers of the RPN's and of the keypoint head, the norm behind layer4 (MoCo), the
-norm in front of the RPN (CO2), and a layer4 of basic blocks as head of the boxes.
+value by value; no file of its model zoo is read. Parts without an option are added to the network
+that detectron2 builds: norm layers of the RPN's head and of the keypoint head, the norm after
+layer4 (MoCo), the norm before the RPN (CO2), and a layer4 of basic blocks as box head.
 """
 
 import logging
@@ -34,7 +34,10 @@ STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"
 
 @contextmanager
 def known_noise_ignored() -> Iterator[None]:
-    """What detectron2 0.6 makes newer libraries say, at import and in a forward pass."""
+    """Silence the warnings that detectron2 0.6 causes in newer libraries.
+
+    They appear at import and in forward passes.
+    """
     with warnings.catch_warnings():
         for message in (
             r"`torch\.jit\.\w+` is deprecated",
@@ -53,7 +56,7 @@ def known_noise_ignored() -> Iterator[None]:
 
 @cache
 def available() -> bool:
-    """Whether detectron2 imports with all that training and test need."""
+    """Return whether detectron2 imports, with all that training and test need."""
     try:
         with known_noise_ignored():
             import detectron2.engine  # noqa: F401
@@ -63,17 +66,17 @@ def available() -> bool:
 
 
 def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
-    """A new detector on the CPU, random throughout; `load_backbone` comes next."""
+    """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
     with known_noise_ignored():
         from detectron2.modeling.meta_arch import GeneralizedRCNN
 
         rcnn = GeneralizedRCNN(config(recipe, arch=arch, num_classes=num_classes, norm=norm))
-        _complete(rcnn, recipe, arch, norm)
+        _add_missing_layers(rcnn, recipe, arch, norm)
     return Detectron2Detector(rcnn, recipe)
 
 
 def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
-    """The recipe as detectron2's CfgNode, as far as that has words for it."""
+    """Return the recipe as detectron2's CfgNode, as far as that has options for it."""
     check_can_be_built(recipe, arch)
     from detectron2.config import get_cfg
 
@@ -160,7 +163,7 @@ def _set_heads(model: Any, recipe: Recipe, num_classes: int, norm: Norm) -> None
 
 
 def _set_training(solver: Any, recipe: Recipe) -> None:
-    """Our own loop trains; with these numbers detectron2's would do the same."""
+    """Set the training options, though our own loop trains: detectron2's would do the same."""
     solver.IMS_PER_BATCH = recipe.batch_size
     solver.BASE_LR, solver.MOMENTUM = recipe.learning_rate, recipe.sgd_momentum
     solver.WEIGHT_DECAY, solver.WEIGHT_DECAY_NORM = recipe.weight_decay, 0.0
@@ -168,15 +171,15 @@ def _set_training(solver: Any, recipe: Recipe) -> None:
     solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
 
 
-def _complete(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
-    """Add what the configuration has no words for."""
+def _add_missing_layers(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
+    """Add the layers that the configuration has no options for."""
     from detectron2.layers import get_norm
 
     if "rpn_head" in recipe.normed:
-        _norm_behind(rcnn.proposal_generator.rpn_head.conv, norm)
+        _add_norm(rcnn.proposal_generator.rpn_head.conv, norm)
     if "keypoint_head" in recipe.normed and recipe.finds == "keypoints":
         for number in range(1, 9):
-            _norm_behind(getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}"), norm)
+            _add_norm(getattr(rcnn.roi_heads.keypoint_head, f"conv_fcn{number}"), norm)
     if recipe.neck == "c4" and arch in ("resnet18", "resnet34"):
         rcnn.roi_heads.res5 = _basic_res5(2 if arch == "resnet18" else 3, norm)
     if recipe.extra_norms != "none":
@@ -190,8 +193,11 @@ def _complete(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
         )
 
 
-def _norm_behind(convolution: Any, norm: Norm) -> None:
-    """Between a convolution of detectron2 and its activation; the norm's bias replaces its own."""
+def _add_norm(convolution: Any, norm: Norm) -> None:
+    """Add a norm between a detectron2 convolution and its activation; drop the convolution's bias.
+
+    The norm's own bias replaces it.
+    """
     from detectron2.layers import get_norm
 
     convolution.norm = get_norm(norm, convolution.out_channels)
@@ -199,7 +205,10 @@ def _norm_behind(convolution: Any, norm: Norm) -> None:
 
 
 def _basic_res5(num_blocks: int, norm: Norm) -> nn.Sequential:
-    """(r, 256, 14, 14) -> (r, 512, 7, 7); detectron2's own head knows bottlenecks only."""
+    """Return a layer4 of basic blocks: (r, 256, 14, 14) to (r, 512, 7, 7).
+
+    detectron2's own box head is built of bottlenecks only.
+    """
     from detectron2.modeling.backbone.resnet import BasicBlock, ResNet
 
     blocks = ResNet.make_stage(
@@ -214,7 +223,7 @@ def _basic_res5(num_blocks: int, norm: Norm) -> nn.Sequential:
 
 
 class ApartRPN(nn.Module):
-    """An RPN that sees the shared maps through a norm of its own and moves them less."""
+    """An RPN with its own input norm, whose gradient into the shared maps is scaled (CO2)."""
 
     def __init__(self, rpn: Any, norm: nn.Module | None, *, gradient_factor: float) -> None:
         super().__init__()
@@ -223,8 +232,8 @@ class ApartRPN(nn.Module):
         self.gradient_factor = gradient_factor
 
     def forward(self, images: Any, features: Mapping[str, Tensor], targets: Any = None) -> Any:
-        """As detectron2's RPN."""
-        # scaled in front of the norm: the norm's own parameters keep their whole gradient
+        """Return proposals and losses as detectron2's RPN does."""
+        # scaled before the norm, so that the norm's own parameters keep their whole gradient
         own = {
             name: self.norm(scale_gradient(features[name], self.gradient_factor))
             for name in self.rpn.in_features
@@ -233,17 +242,17 @@ class ApartRPN(nn.Module):
 
 
 class SampleNetwork(nn.Module):
-    """detectron2's R-CNN, called with samples."""
+    """A detectron2 R-CNN that is called with samples."""
 
     def __init__(self, rcnn: nn.Module) -> None:
         super().__init__()
         self.rcnn = rcnn
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """The losses, in training mode."""
+        """Return the losses by name, in training mode."""
         from detectron2.utils.events import EventStorage
 
-        # its heads write statistics into a storage, which nobody reads
+        # detectron2's heads need a storage to write statistics into; nobody reads it
         with known_noise_ignored(), EventStorage():
             losses: dict[str, Tensor] = self.rcnn([_as_input(sample) for sample in samples])
         return losses
@@ -264,7 +273,7 @@ def _as_input(sample: Sample) -> dict[str, Any]:
 
 
 class Detectron2Detector:
-    """As `Detector` says."""
+    """The `Detector` of the detectron2 engine."""
 
     def __init__(self, rcnn: Any, recipe: Recipe) -> None:
         self.network: nn.Module = SampleNetwork(rcnn)
@@ -273,10 +282,10 @@ class Detectron2Detector:
 
     @torch.inference_mode()
     def find(self, images: Sequence[Tensor]) -> list[Found]:
-        """Detections on images (3, H, W) uint8; in eval mode."""
+        """Return the detections on images (3, H, W) uint8, in eval mode."""
         with known_noise_ignored():
             inputs = [{"image": image} for image in images]
-            found = self._rcnn.inference(inputs, do_postprocess=False)
+            results = self._rcnn.inference(inputs, do_postprocess=False)
         return [
             Found(
                 boxes=each.pred_boxes.tensor,
@@ -285,12 +294,12 @@ class Detectron2Detector:
                 masks=each.pred_masks[:, 0] if each.has("pred_masks") else None,
                 keypoints=each.pred_keypoints if each.has("pred_keypoints") else None,
             )
-            for each in found
+            for each in results
         ]
 
     @torch.inference_mode()
     def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Maps after layer1 to layer4, through detectron2's preprocessing; eval mode."""
+        """Return the maps after layer1 to layer4, with detectron2's preprocessing, in eval mode."""
         rcnn = self._rcnn
         x = rcnn.preprocess_image([{"image": image} for image in images]).tensor
         pyramid = self._recipe.neck == "fpn"
@@ -305,7 +314,7 @@ class Detectron2Detector:
         return maps
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Put a backbone (torchvision's names) in its place; how many tensors were placed."""
+        """Load a backbone (torchvision's names); return the number of tensors loaded."""
         tensors = to_detectron2(state_dict, self._recipe.neck)
         own = self._rcnn.state_dict()
         roots = {
@@ -322,5 +331,5 @@ class Detectron2Detector:
         return len(tensors)
 
     def is_rpn(self, parameter: str) -> bool:
-        """Whether a parameter of the network belongs to the RPN or the norm in front of it."""
+        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
         return parameter.startswith("rcnn.proposal_generator.")

@@ -1,4 +1,4 @@
-"""Which engine carries a recipe out."""
+"""Choice of the engine that builds a detector."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ EngineName = Literal["detectron2", "torchvision"]
 
 
 def engine_for(choice: EngineChoice) -> EngineName:
-    """The engine that will run; ValueError if detectron2 is asked for and not installed."""
+    """Return the engine that will run; ValueError if detectron2 is chosen but not installed."""
     if choice == "detectron2" and not available():
         raise ValueError(
             f"--engine detectron2, but detectron2 cannot be imported here. {HOW_TO_INSTALL}"
@@ -29,6 +29,6 @@ def engine_for(choice: EngineChoice) -> EngineName:
 def build_detector(
     engine: EngineName, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm
 ) -> Detector:
-    """A detector whose new layers are drawn from torch's generator; its backbone is not loaded."""
+    """Return a detector with new layers drawn from torch's generator and no backbone loaded."""
     build = build_on_detectron2 if engine == "detectron2" else build_on_torchvision
     return build(recipe, arch=arch, num_classes=num_classes, norm=norm)

@@ -1,4 +1,4 @@
-"""What fits together: a recipe with a backbone, and a backbone's tensors with a detector."""
+"""Checks that a recipe fits a backbone, and a backbone's tensors a detector."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from transfer.detection.recipe import PYRAMID_STRIDES_PX, Recipe
 
 
 def check_can_be_built(recipe: Recipe, arch: str) -> None:
-    """ValueError for a detector that neither engine can build."""
+    """Raise ValueError for a detector that neither engine can build."""
     if arch not in FEATURE_DIM:
         raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
     if recipe.neck == "c4" and recipe.finds != "boxes":
@@ -28,9 +28,10 @@ def check_can_be_built(recipe: Recipe, arch: str) -> None:
 
 
 def check_all_placed(tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
-    """ValueError unless every tensor has a place of its shape, and every place a tensor.
+    """Raise ValueError unless tensors and places match one to one, in name and shape.
 
-    tensors: of a backbone, under the engine's names; places: what the detector has for them.
+    tensors: the backbone's, under the engine's names; places: the detector's tensors for them.
+    Places of optional tensors may stay open.
     """
     lost = [
         name

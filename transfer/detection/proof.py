@@ -1,6 +1,6 @@
-"""Proof before training: a detector's backbone computes what the source computes, and is trained.
+"""Check before training that a detector's backbone computes what its source does, and trains.
 
-The other side is torchvision's network with the backbone's own tensors.
+The reference is torchvision's network with the backbone's own tensors.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 
 NORMS = {"fpn": 8, "mask_head": 4, "keypoint_head": 8, "rpn_head": 1}
-"""Layers of each normed part: behind every convolution that an activation or a sum follows."""
+"""Number of norm layers of each part: one after every convolution before an activation or sum."""
 EXTRA_NORMS = {"none": 0, "moco": 1, "co2": 2}
 
 
 def prove(
     detector: Detector, state_dict: Mapping[str, Tensor], arch: str, recipe: Recipe
 ) -> dict[str, float]:
-    """Largest difference of each stage, layer1 to layer4, on two fixed images.
+    """Return the largest difference of each stage, layer1 to layer4, on two fixed images.
 
-    state_dict: the backbone that was loaded, torchvision's names. ValueError above the tolerance,
-    if a norm layer is missing or does not train, or if a parameter is frozen.
+    state_dict: the backbone that was loaded, torchvision's names. ValueError if a difference is
+    above the tolerance, a norm layer is missing or does not train, or a parameter is frozen.
     """
     check_trained(detector.network, expected_norms(state_dict, recipe))
     device = next(detector.network.parameters()).device
@@ -33,17 +33,17 @@ def prove(
     detector.network.eval()
     # reduced precision would hide small faults behind its own differences
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
-        found = detector.stages(list(images))
+        maps = detector.stages(list(images))
         tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
         network = network_with(arch, "imagenet", tensors)
         expected = torchvision_maps(network, images, recipe.pixel_mean, recipe.pixel_std)
     detector.network.train(was_training)
     advice = f"its images are not normalized by mean {recipe.pixel_mean} and std {recipe.pixel_std}"
-    return differences(found, expected, advice)
+    return differences(maps, expected, advice)
 
 
 def expected_norms(state_dict: Mapping[str, Tensor], recipe: Recipe) -> int:
-    """How many norm layers the detector has, those of its backbone among them."""
+    """Return the number of norm layers of the detector, those of its backbone included."""
     of_backbone = sum(name.endswith("running_mean") for name in state_dict)
     exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
     layers = {**NORMS, "box_head": recipe.box_head_convs}

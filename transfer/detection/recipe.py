@@ -1,9 +1,8 @@
-"""Every number of a detector, its training and its test, whatever engine carries them out.
+"""All numbers of a detector, its training and its test, the same for both engines.
 
-Values of COCO_FPN: JCL sheet (section 4.3 of Cai et al., NeurIPS 2020, arXiv:2009.14776) and, where
-the paper is silent, detectron2's R50-FPN 1x. Of VOC_C4: MoCo's R50-C4 on VOC 2007+2012 (He et al.,
-CVPR 2020, arXiv:1911.05722), with the two norm layers of CO2 (Wei et al., ICLR 2021,
-arXiv:2010.02217).
+COCO_FPN follows JCL, section 4.3 (Cai et al., NeurIPS 2020, arXiv:2009.14776) and, where the paper
+is silent, detectron2's R50-FPN 1x. VOC_C4 is MoCo's R50-C4 on VOC 2007+2012 (He et al., CVPR 2020,
+arXiv:1911.05722) with the two norm layers of CO2 (Wei et al., ICLR 2021, arXiv:2010.02217).
 """
 
 from dataclasses import dataclass, replace
@@ -17,127 +16,129 @@ ExtraNorms = Literal["none", "moco", "co2"]
 RPNGradient = Literal["scale_input", "lr_mult", "loss_weight", "none"]
 
 PYRAMID_STRIDES_PX = (4, 8, 16, 32, 64)
-"""Of the maps of a pyramid; the last is the RPN's alone."""
+"""Strides of the pyramid's maps; only the RPN uses the last."""
 C4_STRIDES_PX = (16,)
-"""Of the layer3 map."""
+"""Stride of the layer3 map."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Sizes in px of the resized image, areas of boxes in px, counts per image."""
+    """Settings of a detector. Sizes are in px of the resized image, counts are per image."""
 
     # the network
     neck: Literal["fpn", "c4"]
-    """Feature pyramid, or the layer3 map with layer4 as the head of the boxes."""
+    """Feature pyramid (fpn), or the layer3 map with layer4 as the box head (c4)."""
     finds: Finds = "boxes"
-    """What a detection holds besides its class."""
+    """Output of a detection besides its class."""
     normed: tuple[Part, ...] = ("fpn",)
-    """New parts with a norm layer behind each convolution; the backbone always keeps its own."""
+    """New parts with a norm layer after each convolution; the backbone always keeps its own."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
-    """How norm layers share statistics on several GPUs; on one, and on a CPU, plain BN."""
+    """Kind of norm layer that shares statistics among GPUs; on one GPU or a CPU it is plain BN."""
     extra_norms: ExtraNorms = "none"
-    """c4: moco puts a norm behind layer4; co2 one more in front of the RPN."""
+    """Extra norms of a c4 detector: moco has one after layer4, co2 another before the RPN."""
     rpn_gradient: RPNGradient = "none"
-    """Reading of CO2's "gradients divided by 10": of what the RPN sends into the shared map, of the
-    RPN's learning rate, or of the RPN's loss."""
+    """Reading of CO2's "gradients divided by 10": the factor scales the gradient that the RPN sends
+    into the shared map (scale_input), the RPN's learning rate or the RPN's loss."""
     rpn_gradient_factor: float = 0.1
-    """What `rpn_gradient` multiplies by; not used where that is none."""
+    """Factor of `rpn_gradient`; not used where that is none."""
     fpn_channels: int = 256
-    """Of every map of the pyramid."""
+    """Channels of every map of the pyramid."""
     box_head_convs: int = 0
-    """3x3 convolutions of a pyramid's box head."""
+    """Number of 3x3 convolutions of a pyramid's box head."""
     box_head_fcs: int = 2
-    """Linear layers behind them."""
+    """Number of linear layers after them."""
     box_head_conv_channels: int = 256
-    """Of each of its convolutions."""
+    """Channels of each of the box head's convolutions."""
     box_head_fc_channels: int = 1024
-    """Of each of its linear layers."""
+    """Outputs of each of the box head's linear layers."""
     mask_head_channels: int = 256
-    """Of each of its four convolutions and of the upsampling."""
+    """Channels of the mask head's four convolutions and of its upsampling."""
     keypoint_head_channels: int = 512
-    """Of each of its eight convolutions."""
+    """Channels of the keypoint head's eight convolutions."""
     # anchors and proposals
     anchor_sizes_px: tuple[int, ...] = (32, 64, 128, 256, 512)
     """Square roots of areas: one per level of a pyramid, all on the one map of c4."""
     anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
-    """Height over width."""
+    """Ratios of height to width."""
     rpn_iou: tuple[float, float] = (0.3, 0.7)
-    """Below: background; from: object; between: not used."""
+    """IoU thresholds: anchors below the first are background, those from the second on are on
+    objects, those between are not used."""
     rpn_samples: int = 256
-    """Anchors of an image that the RPN's losses look at, and are divided by."""
+    """Anchors per image in the RPN's losses, and the divisor of these losses."""
     rpn_positive_share: float = 0.5
-    """Of these, at most; background fills the rest."""
+    """Largest share of these on objects; background fills the rest."""
     rpn_candidates: tuple[int, int] = (2000, 1000)
-    """Best-scored anchors per level before suppression, in training and test."""
+    """Best anchors per level before suppression, in training and in test."""
     rpn_proposals: tuple[int, int] = (1000, 1000)
-    """After suppression, of all levels, in training and test."""
+    """Best proposals of all levels after suppression, in training and in test."""
     rpn_nms_iou: float = 0.7
-    """A proposal that overlaps a better one of its level by more is suppressed."""
+    """IoU with a better proposal of the same level above which a proposal is suppressed."""
     # heads
     roi_samples: int = 512
-    """Proposals and objects of an image that the heads learn from, at most."""
+    """Largest number of proposals and objects per image that the heads learn from."""
     roi_positive_share: float = 0.25
-    """Of these, at most, on objects; background fills the rest."""
+    """Largest share of these that lie on objects; background fills the rest."""
     roi_iou: float = 0.5
-    """From: on an object; below: background."""
+    """IoU from which a region is on an object; below it is background."""
     box_pool: int = 7
-    """Side of the map that RoIAlign gives the box head; 14 for masks and keypoints."""
+    """Side of the box head's RoIAlign map; that of masks and keypoints is 14."""
     box_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
-    """Of the box head's deltas dx, dy, dw, dh."""
+    """Weights of the box head's deltas dx, dy, dw, dh."""
     box_smooth_l1_beta: float = 0.0
-    """0 is L1."""
+    """Beta of the box head's smooth L1 loss; 0 is L1."""
     # images
     train_short_px: tuple[int, ...] = (640, 672, 704, 736, 768, 800)
-    """One is drawn per image."""
+    """Lengths of the shorter side in training; one is drawn per image."""
     test_short_px: int = 800
+    """Length of the shorter side in the test."""
     long_px: int = 1333
-    """The longer side is no longer than this."""
+    """Largest length of the longer side."""
     flip_share: float = 0.5
-    """Of the training images, mirrored left to right."""
+    """Probability that a training image is mirrored left to right."""
     pixel_mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    """Of RGB from 0 to 1: the backbone's."""
+    """The backbone's pixel mean, for RGB from 0 to 1."""
     pixel_std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    """Of RGB from 0 to 1: the backbone's."""
+    """The backbone's pixel standard deviation, for RGB from 0 to 1."""
     group_by_aspect: bool = True
-    """Batches hold only wide, or only tall and square images."""
+    """Grouping by orientation: a batch holds only wide images or only tall and square ones."""
     # training
     iterations: int = 90_000
-    """Optimizer steps."""
+    """Optimizer steps in total."""
     milestones: tuple[int, ...] = (60_000, 80_000)
-    """Iterations after which the learning rate is a tenth."""
+    """Iterations after which the learning rate is divided by 10."""
     learning_rate: float = 0.02
-    """After the warm-up, for `batch_size` images."""
+    """Learning rate after the warm-up, for `batch_size` images."""
     warmup_iterations: int = 1_000
-    """Over which the learning rate rises linearly."""
+    """Iterations over which the learning rate rises linearly."""
     warmup_factor: float = 0.001
-    """Share of the learning rate that it rises from."""
+    """Fraction of the learning rate at which the warm-up starts."""
     batch_size: int = 16
-    """Images per optimizer step, all GPUs and accumulated passes."""
+    """Images per optimizer step, over all GPUs and accumulated passes."""
     accumulated: int = 1
     """Passes whose gradients make one step; each has its own norm statistics."""
     sgd_momentum: float = 0.9
-    """Of the optimizer."""
+    """Momentum of the optimizer."""
     weight_decay: float = 1e-4
-    """Not of norm layers."""
+    """Weight decay of all parameters but those of norm layers."""
     precision: Precision = "float32"
-    """Of the training's convolutions and products (autocast)."""
+    """Precision of convolutions and matrix products in training (autocast)."""
     precise_norm_batches: int = 200
-    """Training batches over which the norms' statistics are averaged before the test."""
+    """Training batches over which the norm statistics are averaged before the test."""
     # test
     min_score: float = 0.05
-    """A detection's probability is above it."""
+    """Probability that a detection must exceed."""
     nms_iou: float = 0.5
-    """A detection that overlaps a better one of its class by more is suppressed."""
+    """IoU with a better detection of the same class above which a detection is suppressed."""
     detections: int = 100
-    """At most, per image."""
+    """Largest number of detections per image."""
 
     @property
     def decay(self) -> float:
-        """A tenth: no setting, as detectron2 and mmsegmentation leave it, too."""
+        """Return the learning rate's factor at a milestone, as in detectron2 and mmsegmentation."""
         return 0.1
 
     def at_size(self, test_short_px: int) -> Self:
-        """For images of another size: what is measured in px, in proportion."""
+        """Return the recipe for images of another size, all lengths in px scaled in proportion."""
         factor = test_short_px / self.test_short_px
         return replace(
             self,
@@ -148,7 +149,7 @@ class Recipe:
         )
 
     def tiny(self) -> Self:
-        """A few steps of a narrow detector on small images: shows that everything runs."""
+        """Return a smoke test: a few steps of a narrow detector on small images."""
         pyramid = self.neck == "fpn"
         return replace(
             self,
@@ -176,17 +177,17 @@ class Recipe:
 
 
 COCO_FPN = Recipe(neck="fpn")
-"""Boxes; moco-FPN: norm layers are trained in the backbone and added on the pyramid."""
+"""Detector of boxes with MoCo's norms: trained in the backbone and added to the pyramid."""
 COCO_FPN_MASKS = replace(COCO_FPN, finds="masks")
 COCO_FPN_KEYPOINTS = replace(
     COCO_FPN, finds="keypoints", box_smooth_l1_beta=0.5, rpn_proposals=(1500, 1000)
 )
 
 COCO_4CONV1FC = replace(COCO_FPN, box_head_convs=4, box_head_fcs=1, normed=("fpn", "box_head"))
-"""The head of other suites: four convolutions and one layer.
+"""Detector with the box head of other suites: four convolutions and one linear layer.
 
-Norms stand on the pyramid and behind the convolutions of the box and mask heads, none in the RPN's
-head, as in detectron2's recipe with synchronized norms.
+Norms follow the convolutions of the pyramid and of the box and mask heads, but not the RPN's, as in
+detectron2's recipe with synchronized norms.
 """
 COCO_4CONV1FC_MASKS = replace(COCO_4CONV1FC, finds="masks", normed=("fpn", "box_head", "mask_head"))
 

@@ -1,4 +1,4 @@
-"""Detections in the original image: what the evaluators are given.
+"""Detections in the original image, the input of the evaluators.
 
 The rules are detectron2's: boxes are scaled and clipped, and masks pasted by bilinear sampling.
 """
@@ -23,24 +23,25 @@ class Detections:
     """k detections in one image, best first, in px of the original image; all on the CPU."""
 
     height: int
-    """Of the original image."""
+    """Height of the original image."""
     width: int
+    """Width of the original image."""
     boxes: Tensor
     """(k, 4) float32: left, top, right, bottom."""
     scores: Tensor
-    """(k,) from 0 to 1."""
+    """Confidences (k,), from 0 to 1."""
     classes: Tensor
     """(k,) int64, from 0."""
     masks: list[str] | None = None
-    """k, each COCO's compressed run lengths of (height, width): a hundredth of the pixels' size."""
+    """k masks (height, width) as COCO's compressed run lengths, a hundredth of the pixels' size."""
     keypoints: Tensor | None = None
     """(k, 17, 3): x, y, score; the middle of the first pixel is at 0.5, unlike in COCO's files."""
 
 
 def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
-    """Detections on the resized image (3, H, W) of a scene, carried over to the original.
+    """Return detections on the resized image (3, H, W) of a scene in px of the original.
 
-    Boxes that are empty after clipping are dropped, with all that belongs to them.
+    Detections whose box is empty after clipping are dropped.
     """
     height, width = scene.height, scene.width
     scale_x, scale_y = width / image.shape[2], height / image.shape[1]
@@ -51,7 +52,7 @@ def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
     boxes = boxes[kept]
     masks = keypoints = None
     if found.masks is not None:
-        # also of detections on a GPU: a mask is the same bits wherever the detector ran
+        # pasted on the CPU, also after detection on a GPU, so that a mask has the same bits
         small = found.masks.detach().cpu()[kept]
         masks = [
             run_lengths(pasted(mask, box, height=height, width=width))
@@ -72,10 +73,10 @@ def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
 
 
 def pasted(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
-    """Pixels (height, width) bool whose center has a probability of at least one half.
+    """Return the pixels (height, width) bool whose center has a probability of at least one half.
 
-    mask (M, M) probabilities at the centers of the cells that divide the box (4,), falling to zero
-    outside; between them they are interpolated.
+    mask: probabilities (S, S) at the centers of the S x S cells of the box (4,). They are
+    interpolated between the centers and fall to zero outside of the box.
     """
     left, top, right, bottom = box
     first_x, first_y = (max(0, int(edge.floor()) - 1) for edge in (left, top))
@@ -94,23 +95,23 @@ def pasted(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
 
 
 def run_lengths(mask: Tensor) -> str:
-    """COCO's compressed run lengths of a bool mask (H, W)."""
+    """Return COCO's compressed run lengths of a bool mask (H, W)."""
     encoded = coco_mask.encode(np.asfortranarray(mask.numpy(), dtype=np.uint8))
     counts: bytes = encoded["counts"]
     return counts.decode()
 
 
 def check_same_images(detections: Sequence[Detections], scenes: Scenes) -> None:
-    """ValueError unless there are detections for each image, and of its size."""
+    """Raise ValueError unless there are detections for each image, and of its size."""
     if len(detections) != len(scenes) or not len(scenes):
         raise ValueError(
             f"detections on {len(detections)} images for a split of {len(scenes)}; "
             "expected one entry for each of at least one image"
         )
-    for i, found in enumerate(detections):
+    for i, entry in enumerate(detections):
         scene = scenes.scene(i)
-        if (found.width, found.height) != (scene.width, scene.height):
+        if (entry.width, entry.height) != (scene.width, scene.height):
             raise ValueError(
-                f"{scene.name}: detections on {found.width} x {found.height} px, but the image "
+                f"{scene.name}: detections on {entry.width} x {entry.height} px, but the image "
                 f"has {scene.width} x {scene.height}; give them in the order of the split"
             )

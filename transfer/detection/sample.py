@@ -1,4 +1,4 @@
-"""What goes into a detector and what comes out of it, the same for both engines."""
+"""Input and output of a detector, the same for both engines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Polygons = tuple[NDArray[np.float64], ...]
-"""Of one object: closed outlines, each x, y, x, y, ... in px."""
+"""Closed outlines of one object, each x, y, x, y, ... in px."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """An image, resized and maybe flipped, and the m objects to be learned on it.
+    """A training image, resized and maybe flipped, and its m objects.
 
     Boxes are (left, top, right, bottom) in px of this image.
     """
@@ -23,20 +23,20 @@ class Sample:
     image: Tensor
     """(3, H, W) uint8, RGB."""
     boxes: Tensor
-    """(m, 4) float32."""
+    """Boxes (m, 4) float32."""
     classes: Tensor
     """(m,) int64, from 0."""
     polygons: tuple[Polygons, ...] | None = None
-    """m, where masks are learned."""
+    """Outlines of the m objects; None where no masks are learned."""
     keypoints: Tensor | None = None
     """(m, 17, 3) float32: x, y, and 0 not labeled, 1 hidden, 2 visible."""
 
     def to(self, device: torch.device) -> "Sample":
-        """Its tensors on a device, copied while the processor goes on where they are pinned."""
+        """Return the sample on a device; copies from pinned memory are asynchronous."""
         return self._with_each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Sample":
-        """Its tensors where a GPU can fetch them."""
+        """Return the sample in pinned memory, from which a GPU copies asynchronously."""
         return self._with_each(Tensor.pin_memory)
 
     def _with_each(self, change: Callable[[Tensor], Tensor]) -> "Sample":
@@ -54,9 +54,9 @@ class Found:
     """k detections in one image, best first, in px of the resized image."""
 
     boxes: Tensor
-    """(k, 4) float32."""
+    """Boxes (k, 4) float32."""
     scores: Tensor
-    """(k,) from 0 to 1."""
+    """Confidences (k,), from 0 to 1."""
     classes: Tensor
     """(k,) int64, from 0."""
     masks: Tensor | None = None
@@ -66,27 +66,28 @@ class Found:
 
 
 class Detector(Protocol):
-    """What both engines build."""
+    """A detector of either engine."""
 
     network: nn.Module
-    """In training mode, called with a sequence of samples, it gives the losses to be summed, by
-    detectron2's names: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, and loss_mask or
-    loss_keypoint."""
+    """The network to train. In training mode it maps a sequence of samples to the losses to be
+    summed, under detectron2's names: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, and
+    loss_mask or loss_keypoint."""
 
     def find(self, images: Sequence[Tensor]) -> list[Found]:
-        """Detections on images (3, H, W) uint8; in eval mode."""
+        """Return the detections on images (3, H, W) uint8, in eval mode."""
 
     def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Maps after layer1 to layer4, by these names, through its own preprocessing; eval mode.
+        """Return the maps after layer1 to layer4, by these names, in eval mode.
 
-        The images have one size. For c4, layer4 sees the whole map and no extra norm follows it.
+        The images (3, H, W) uint8 have one size and pass the detector's own preprocessing. For c4,
+        layer4 sees the whole map and no extra norm follows it.
         """
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Put a backbone (torchvision's names) in its place; how many tensors were placed.
+        """Load a backbone (torchvision's names); return the number of tensors loaded.
 
         ValueError unless every tensor has a place and every place of a backbone a tensor.
         """
 
     def is_rpn(self, parameter: str) -> bool:
-        """Whether a parameter of the network belongs to the RPN or the norm in front of it."""
+        """Return whether a parameter of the network belongs to the RPN or the norm before it."""

@@ -1,7 +1,6 @@
-"""From a scene to what a detector is shown: resize, flip, and carry the objects along.
+"""Training samples and test images of a detector: images and their objects, resized and flipped.
 
-The numbers are those of detectron2's DatasetMapper: pixels are equal, and so are boxes, outlines
-and keypoints.
+Pixels, boxes, outlines and keypoints are equal to those of detectron2's DatasetMapper.
 """
 
 from collections.abc import Sequence
@@ -20,24 +19,25 @@ from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Polygons, Sample
 
 MIN_SIDE_PX = 1e-5
-"""Boxes with a side up to this are dropped."""
+"""Largest side of a box that is dropped as empty."""
 OTHER_SIDE = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
-"""COCO's keypoint in a mirror: left and right change places, the nose stays."""
+"""Index of each COCO keypoint's mirror image: left and right change places, the nose stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """From px of the original image to px of the resized and maybe flipped one."""
+    """The map from px of the original image to px of the resized and maybe flipped one."""
 
     scale: tuple[float, float]
-    """Of x and y."""
+    """Factors of x and y."""
     width: int
+    """Width of the resized image in px."""
     height: int
-    """Of the resized image."""
+    """Height of the resized image in px."""
     flipped: bool
 
     def points(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(..., 2) points."""
+        """Return points (..., 2), x and y, in the resized image."""
         moved: NDArray[np.float64] = xy * np.array(self.scale)
         if self.flipped:
             moved[..., 0] = self.width - moved[..., 0]
@@ -47,7 +47,10 @@ class Placement:
 def training_sample(
     scenes: Scenes, index: int, recipe: Recipe, seed: int | Sequence[int]
 ) -> Sample:
-    """An image at a random size, flipped or not, as the seed (one number or several) has it."""
+    """Return an image and its objects, at a random size and flipped or not.
+
+    seed: one number or several, from which size and flip are drawn.
+    """
     random = np.random.default_rng(seed)
     short_px = recipe.train_short_px[int(random.integers(len(recipe.train_short_px)))]
     flipped = bool(random.random() < recipe.flip_share)
@@ -55,7 +58,7 @@ def training_sample(
 
 
 def test_image(scenes: Scenes, index: int, recipe: Recipe) -> Tensor:
-    """(3, H, W) uint8: an image at the size of the test."""
+    """Return an image (3, H, W) uint8 at the size of the test."""
     image = upright_image(scenes, index)
     size = resized_size(image.size, recipe.test_short_px, recipe.long_px)
     return _pixels(image.resize(size, Image.Resampling.BILINEAR))
@@ -67,9 +70,9 @@ test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects wha
 def placed_sample(
     scenes: Scenes, index: int, recipe: Recipe, *, short_px: int, flipped: bool
 ) -> Sample:
-    """An image whose shorter side has `short_px`, with its objects.
+    """Return an image whose shorter side has `short_px`, with its objects.
 
-    Left out are COCO's crowds and boxes that are empty within the image; VOC's difficult objects
+    COCO's crowds, and boxes that are empty within the image, are left out. VOC's difficult objects
     are learned like all others.
     """
     scene = scenes.scene(index)
@@ -80,25 +83,28 @@ def placed_sample(
     if flipped:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     placement = Placement(scale=scale, width=width, height=height, flipped=flipped)
-    boxes = torch.from_numpy(_moved_boxes(scene.boxes, placement)).float()
+    boxes = torch.from_numpy(_move_boxes(scene.boxes, placement)).float()
     sides = boxes[:, 2:] - boxes[:, :2]
     kept = (sides > MIN_SIDE_PX).all(dim=1).numpy()
-    if scenes.category_ids:  # COCO: what is aside is a crowd
+    if scenes.category_ids:  # COCO, where `aside` marks crowds
         kept &= ~scene.aside
     with_masks = recipe.finds == "masks" and scene.polygons is not None
     if with_masks:
-        kept &= _outlined(scene)
+        kept &= _have_outlines(scene)
     return Sample(
         image=_pixels(image),
         boxes=boxes[kept],
         classes=torch.from_numpy(scene.classes[kept]),
-        polygons=_moved_polygons(scene, kept, placement) if with_masks else None,
-        keypoints=_moved_keypoints(scene, kept, placement) if recipe.finds == "keypoints" else None,
+        polygons=_move_polygons(scene, kept, placement) if with_masks else None,
+        keypoints=_move_keypoints(scene, kept, placement) if recipe.finds == "keypoints" else None,
     )
 
 
 def upright_image(scenes: Scenes, index: int) -> Image.Image:
-    """RGB image as its EXIF orientation wants it seen; DataError if it has not its noted size."""
+    """Return an RGB image, turned as its EXIF orientation says.
+
+    DataError if its size is not the annotated one.
+    """
     path = scenes.source.folder / scenes.name(index)
     image = decode_upright(path)
     scene = scenes.scene(index)
@@ -111,9 +117,9 @@ def upright_image(scenes: Scenes, index: int) -> Image.Image:
 
 
 def resized_size(size: tuple[int, int], short_px: int, long_px: int) -> tuple[int, int]:
-    """Width and height with the shorter side at short_px, or the longer at long_px if it is less.
+    """Return width and height with the shorter side at short_px and the longer at most long_px.
 
-    The order of the operations is detectron2's: it decides how halves are rounded.
+    The order of the operations is detectron2's, since it decides how halves are rounded.
     """
     width, height = size
     scale = float(short_px) / min(width, height)
@@ -133,7 +139,7 @@ def _pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
-def _moved_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np.float64]:
+def _move_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np.float64]:
     corners = placement.points(boxes.reshape(-1, 2, 2))
     moved = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
     limits = np.array([placement.width, placement.height] * 2, dtype=np.float64)
@@ -141,11 +147,11 @@ def _moved_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np
     return clipped
 
 
-def _outlined(scene: Scene) -> NDArray[np.bool_]:
+def _have_outlines(scene: Scene) -> NDArray[np.bool_]:
     return np.array([len(outlines) > 0 for outlines in scene.polygons or ()], dtype=np.bool_)
 
 
-def _moved_polygons(
+def _move_polygons(
     scene: Scene, kept: NDArray[np.bool_], placement: Placement
 ) -> tuple[Polygons, ...]:
     return tuple(
@@ -155,14 +161,14 @@ def _moved_polygons(
     )
 
 
-def _moved_keypoints(scene: Scene, kept: NDArray[np.bool_], placement: Placement) -> Tensor | None:
-    """(m, 17, 3); what lies outside of the image counts as not labeled."""
+def _move_keypoints(scene: Scene, kept: NDArray[np.bool_], placement: Placement) -> Tensor | None:
+    """Return keypoints (m, 17, 3); those outside of the image count as not labeled."""
     if scene.keypoints is None:
         return None
-    found = scene.keypoints[kept]
-    # published are indices of pixels, whose centers lie half a pixel further
-    moved = placement.points(found[..., :2] + 0.5)
-    labels = found[..., 2:]
+    annotated = scene.keypoints[kept]
+    # annotations are pixel indices; the center of a pixel is half a pixel further
+    moved = placement.points(annotated[..., :2] + 0.5)
+    labels = annotated[..., 2:]
     inside = (moved >= 0) & (moved <= np.array([placement.width, placement.height]))
     labels = np.where(inside.all(axis=2, keepdims=True), labels, 0.0)
     keypoints = np.concatenate([moved, labels], axis=2)

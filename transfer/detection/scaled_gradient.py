@@ -1,4 +1,7 @@
-"""A shared map whose users pull at it with unequal strength."""
+"""Scaled gradients: CO2 divides what the RPN sends into the shared map by 10.
+
+Wei et al., ICLR 2021, arXiv:2010.02217.
+"""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ from torch import Tensor
 
 
 class ScaleGradient(torch.autograd.Function):
-    """Identity whose gradient is scaled."""
+    """The identity with a scaled gradient."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, factor: float) -> Tensor:
@@ -20,6 +23,6 @@ class ScaleGradient(torch.autograd.Function):
 
 
 def scale_gradient(input: Tensor, factor: float) -> Tensor:
-    """The same values; what flows back is multiplied by the factor."""
+    """Return the input unchanged; its gradient is multiplied by the factor."""
     scaled: Tensor = ScaleGradient.apply(input, factor)
     return scaled

@@ -1,4 +1,4 @@
-"""SGD as detectron2 sets it up for detectors: what decays, and what learns at a lower rate."""
+"""SGD with detectron2's parameter groups: weight decay and learning rate by parameter."""
 
 from collections import defaultdict
 
@@ -14,9 +14,10 @@ NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
 def sgd(detector: Detector, recipe: Recipe) -> torch.optim.SGD:
-    """Norm layers do not decay, biases do; with lr_mult the RPN learns at a share of the rate.
+    """Return SGD in which norm layers have no weight decay, but biases do.
 
-    A group's "rate_factor" is that share; `training.course.set_rate` keeps it.
+    If `rpn_gradient` is lr_mult, the RPN learns at a fraction of the rate. A group's "rate_factor"
+    is that fraction; `finetuning.schedule.set_rate` multiplies by it.
     """
     groups: dict[tuple[float, float], list[Parameter]] = defaultdict(list)
     seen: set[Parameter] = set()

@@ -1,4 +1,4 @@
-"""The training of a detector: its samples and its optimizer, handed to the loop."""
+"""Training of a detector: samples and optimizer, passed to the loop of finetuning/."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ Indices = Sequence[int] | NDArray[np.int64]
 
 
 class TrainingSamples:
-    """As `training.stream.Samples` says, of the images at these indices."""
+    """The `finetuning.stream.Samples` of the images at these indices."""
 
     def __init__(self, scenes: Scenes, indices: Indices, recipe: Recipe, seed: int) -> None:
         self.scenes, self.recipe, self.seed = scenes, recipe, seed
@@ -48,7 +48,7 @@ def train(
     num_workers: int | None = None,
     name: str = "",
 ) -> TrainingSummary:
-    """Train a detector on the images at these indices; the rest is as `loop.train` says."""
+    """Train a detector on the images at these indices; see `finetuning.loop.train`."""
     detector.network.to(process.device)
     return loop.train(
         detector.network,

@@ -1,6 +1,6 @@
-"""VOC's average precision of boxes, as detectron2's evaluator counts it for MoCo's tables.
+"""VOC's average precision of boxes, as detectron2's evaluator computes it for MoCo's tables.
 
-Everingham et al., IJCV 2010, by the widely used Python port of its Matlab code, at ten IoU
+Everingham et al., IJCV 2010, as in the widely used Python port of its Matlab code, at ten IoU
 thresholds.
 """
 
@@ -16,32 +16,32 @@ from transfer.detection.results import Detections, check_same_images
 Floats = NDArray[np.float64]
 
 THRESHOLDS = np.arange(50, 100, 5) / 100
-"""Of IoU: AP is the mean over these."""
+"""IoU thresholds; AP is the mean over these."""
 POINTS = np.arange(0.0, 1.1, 0.1)
-"""Recalls of the 11-point metric. In floats the fourth exceeds 0.3, so that 3 of 10 objects do not
-reach it; this is kept, since published numbers are made so."""
+"""Recalls of the 11-point metric. As a float the fourth exceeds 0.3, so that 3 of 10 objects do not
+reach it. This is kept, since published numbers are computed so."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Overlaps:
-    """All K detections of a split, each with the object that it overlaps most."""
+    """All K detections of a split, each with the object of its class that it overlaps most."""
 
     scores: Floats
-    """(K,) rounded."""
+    """Confidences (K,), rounded to three decimals."""
     classes: NDArray[np.int64]
-    """(K,)."""
+    """Classes (K,), from 0."""
     iou: Floats
-    """(K,) with that object, of those of the same class on the same image; -inf: there is none."""
+    """IoU (K,) with that object; -inf where the image has no object of the class."""
     objects: NDArray[np.int64]
-    """(K,) its number in the split; -1: none."""
+    """Index (K,) of that object among all objects of the split; -1 where there is none."""
 
 
 def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]:
-    """AP, AP50, AP75 at 11 points, AP_area, AP50_area, AP75_area, and AP/<class>, AP50/<class>.
+    """Return AP, AP50 and AP75 at 11 points and by area (AP_area), and AP and AP50 of each class.
 
     Percent; AP is the mean over IoU thresholds 0.50, 0.55, ..., 0.95. detections: one entry per
     image of the scenes, in their order. Difficult objects are neither hits nor misses. As in
-    detectron2, a class without an object counts 0 in the mean: no other class can make up for it.
+    detectron2, a class without an object counts as 0 in the mean. ValueError if all are difficult.
     """
     check_same_images(detections, scenes)
     aside, labels = _objects(scenes)
@@ -72,7 +72,7 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
 
 
 def _objects(scenes: Scenes) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Of all objects of the split, in order: whether it is difficult, and its class."""
+    """Return whether each object of the split, in order, is difficult, and its class."""
     each = [scenes.scene(i) for i in range(len(scenes))]
     return np.concatenate([s.aside for s in each]), np.concatenate([s.classes for s in each])
 
@@ -80,29 +80,30 @@ def _objects(scenes: Scenes) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
 def _overlaps(detections: Sequence[Detections], scenes: Scenes) -> Overlaps:
     iou, objects = [], []
     num_before = 0
-    for i, found in enumerate(detections):
+    for i, detected in enumerate(detections):
         scene = scenes.scene(i)
-        best, number = _best_in_image(found, scene)
+        best, number = _best_in_image(detected, scene)
         iou.append(best)
         objects.append(np.where(number < 0, -1, number + num_before))
         num_before += len(scene.classes)
-    scores = np.concatenate([found.scores.double().numpy() for found in detections])
+    scores = np.concatenate([detected.scores.double().numpy() for detected in detections])
     return Overlaps(
-        # the three and, below, one decimals of the text files that the Matlab code reads
+        # rounded as in the text files that the Matlab code reads: scores to three decimals, boxes
+        # (below) to one
         scores=np.round(scores, 3),
-        classes=np.concatenate([found.classes.numpy() for found in detections]),
+        classes=np.concatenate([detected.classes.numpy() for detected in detections]),
         iou=np.concatenate(iou),
         objects=np.concatenate(objects),
     )
 
 
-def _best_in_image(found: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
-    """Per detection (k,) the highest IoU with an object of its class, and that object's index."""
-    best = np.full(len(found.classes), -np.inf)
-    number = np.full(len(found.classes), -1)
-    classes = found.classes.numpy()
+def _best_in_image(detected: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
+    """Return per detection (k,) the highest IoU with an object of its class, and its index."""
+    best = np.full(len(detected.classes), -np.inf)
+    number = np.full(len(detected.classes), -1)
+    classes = detected.classes.numpy()
     # the metric counts pixels from 1 and includes the last
-    boxes = np.round((found.boxes + found.boxes.new_tensor([1, 1, 0, 0])).double().numpy(), 1)
+    boxes = np.round((detected.boxes + detected.boxes.new_tensor([1, 1, 0, 0])).double().numpy(), 1)
     truth = scene.boxes + np.array([1, 1, 0, 0])
     for c in np.unique(scene.classes):
         own, objects = np.flatnonzero(classes == c), np.flatnonzero(scene.classes == c)
@@ -113,7 +114,7 @@ def _best_in_image(found: Detections, scene: Scene) -> tuple[Floats, NDArray[np.
 
 
 def pixel_iou(boxes: Floats, others: Floats) -> Floats:
-    """IoU (k, m) of boxes (k, 4) and (m, 4) whose right and bottom pixels are inside."""
+    """Return the IoU (k, m) of boxes (k, 4) and (m, 4) that include their last row and column."""
     first = np.maximum(boxes[:, None, :2], others[:, :2])
     last = np.minimum(boxes[:, None, 2:], others[:, 2:])
     common = np.maximum(last - first + 1, 0).prod(axis=2)
@@ -125,19 +126,19 @@ def pixel_iou(boxes: Floats, others: Floats) -> Floats:
 def _class_ap(
     overlaps: Overlaps, label: int, aside: NDArray[np.bool_], *, num_objects: int
 ) -> Floats:
-    """Percent (2, T): at 11 points and by area, at each IoU threshold."""
+    """Return AP (2, T) in percent: at 11 points and by area, at each of T IoU thresholds."""
     own = np.flatnonzero(overlaps.classes == label)
     if not num_objects or not len(own):
         return np.zeros((2, len(THRESHOLDS)))
-    # scores of three decimals are often equal; the reference sorts by the same call, so that on
-    # one machine their order is the same, though no stable one
+    # rounded scores are often equal, and this sort is not stable; the reference makes the same
+    # call, so that both orders are equal on one machine
     own = own[np.argsort(-overlaps.scores[own])]
     iou, objects = overlaps.iou[own], overlaps.objects[own]
     ap = np.empty((2, len(THRESHOLDS)))
     for t, threshold in enumerate(THRESHOLDS):
         hits, misses = _hits_and_misses(iou > threshold, objects, aside)
         recall = hits.cumsum() / num_objects
-        # no hit and no miss, where the first is a difficult object: precision 0
+        # the first may be on difficult objects, neither hits nor misses: precision 0, not 0 / 0
         precision = hits.cumsum() / np.maximum((hits | misses).cumsum(), 1)
         ap[:, t] = _eleven_points(recall, precision), _area(recall, precision)
     return 100 * ap
@@ -146,10 +147,11 @@ def _class_ap(
 def _hits_and_misses(
     reached: NDArray[np.bool_], objects: NDArray[np.int64], aside: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of detections (k,), best first: the first on an object hits, the others on it miss.
+    """Return which detections (k,), best first, are hits and which are misses.
 
-    reached: whether its best object overlaps enough. One whose best object is taken is not given
-    the second best. Those on difficult objects are neither.
+    The first detection on an object is a hit, the others on it are misses: they are not matched to
+    their second best object. Those on difficult objects are neither. reached: whether a detection
+    overlaps its best object enough.
     """
     counted = np.flatnonzero(reached & ~aside[objects])
     _, first = np.unique(objects[counted], return_index=True)
@@ -161,16 +163,19 @@ def _hits_and_misses(
 
 
 def _eleven_points(recall: Floats, precision: Floats) -> float:
-    """Mean over 11 recalls of the best precision at this or a higher recall; 0 where none is."""
-    best = np.append(_best_from_here(precision), 0)
+    """Return the mean over 11 recalls of the best precision at that recall or above.
+
+    The precision is 0 where no detection reaches the recall.
+    """
+    best = np.append(_best_at_or_after(precision), 0)
     return float(best[np.searchsorted(recall, POINTS)].mean())
 
 
 def _area(recall: Floats, precision: Floats) -> float:
-    """Under the curve of the best precision at this or a higher recall."""
-    return float((np.diff(recall, prepend=0) * _best_from_here(precision)).sum())
+    """Return the area under the curve of the best precision at each recall or above."""
+    return float((np.diff(recall, prepend=0) * _best_at_or_after(precision)).sum())
 
 
-def _best_from_here(precision: Floats) -> Floats:
+def _best_at_or_after(precision: Floats) -> Floats:
     best: Floats = np.maximum.accumulate(precision[::-1])[::-1]
     return best

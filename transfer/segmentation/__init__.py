@@ -1,10 +1,10 @@
 """A class for every pixel: a fully convolutional network on the backbone.
 
-recipe.py   every number
-network.py  mmsegmentation's model, as loop and test call it
-proof.py    that the backbone in it computes what it did
-samples.py  an image and its mask: scaled, flipped, cropped
-train.py    samples and optimizer, handed to the loop of training/
-predict.py  a trained network on the images of a split
+recipe.py   all numbers of network, training and test
+network.py  mmsegmentation's model, with the interface of our loop and test
+proof.py    check that the loaded backbone computes what its source does
+samples.py  images and masks, scaled, flipped and cropped
+train.py    samples and optimizer, passed to the loop of finetuning/
+predict.py  inference of a trained network on a split
 iou.py      intersection over union
 """

@@ -1,6 +1,6 @@
-"""Intersection over union of classes, as Pascal VOC counts it, in percent.
+"""Intersection over union (IoU) of classes as in Pascal VOC, in percent.
 
-Everingham et al., IJCV 2015, section 4.3: over the pixels of all images together.
+Everingham et al., IJCV 2015, section 4.3: the pixels of all images are counted together.
 """
 
 from dataclasses import dataclass
@@ -11,24 +11,28 @@ from numpy.typing import NDArray
 from transfer.datasets.segmented import IGNORED, Mask
 
 Confusion = NDArray[np.int64]
-"""(L, L): pixels of the row's class that were taken for the column's."""
+"""Numbers of pixels (L, L) by true class (row) and predicted class (column)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """What a confusion tells."""
+    """Scores of a confusion matrix, in percent."""
 
     mean: float
-    """Over the classes that occur, in masks or in predictions."""
+    """Mean IoU over the classes that occur in masks or in predictions."""
     classes: tuple[float | None, ...]
-    """Of each class; None: it does not occur."""
+    """IoU of each class; None where the class does not occur."""
     pixel_accuracy: float
+    """Share of pixels with the right class."""
     mean_accuracy: float
-    """Over the classes of the masks."""
+    """Mean recall over the classes of the masks."""
 
 
 def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
-    """Of one image; ignored pixels do not count. ValueError for other sizes or classes."""
+    """Return the confusion matrix of one image, without ignored pixels.
+
+    ValueError if the sizes differ or a class is unknown.
+    """
     if predicted.shape != truth.shape:
         raise ValueError(
             f"a prediction of {predicted.shape} for a mask of {truth.shape}; expected the size of "
@@ -44,7 +48,7 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
 
 
 def overlap(counts: Confusion) -> Overlap:
-    """Of a whole split; ValueError if no pixel counts."""
+    """Return the scores of a split's confusion matrix; ValueError if it is empty."""
     if not counts.any():
         raise ValueError("no pixel to score; expected masks with classes: check the split")
     right, of_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)

@@ -1,7 +1,7 @@
-"""mmsegmentation's fully convolutional network, as the loop and the test call it.
+"""mmsegmentation's fully convolutional network, with the interface of our loop and test.
 
-mmsegmentation builds backbone and head. Left out are its data preprocessor and its loss wrapper,
-which would want every sample in objects of their own; a test compares the losses.
+mmsegmentation builds backbone and head. Its data preprocessor and its loss wrapper are left out,
+since they need every sample in objects of their own; a test compares the losses.
 """
 
 import logging
@@ -25,7 +25,7 @@ from transfer.segmentation.samples import Sample
 
 
 class FCN(nn.Module):
-    """Of mmsegmentation's backbone and head."""
+    """Fully convolutional network of mmsegmentation's backbone and head."""
 
     mean: Tensor
     std: Tensor
@@ -38,36 +38,37 @@ class FCN(nn.Module):
             self.register_buffer(name, scaled, persistent=False)
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """The loss of a batch."""
+        """Return the loss of a batch, by name."""
         side = self.recipe.crop_px
-        images = torch.stack([_filled(self._normal(s.image), side, 0) for s in samples])
-        masks = torch.stack([_filled(s.mask, side, IGNORED) for s in samples])
+        images = torch.stack([_pad_to(self._normalize(s.image), side, 0) for s in samples])
+        masks = torch.stack([_pad_to(s.mask, side, IGNORED) for s in samples])
         return {"loss_seg": pixel_loss(self.logits(images), masks)}
 
     def logits(self, images: Tensor) -> Tensor:
-        """(n, L, H, W) of normalized images (n, 3, H, W)."""
+        """Return logits (n, L, H, W) of normalized images (n, 3, H, W), at least in float32."""
         coarse = self.head(self.backbone(images))
         coarse = coarse.to(torch.promote_types(coarse.dtype, torch.float32))
         size, corners = images.shape[2:], self.recipe.align_corners
         return interpolate(coarse, size=size, mode="bilinear", align_corners=corners)
 
     def classes(self, image: Tensor) -> Tensor:
-        """(H, W) uint8: the best class of each pixel of an image (3, H, W) uint8; in eval mode."""
-        return self.logits(self._normal(image)[None])[0].argmax(dim=0).to(torch.uint8)
+        """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8, in eval mode."""
+        return self.logits(self._normalize(image)[None])[0].argmax(dim=0).to(torch.uint8)
 
     def stages(self, images: Tensor) -> dict[str, Tensor]:
-        """Maps after layer1 to layer4 of images (n, 3, H, W) uint8; in eval mode."""
-        maps = self.backbone(self._normal(images))
+        """Return the maps after layer1 to layer4 of images (n, 3, H, W) uint8, in eval mode."""
+        maps = self.backbone(self._normalize(images))
         return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
 
-    def _normal(self, pixels: Tensor) -> Tensor:
+    def _normalize(self, pixels: Tensor) -> Tensor:
         return (pixels - self.mean) / self.std
 
 
 def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
-    """Cross-entropy of logits (n, L, H, W) and masks (n, H, W) of classes, ignored ones adding 0.
+    """Return the cross-entropy of logits (n, L, H, W) and masks (n, H, W).
 
-    The mean is over all pixels, ignored ones too, which is mmsegmentation's default.
+    Ignored pixels add 0 to the sum. As is mmsegmentation's default, the mean is over all pixels,
+    ignored ones included.
     """
     total = cross_entropy(logits, masks.long(), ignore_index=IGNORED, reduction="sum")
     return total / masks.numel()
@@ -76,7 +77,7 @@ def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
 def build_network(
     recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
 ) -> FCN:
-    """A new network on the CPU; `load_backbone` comes next. What mmengine says goes to the log."""
+    """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
     if arch not in FEATURE_DIM:
         raise ValueError(f"a network on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
     with noise_in(log):
@@ -84,14 +85,15 @@ def build_network(
 
         model = EncoderDecoder(**config(recipe, arch=arch, num_classes=num_classes))
         model.decode_head.init_weights()
-    _give_norms(model, norm_layer(norm))
+    _replace_norms(model, norm_layer(norm))
     return FCN(model.backbone, model.decode_head, recipe)
 
 
 def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[str, Any]:
-    """The recipe in mmsegmentation's words, with plain norms.
+    """Return the recipe as mmsegmentation's configuration, with plain norms.
 
-    ResNetV1c, which its own VOC settings take, has another stem and no place for these weights.
+    The backbone is its ResNet. ResNetV1c, which its own VOC configurations use, has another stem,
+    which these weights do not fit.
     """
     plain = {"type": "BN", "requires_grad": True}
     backbone = {
@@ -101,7 +103,7 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
         "out_indices": (0, 1, 2, 3),
         "strides": (1, 2, 2, 1),
         "dilations": (1, 1, 1, recipe.layer4_dilation),
-        "contract_dilation": False,  # also the first block of layer4 is dilated in full
+        "contract_dilation": False,  # the first block of layer4 has the full dilation, too
         "norm_cfg": plain,
         "norm_eval": False,
     }
@@ -122,13 +124,13 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
 
 
 def load_backbone(network: FCN, state_dict: Mapping[str, Tensor]) -> int:
-    """Put a backbone (torchvision's names) in its place; how many tensors were placed."""
+    """Load a backbone (torchvision's names); return the number of tensors loaded."""
     return place_in_mmseg(network.backbone, state_dict)
 
 
 @contextmanager
 def noise_in(file: Path) -> Iterator[None]:
-    """All that mmsegmentation prints, warns and logs stands in the file, not on the console."""
+    """Redirect everything that mmsegmentation prints, warns and logs to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with (
         file.open("a") as log,
@@ -159,8 +161,8 @@ def _write_warning(
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _give_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
-    """Put this kind of norm in the place of each plain one."""
+def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
+    """Replace every plain norm by one that `make` returns, with the same state."""
     for module in model.modules():
         for name, child in module.named_children():
             if type(child) is nn.BatchNorm2d:
@@ -169,6 +171,6 @@ def _give_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
                 setattr(module, name, new)
 
 
-def _filled(values: Tensor, side: int, value: float) -> Tensor:
-    """(..., H, W) -> (..., side, side), filled on the right and below."""
+def _pad_to(values: Tensor, side: int, value: float) -> Tensor:
+    """Return values (..., H, W) padded on the right and below to (..., side, side)."""
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)

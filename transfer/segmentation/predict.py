@@ -1,4 +1,4 @@
-"""A trained network on the images of a split, shared among the processes of the run."""
+"""Inference of a trained network on a split whose images are divided among the processes."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,14 +14,14 @@ from transfer.segmentation.samples import pixels
 
 
 def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:
-    """Write the class of each pixel of each image, at its original size, as VOC's masks are.
+    """Write the predicted mask of every image, at its original size, in the format of VOC's masks.
 
-    File i of the folder belongs to image i: `prediction_path`.
+    The mask of image i is at `prediction_path` of i.
     """
     network.eval()
     folder.mkdir(parents=True, exist_ok=True)
-    told = progress("predict", "masks", len(split)) if process.speaks else nullcontext()
-    with torch.inference_mode(), told as counter:
+    counting = progress("predict", "masks", len(split)) if process.speaks else nullcontext()
+    with torch.inference_mode(), counting as counter:
         for index in dealt(len(split), process):
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
@@ -33,5 +33,5 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
 
 
 def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
-    """Named after the image."""
+    """Return the file of an image's predicted mask, named after the image."""
     return folder / f"{Path(split.name(index)).stem}.png"

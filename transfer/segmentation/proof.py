@@ -1,8 +1,8 @@
-"""Proof before training: the backbone inside the network computes what the source computes.
+"""Check before training that the network's backbone computes what its source does, and trains.
 
-The other side is torchvision's network with the backbone's own tensors, whose layer4 has stride 1
-and dilation in every block. (torchvision's own replace_stride_with_dilation leaves the first block
-undilated: other features, of the same shape.)
+The reference is torchvision's network with the backbone's own tensors, whose layer4 gets stride 1
+and dilation in every block. torchvision's own replace_stride_with_dilation does not dilate the
+first block, which gives other features of the same shape.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from transfer.segmentation.recipe import SegmentationRecipe
 def prove(
     network: FCN, state_dict: Mapping[str, Tensor], arch: str, recipe: SegmentationRecipe
 ) -> dict[str, float]:
-    """Largest difference of each stage, layer1 to layer4, on two fixed images.
+    """Return the largest difference of each stage, layer1 to layer4, on two fixed images.
 
-    state_dict: the backbone that was loaded, torchvision's names. ValueError above the tolerance,
-    if a norm layer is missing or does not train, or if a parameter is frozen.
+    state_dict: the backbone that was loaded, torchvision's names. ValueError if a difference is
+    above the tolerance, a norm layer is missing or does not train, or a parameter is frozen.
     """
     of_backbone = sum(name.endswith("running_mean") for name in state_dict)
     check_trained(network, of_backbone + recipe.head_convs)
@@ -35,7 +35,7 @@ def prove(
     # reduced precision would hide small faults behind its own differences
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         with torch.inference_mode():
-            found = network.stages(images)
+            maps = network.stages(images)
         tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
         source = dilated(network_with(arch, "imagenet", tensors), recipe.layer4_dilation)
         expected = torchvision_maps(source, images, recipe.pixel_mean, recipe.pixel_std)
@@ -44,11 +44,11 @@ def prove(
         f"layer4 is not dilated by {recipe.layer4_dilation}, or its images are not normalized by "
         f"mean {recipe.pixel_mean} and std {recipe.pixel_std}"
     )
-    return differences(found, expected, advice)
+    return differences(maps, expected, advice)
 
 
 def dilated(network: ResNet, dilation: int) -> ResNet:
-    """The network with stride 1 and dilation in layer4, altered in place."""
+    """Return the network with stride 1 and dilation in layer4; it is changed in place."""
     for block in network.layer4:
         convolution = block.conv2 if isinstance(block, Bottleneck) else block.conv1
         _dilate(convolution, dilation)

@@ -1,8 +1,8 @@
-"""From an image and its mask to what the network learns from: scaled, flipped, cropped.
+"""Training samples: images and their masks, scaled, flipped and cropped.
 
-The scale is of the original image, as MoCo has it; mmsegmentation's RandomResize is of a fixed
-short side instead, and its VOC pipelines add distortions of color, which MoCo has not. Pillow
-filters where it shrinks an image; OpenCV, which mmsegmentation uses, would skip pixels.
+The scale refers to the original image, as in MoCo. mmsegmentation differs: its RandomResize refers
+to a fixed short side, and its VOC pipelines distort colors. Pillow filters when it shrinks an
+image; OpenCV, which mmsegmentation uses, skips pixels.
 """
 
 from collections.abc import Sequence
@@ -20,30 +20,30 @@ from transfer.segmentation.recipe import SegmentationRecipe
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """A crop and the classes of its pixels; smaller than the crop's side where the image is."""
+    """A crop and the classes of its pixels, smaller than the crop size if the image is smaller."""
 
     image: Tensor
     """(3, H, W) uint8, RGB."""
     mask: Tensor
-    """(H, W) uint8: classes, 255 where nothing is learned."""
+    """(H, W) uint8: classes, 255 for ignored pixels."""
 
     def to(self, device: torch.device) -> "Sample":
-        """Its tensors on a device, copied while the processor goes on where they are pinned."""
+        """Return the sample on a device; copies from pinned memory are asynchronous."""
         return Sample(
             image=self.image.to(device, non_blocking=True),
             mask=self.mask.to(device, non_blocking=True),
         )
 
     def pin_memory(self) -> "Sample":
-        """Its tensors where a GPU can fetch them."""
+        """Return the sample in pinned memory, from which a GPU copies asynchronously."""
         return Sample(image=self.image.pin_memory(), mask=self.mask.pin_memory())
 
 
 class TrainingSamples:
-    """As `training.stream.Samples` says, of all images of a split."""
+    """The `finetuning.stream.Samples` of all images of a split."""
 
     wide = None
-    """Crops have one size, whatever the image's shape."""
+    """Orientations are not grouped, since all crops have one size."""
 
     def __init__(self, split: Segmented, recipe: SegmentationRecipe, seed: int) -> None:
         self.split, self.recipe, self.seed = split, recipe, seed
@@ -59,7 +59,7 @@ class TrainingSamples:
 def training_sample(
     split: Segmented, index: int, recipe: SegmentationRecipe, seed: int | Sequence[int]
 ) -> Sample:
-    """A crop as the seed (one number or several) has it."""
+    """Return a crop; seed: one number or several, from which scale, flip and position are drawn."""
     random = np.random.default_rng(seed)
     scale = float(random.uniform(*recipe.scales))
     flipped = bool(random.random() < recipe.flip_share)
@@ -75,5 +75,5 @@ def training_sample(
 
 
 def pixels(image: Image.Image) -> Tensor:
-    """(3, H, W) uint8 of an RGB image."""
+    """Return the pixels (3, H, W) uint8 of an RGB image."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

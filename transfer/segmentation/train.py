@@ -1,4 +1,4 @@
-"""The training of a segmentation network: its samples and its optimizer, handed to the loop."""
+"""Training of a segmentation network: samples and optimizer, passed to the loop of finetuning/."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def train(
     process: Process,
     num_workers: int | None = None,
 ) -> TrainingSummary:
-    """Train all layers on the images of a split; the rest is as `loop.train` says."""
+    """Train all layers on the images of a split; see `finetuning.loop.train`."""
     network.to(process.device)
     return loop.train(
         network,

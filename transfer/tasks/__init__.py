@@ -1,12 +1,12 @@
-"""One protocol per file; each file ends with its own TASKS, which are merged here.
+"""Evaluation tasks, one protocol per file. Each file ends with its TASKS, which are merged here.
 
-task.py             what every task answers
+task.py             interface of a task
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
 linear_probe.py     linear classifiers with a fixed learning rate (all five papers, MoCo)
-rotation.py         which way up an image is (LooC Table 1)
+rotation.py         prediction of an image's rotation (LooC Table 1)
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
-low_shot_knn.py     the same with a bank of a few labelled images
+low_shot_knn.py     nearest neighbors in a bank of a few labelled images
 few_shot.py         linear classifiers on a few images per class (LooC Tables 2, 4, 5)
 objectnet.py        the ImageNet-100 classifier on ObjectNet (LooC Table 3)
 corruptions.py      the ImageNet-100 classifier on ImageNet-C (LooC Tables 3, 4, 5)
@@ -14,7 +14,8 @@ semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LO
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
 segmentation.py     VOC 2012 segmentation (CO2 Table 3)
 
-A key is the id of the papers' tables; where papers read a task differently, "@reading" follows.
+A key is the task's id in the papers' tables. Where papers differ in the protocol of a task,
+"@reading" follows.
 """
 
 from transfer.tasks import (
@@ -47,7 +48,7 @@ TASKS: dict[str, Task] = {
     **detection.TASKS,
     **segmentation.TASKS,
 }
-"""Every task; those that are not `by_default` run only when they are named."""
+"""All tasks by key; those that are not `by_default` run only when they are named."""
 
 
 def default_tasks() -> list[str]:
@@ -56,7 +57,7 @@ def default_tasks() -> list[str]:
 
 
 def task_of(key: str) -> Task:
-    """Return the paper's protocol of a key; ValueError with the known keys if there is none."""
+    """Return the task of a key, at the paper's length; ValueError if the key is unknown."""
     if key not in TASKS:
         raise ValueError(f"no task {key!r}; the tasks are {', '.join(TASKS)}")
     return TASKS[key]

@@ -1,7 +1,7 @@
 """ImageNet-C on the classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
 
-The ImageNet-100 classifier of the same backbone sees the val images under nineteen corruptions at
-five severities. Accuracy, not the benchmark's corruption error.
+The ImageNet-100 classifier of the same backbone is tested on the val images under nineteen
+corruptions at five severities. The metric is accuracy, not the benchmark's corruption error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,43 +29,43 @@ from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 SEVERE = 3
-"""The paper's d >= 3."""
+"""Lowest severity of the paper's d >= 3."""
 
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Scores, and what was done to each image."""
+    """Scores of the test images, with the corruption of each."""
 
     scores: Tensor
     """(n, L)."""
     labels: Tensor
     """(n,)."""
     kinds: tuple[str, ...]
-    """(n,), such as "glass_blur"."""
+    """Corruptions (n,), such as "glass_blur"."""
     severities: tuple[int, ...]
-    """(n,), 1 to 5."""
+    """Severities (n,), 1 to 5."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Classifier and images."""
+    """Trained classifier and test images."""
 
     head: Heads
     classes: tuple[str, ...]
-    """Of the classifier."""
+    """Class names of the classifier."""
     test: Features
     names: tuple[str, ...]
-    """Of the test labels."""
+    """Class names of the test labels."""
     files: tuple[str, ...]
-    """Of the test images."""
+    """File names of the test images, which name corruption and severity."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorruptionEval(TaskDefaults):
     """LooC's test of a trained ImageNet-100 classifier under corruptions.
 
-    Its All exceeds the mean over the fifteen corruptions that it prints in groups, and fits one
-    over all nineteen that are published: both are reported.
+    The paper's column All exceeds the mean over the fifteen corruptions that it prints in groups,
+    and agrees with a mean over all nineteen that are published. Both are reported.
     """
 
     heading: ClassVar[str] = "Robustness"
@@ -74,11 +74,11 @@ class CorruptionEval(TaskDefaults):
     dataset: str = "imagenet_c100"
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
-    """Key of the task that trains it."""
+    """Key of the task that trains the classifier."""
     classes_of: str = "in100"
-    """The set it is trained on."""
+    """Key of the data set that the classifier is trained on."""
     resize_px: int = 224
-    """Of the short side; published images are as large as the crop."""
+    """Length of the short side; published images are as large as the crop."""
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
 
@@ -88,15 +88,15 @@ class CorruptionEval(TaskDefaults):
         return self.classifier
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs, the classifier's among them."""
+        """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
 
     def at_schedule(self, schedule: str) -> "CorruptionEval":
-        """There is nothing to shorten but the classifier's training."""
+        """Return the same protocol: only the classifier's training, another task, has a length."""
         return self
 
     def for_backbone(self, backbone: Backbone) -> "CorruptionEval":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         size_px = backbone.input.size_px
         return replace(self, resize_px=size_px, crop_px=size_px)
 
@@ -111,7 +111,10 @@ class CorruptionEval(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Find the classifier, extract features or find them cached."""
+        """Load the classifier, and return it with the test features, extracted or from the cache.
+
+        FileNotFoundError if the classifier is not trained.
+        """
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
             raise FileNotFoundError(
@@ -128,14 +131,17 @@ class CorruptionEval(TaskDefaults):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
-        """Scores of all classes of the classifier."""
+        """Return the scores of all classes of the classifier."""
         scores = scores_of(prepared.head, prepared.test.features)
         labels = among(prepared.test.labels, prepared.names, prepared.classes)
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
         return Corrupted(scores, labels, kinds, severities)
 
     def metrics(self, predictions: Corrupted) -> dict[str, float]:
-        """Percent: means over corruptions and severities. "all" is of the fifteen in groups."""
+        """Return top-1 in percent, means over corruptions and severities.
+
+        "all" is the mean over the fifteen corruptions in groups, "all19" over all nineteen.
+        """
         cells = accuracies(predictions)
 
         def mean(kinds: Iterable[str], *, least: int = 1) -> float:
@@ -146,28 +152,28 @@ class CorruptionEval(TaskDefaults):
                 if severity >= least
             )
 
-        found = {f"{group}_top1": mean(kinds) for group, kinds in GROUPS.items()}
-        found |= {"all_top1": mean(MAIN_KINDS), "sev3plus_top1": mean(MAIN_KINDS, least=SEVERE)}
+        accuracy = {f"{group}_top1": mean(kinds) for group, kinds in GROUPS.items()}
+        accuracy |= {"all_top1": mean(MAIN_KINDS), "sev3plus_top1": mean(MAIN_KINDS, least=SEVERE)}
         if set(KINDS) <= set(cells):
-            found |= {"all19_top1": mean(KINDS), "sev3plus19_top1": mean(KINDS, least=SEVERE)}
-        return found
+            accuracy |= {"all19_top1": mean(KINDS), "sev3plus19_top1": mean(KINDS, least=SEVERE)}
+        return accuracy
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
-        """Top-1 of every corruption, by severity."""
+        """Return top-1 in percent of every corruption, by severity."""
         return {"top1": accuracies(predictions), "num_test": len(predictions.labels)}
 
 
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
-    """Top-1 per corruption and severity, percent."""
+    """Return top-1 in percent per corruption and severity."""
     kinds, severities = np.array(predictions.kinds), np.array(predictions.severities)
-    found: dict[str, dict[int, float]] = {}
+    top1_by_kind: dict[str, dict[int, float]] = {}
     for kind in dict.fromkeys(predictions.kinds):
         for severity in sorted(set(severities[kinds == kind].tolist())):
             rows = torch.from_numpy((kinds == kind) & (severities == severity))
-            found.setdefault(kind, {})[severity] = top1(
+            top1_by_kind.setdefault(kind, {})[severity] = top1(
                 predictions.scores[rows], predictions.labels[rows]
             )
-    return found
+    return top1_by_kind
 
 
 TASKS = {

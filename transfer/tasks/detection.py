@@ -1,4 +1,4 @@
-"""Detection, instance segmentation and keypoints on COCO and VOC: the whole network is fine-tuned.
+"""Detection, instance segmentation and keypoints on COCO and VOC, fine-tuning the whole network.
 
 JCL Table 2 (Cai et al., NeurIPS 2020, arXiv:2009.14776), which LORAC's Table IV repeats, and CO2
 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
@@ -58,9 +58,10 @@ COCO_KINDS: dict[str, tuple[Kind, ...]] = {
     "masks": ("segm", "bbox"),
     "keypoints": ("keypoints", "bbox"),
 }
-"""COCO's kinds of average precision; the first is the table's."""
+"""Kinds of COCO's average precision; the papers' tables show the first."""
 TABLE_METRICS = ("AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area")
-"""The rest stands in the record's details. On VOC, AP is that of 11 points, AP_area of all."""
+"""Metrics of the tables; all others are in the record's details. On VOC, AP is that of 11 points,
+AP_area that of all points."""
 IMAGES_PER_GPU_SECOND = {
     ("c4", "boxes"): 3.6,
     ("fpn", "boxes"): 9.5,
@@ -73,7 +74,7 @@ eight V100 (its model zoo). Newer GPUs are faster; the torchvision engine comput
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """What a detector learns from, and what it is tested on."""
+    """Training and test images of one training: all of them, or those of the rate search."""
 
     train: Scenes
     usable: NDArray[np.int64]
@@ -83,30 +84,30 @@ class Portion:
 
 @dataclass(frozen=True, eq=False)
 class Detected:
-    """What was found on the images, and how."""
+    """Detections on the test images, with details of the training."""
 
     found: list[Detections]
     scenes: Scenes
     kinds: tuple[Kind, ...]
-    """COCO's kinds; none: VOC."""
+    """Kinds of COCO's average precision; empty for VOC."""
     details: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property
     def precisions(self) -> Mapping[Kind, Mapping[str, float]]:
-        """By kind, the table's first: average precisions in percent, sizes and classes."""
+        """Return average precisions in percent by kind, those of sizes and classes included."""
         if not self.kinds:
             return {"bbox": voc_ap(self.found, self.scenes)}
         return coco_ap(self.found, self.scenes, self.kinds)
 
     @property
     def first(self) -> Kind:
-        """The kind that the table shows."""
+        """Return the kind that the papers' tables show."""
         return self.kinds[0] if self.kinds else "bbox"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detection(TaskDefaults):
-    """A detector on the backbone, all layers trained, tested with its last weights."""
+    """A detector on the backbone, trained in all layers and tested with its last weights."""
 
     heading: ClassVar[str] = "Detection and segmentation"
     primary_metric: ClassVar[str] = "AP"
@@ -115,13 +116,14 @@ class Detection(TaskDefaults):
     protocol: str
     recipe: Recipe
     learning_rates: tuple[float, ...] = ()
-    """Tried on a held-out part of the training images; none: the recipe's."""
+    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
-    """Both engines are the same detector: the choice does not part columns, a note tells it."""
+    """Engine that the user chose. It is not part of the hash, since both engines compute the same
+    detector; a note in the tables names it."""
 
     @property
     def engine(self) -> EngineName:
-        """What does the computing."""
+        """Return the engine that will run on this machine."""
         return engine_for(self.engine_choice)
 
     def datasets(self) -> tuple[str, ...]:
@@ -129,16 +131,16 @@ class Detection(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
-        """The same detector, trained for a share of the iterations; smoke: a tiny one."""
+        """Return the protocol with a share of the iterations; smoke: with a tiny detector."""
         return replace(self, recipe=at_schedule(self.recipe, schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With the backbone's pixel scale; the image size is the detector's own."""
+        """Return the protocol with the backbone's pixel scale; the image size is its own."""
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """As the user wants it run; what leaves the protocol changes its hash."""
+        """Return the protocol with the user's options; a departure from it changes the hash."""
         return replace(
             self,
             recipe=options.applied(self.recipe),
@@ -147,11 +149,11 @@ class Detection(TaskDefaults):
         )
 
     def num_processes(self, options: TrainingOptions) -> int:
-        """In which it is trained."""
+        """Return the number of processes of the training."""
         return options.num_processes(self.recipe.batch_size)
 
     def unfit(self, backbone: Backbone) -> str:
-        """Why a backbone cannot carry a detector; empty if it can."""
+        """Return why a backbone cannot carry a detector; empty if it can."""
         return unfit(backbone, "the stages' strides are not the detectors' 4 to 32")
 
     @property
@@ -193,7 +195,7 @@ class Detection(TaskDefaults):
         return lines
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
-        """Open all annotations, put the weights in their place and prove it on a fixed image."""
+        """Open all annotations, load the backbone into a detector and check its maps."""
         return prepare_training(
             backbone,
             self.recipe,
@@ -207,7 +209,7 @@ class Detection(TaskDefaults):
         )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Two splits as they were checked, without the broken images that the user tolerates."""
+        """Return two checked splits, without the broken images that the user tolerates."""
         learned, tested = (
             usable_split(folders, self.dataset, split, opened)
             for split in (train, test)
@@ -218,7 +220,7 @@ class Detection(TaskDefaults):
     def initial(
         self, recipe: Recipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
     ) -> Detector:
-        """The detector before training; the global generator is kept."""
+        """Return the detector before training; torch's global generator keeps its state."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             detector = build_detector(
@@ -232,7 +234,10 @@ class Detection(TaskDefaults):
         return detector
 
     def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Detected:
-        """Choose the rate if several are given, train on all images, detect on the test images."""
+        """Return the detections on test after training on all images.
+
+        If several learning rates are given, they are compared first.
+        """
         return search_then_train(
             prepared,
             self.learning_rates,
@@ -251,7 +256,7 @@ class Detection(TaskDefaults):
         rate: float,
         name: str,
     ) -> Detected:
-        """Train on one part's images with a learning rate, detect with the last weights."""
+        """Train on a portion's images; return the detections of the last weights on its test."""
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         detector = self.initial(recipe, prepared.backbone, portion.train, prepared.norm, seed=seed)
@@ -269,26 +274,26 @@ class Detection(TaskDefaults):
             folder=folders.work / f"{name}-{same}",
             process=process,
         )
-        found = detect(detector, portion.test, recipe, process)
+        detections = detect(detector, portion.test, recipe, process)
         details = {
             **training_details(prepared, recipe, training),
             "num_train": len(portion.usable),
             "num_test": len(portion.test),
         }
-        return Detected(found, portion.test, self.kinds, details)
+        return Detected(detections, portion.test, self.kinds, details)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Of average precision, by COCO's names; none on VOC, whose metric is its own."""
+        """Return COCO's kinds of average precision; empty on VOC, which has its own."""
         return COCO_KINDS[self.recipe.finds] if self.dataset.startswith("coco") else ()
 
     def metrics(self, detected: Detected) -> dict[str, float]:
-        """Percent, of what the task is named after."""
+        """Return metrics in percent, for the kind that the task is named after."""
         precisions = detected.precisions[detected.first]
         return {name: precisions[name] for name in TABLE_METRICS if name in precisions}
 
     def details(self, detected: Detected) -> dict[str, object]:
-        """How it was trained, and every precision: of sizes, of classes, of boxes too."""
+        """Return details of the training and all precisions: of sizes, classes and also boxes."""
         return {**detected.details, "precisions": detected.precisions}
 
 
@@ -299,7 +304,7 @@ C4_READINGS = {
     "lr_mult": replace(VOC_C4, rpn_gradient="lr_mult"),
     "loss_weight": replace(VOC_C4, rpn_gradient="loss_weight"),
 }
-"""C4 without CO2's norm layers, and other readings of its divided gradients."""
+"""C4 recipes without CO2's norm layers, and with other readings of its divided gradients."""
 
 TASKS = {
     "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN),

@@ -1,7 +1,8 @@
 """Few-shot classification: LooC, arXiv:2008.05659, section 4 and Tables 2, 4 and 5.
 
-A linear classifier on frozen features of k images per class, for several k and several draws of
-them, scored on the whole test split: the mean over the draws and its 95 % interval.
+A linear classifier on frozen features of k images per class, for several k and several draws of the
+images. It is scored on the whole test split; the result is the mean over the draws with its 95 %
+interval.
 """
 
 import math
@@ -25,10 +26,10 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class FewShotScores:
-    """Of all trials, shot by shot."""
+    """Scores of all trials, by number of shots."""
 
     scores: dict[int, Tensor]
-    """Per number of shots (trials, n, L)."""
+    """Scores (trials, n, L) per number of shots."""
     labels: Tensor
     """(n,)."""
 
@@ -37,8 +38,8 @@ class FewShotScores:
 class FewShot(TaskDefaults):
     """LooC's few-shot protocol: means of ten trials.
 
-    The paper tells iterations and rate of Adam; the pool (train and val together), features without
-    augmentation and the initial weights are the usual choices.
+    The paper names iterations and rate of Adam. It does not name the pool (train and val together
+    here), the augmentation (none) and the initial weights; these are the usual choices.
     """
 
     heading: ClassVar[str] = "Few labels"
@@ -47,16 +48,16 @@ class FewShot(TaskDefaults):
     dataset: str
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
-    """k, images per class."""
+    """Numbers k of images per class."""
     trials: int = 10
-    """Draws of the images; each also has initial weights of its own."""
+    """Number of draws of the images; each has its own initial weights, too."""
     iterations: int = 250
-    """Of Adam."""
+    """Steps of Adam."""
     learning_rate: float = 0.03
     batch_size: int = 256
     crop_px: int = 224
     margin_px: int = 32
-    """The image's short side exceeds the crop by so much at a crop of 224, in proportion otherwise;
+    """Short side of the image minus the crop, for a crop of 224 px; in proportion for other crops.
     0 takes the whole image (CIFAR)."""
     engine: Literal["torch"] = "torch"
 
@@ -65,7 +66,7 @@ class FewShot(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "FewShot":
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, trials=3, iterations=25)
         if schedule == "paper":
@@ -73,7 +74,7 @@ class FewShot(TaskDefaults):
         return replace(self, iterations=max(1, round(self.iterations * share(schedule))))
 
     def for_backbone(self, backbone: Backbone) -> "FewShot":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -81,12 +82,15 @@ class FewShot(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Extract features or find them cached."""
+        """Return the features, extracted or from the cache."""
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return train_and_test(backbone, self.dataset, transform, folders)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> FewShotScores:
-        """Train every trial of every shot at once; a few seconds, so nothing is saved midway."""
+        """Train all trials at once; return their scores on test.
+
+        This takes a few seconds, so that no state is saved.
+        """
         problems = self.problems(prepared, seed)
         training = FewShotTraining(
             iterations=self.iterations,
@@ -108,7 +112,8 @@ class FewShot(TaskDefaults):
         return FewShotScores(dict(by_shot), prepared.test.labels)
 
     def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
-        """All trials of the first number of shots, then of the next."""
+        """Return all trials of the first number of shots, then of the next."""
+        # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
         return [
             Problem(
                 draw_support(
@@ -124,18 +129,18 @@ class FewShot(TaskDefaults):
         ]
 
     def accuracies(self, predictions: FewShotScores, shots: int) -> list[float]:
-        """Top-1 of each trial."""
+        """Return top-1 in percent of each trial."""
         return [top1(scores, predictions.labels) for scores in predictions.scores[shots]]
 
     def metrics(self, predictions: FewShotScores) -> dict[str, float]:
-        """Percent: means over the trials."""
+        """Return accuracies in percent, means over the trials."""
         return {
             f"acc_{shots}shot": fmean(self.accuracies(predictions, shots))
             for shots in predictions.scores
         }
 
     def details(self, predictions: FewShotScores) -> dict[str, object]:
-        """The trials themselves, and half widths of the 95 % intervals under the metrics' names."""
+        """Return the accuracy of each trial and the half width of each metric's 95 % interval."""
         trials = {
             f"acc_{shots}shot": self.accuracies(predictions, shots) for shots in predictions.scores
         }
@@ -147,7 +152,10 @@ class FewShot(TaskDefaults):
 
 
 def interval95(values: list[float]) -> float:
-    """Half width of the mean's 95 % interval, 1.96 s / sqrt(n), as few-shot papers print it."""
+    """Return the half width of the mean's 95 % interval, 1.96 s / sqrt(n), as few-shot papers do.
+
+    It is 0 for a single value.
+    """
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 

@@ -1,7 +1,7 @@
 """Weighted nearest neighbors on frozen features: Wu et al., CVPR 2018, arXiv:1805.01978.
 
-The bank is the training set without augmentation; each of the k nearest images by cosine votes
-for its class with weight exp(similarity / temperature).
+The bank is the training set without augmentation. Each of the k nearest images by cosine similarity
+votes for its class with the weight exp(similarity / temperature).
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,10 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True, kw_only=True)
 class KNN(TaskDefaults):
-    """UniCLR is silent on its kNN; these are the numbers of MoCo's and SimSiam's CIFAR monitor."""
+    """Weighted nearest neighbors with the settings of MoCo's and SimSiam's CIFAR monitor.
+
+    UniCLR does not print its own.
+    """
 
     heading: ClassVar[str] = "Nearest neighbors"
     primary_metric: ClassVar[str] = "top1"
@@ -29,7 +32,7 @@ class KNN(TaskDefaults):
     temperature: float = 0.1
     crop_px: int = 224
     margin_px: int = 32
-    """As in the linear probe."""
+    """Margin around the crop, as in the linear probe."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -37,11 +40,11 @@ class KNN(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "KNN":
-        """A smoke run has a small bank and asks fewer of it; there is nothing else to shorten."""
+        """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=20) if schedule == "smoke" else self
 
     def for_backbone(self, backbone: Backbone) -> "KNN":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -49,12 +52,12 @@ class KNN(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Extract features or find them cached."""
+        """Return the features, extracted or from the cache."""
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return train_and_test(backbone, self.dataset, transform, folders)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
-        """The votes are the scores; nothing is drawn, so the seed changes nothing."""
+        """Return the votes as scores; the seed has no effect, since nothing is drawn."""
         scores = knn_scores(
             prepared.train,
             prepared.test.features,
@@ -65,11 +68,11 @@ class KNN(TaskDefaults):
         return Predictions(scores, prepared.test.labels)
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent."""
+        """Return top-1 in percent."""
         return {"top1": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """How many images were scored."""
+        """Return the number of test images."""
         return {"num_test": len(predictions.labels)}
 
 

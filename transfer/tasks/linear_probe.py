@@ -1,8 +1,8 @@
 """Linear probes with a fixed learning rate, as the papers set them.
 
 A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
-split after the last epoch. Each paper's reading is a named instance of one dataclass; readings that
-differ in nothing but learning rate and decay are trained in one pass over the images.
+split after the last epoch. Each paper's reading is a named instance of one dataclass. Readings that
+differ only in learning rate and decay are trained in one pass over the images.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     train: Images
@@ -39,7 +39,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearProbe(TaskDefaults):
-    """One paper's reading on one data set."""
+    """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
     primary_metric: ClassVar[str] = "top1"
@@ -49,25 +49,26 @@ class LinearProbe(TaskDefaults):
     learning_rate: float
     epochs: float = 100.0
     decay: Decay = "cosine"
-    """Cosine to zero, or times 0.1 at 60 % and 80 % of the training."""
+    """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
     crop_px: int = 224
     margin_px: int = 32
-    """The test image's short side exceeds the crop by so much at a crop of 224, in proportion
-    otherwise; 0 takes the whole image (CIFAR)."""
+    """Short side of the test image minus the crop, for a crop of 224 px; in proportion for other
+    crops. 0 takes the whole image (CIFAR)."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
-    """lars: with a trust coefficient of 0.001 (SimSiam's probe)."""
+    """Optimizer; lars has a trust coefficient of 0.001 (SimSiam's probe)."""
     std: tuple[float, float, float] | None = field(default=None, metadata={"added": True})
-    """Of pixels, where it is the protocol's; None: it leaves that to the backbone."""
+    """Pixel standard deviation of the protocol; None: the backbone's."""
     engine: Literal["torch"] = "torch"
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
-    """Learning rate and decay of the readings that are trained in the same pass; none: alone."""
+    """Learning rate and decay of all readings that are trained in the same pass; empty for a single
+    reading."""
 
     @property
     def shared_pass(self) -> "LinearProbe":
-        """Return what probes have in common that see the same crops and update in one way."""
+        """Return the settings that probes of one pass share: equal crops and kind of update."""
         return replace(
             self, protocol="", learning_rate=0.0, decay="cosine", together=(), by_default=True
         )
@@ -77,7 +78,7 @@ class LinearProbe(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "LinearProbe":
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32)
         if schedule == "paper":
@@ -85,7 +86,7 @@ class LinearProbe(TaskDefaults):
         return replace(self, epochs=self.epochs * share(schedule))
 
     def for_backbone(self, backbone: Backbone) -> "LinearProbe":
-        """With crops of the size and pixels of the scale that the backbone was trained for."""
+        """Return the protocol with the backbone's image size and pixel scale."""
         std = self.std and backbone.input.std
         return replace(self, crop_px=backbone.input.size_px, std=std)
 
@@ -94,7 +95,7 @@ class LinearProbe(TaskDefaults):
         return probe_hours(backbone, self.dataset, epochs=self.epochs)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Open the training images, extract the features of the test images."""
+        """Return the training images and the features of the test images."""
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return Prepared(
             backbone,
@@ -103,7 +104,7 @@ class LinearProbe(TaskDefaults):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Train, then score test once with the last weights."""
+        """Train, then return the scores of the test split with the last weights."""
         own = (self.learning_rate, self.decay)
         heads = self.together or (own,)
         rates, decays = zip(*heads, strict=True)
@@ -117,7 +118,7 @@ class LinearProbe(TaskDefaults):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-        found = probed(
+        predictions = probed(
             prepared.backbone,
             prepared.train,
             training,
@@ -128,28 +129,28 @@ class LinearProbe(TaskDefaults):
             folders.cache / "heads",
         )
         if len(heads) > 1:
-            found.details["heads_of_the_training"] = [list(head) for head in heads]
-        return found
+            predictions.details["heads_of_the_training"] = [list(head) for head in heads]
+        return predictions
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent."""
+        """Return top-1 and top-5 in percent."""
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """How many images were scored, and top-1 after each pass, by which nothing is chosen."""
+        """Return the number of test images and top-1 after each pass, which chooses nothing."""
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
-    """The same probes; those that see the same crops in the same batches know of each other."""
+    """Return the probes with `together` set where they see the same crops in the same batches."""
     passes: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
     for probe in probes.values():
         passes.setdefault(probe.shared_pass, {})[(probe.learning_rate, probe.decay)] = None
     return {
-        key: replace(probe, together=tuple(found))
+        key: replace(probe, together=tuple(heads))
         for key, probe in probes.items()
-        for found in [passes[probe.shared_pass]]
+        for heads in [passes[probe.shared_pass]]
     }
 
 
@@ -167,8 +168,8 @@ IN1K_PROBES = {
     ),
     "moco": LinearProbe(dataset="in1k", protocol="moco-2020/1", learning_rate=30.0, decay="step"),
 }
-"""Probes of ImageNet-1k: JCL, section 4.2; CO2, appendix A.2; LORAC, section 6.1; UniCLR, section
-4; MoCo's own."""
+"""Probes of ImageNet-1k: JCL, section 4.2; CO2, appendix A.2; LORAC (Wang et al.), section 6.1;
+UniCLR, section 4; MoCo."""
 
 LOOC_PROBE: dict[str, Any] = {
     "protocol": "looc-2020/1",
@@ -183,19 +184,19 @@ CIFAR_PROBE: dict[str, Any] = {
     "crop_px": 32,
     "margin_px": 0,
 }
-"""Settings of UniCLR's probes on CIFAR (section 4.1); the test image is taken whole."""
+"""Settings of UniCLR's probes on CIFAR (section 4.1); the whole image is the test crop."""
 
 TASKS = with_shared_passes(
     {
         **{f"in1k_linear@{reading}": probe for reading, probe in IN1K_PROBES.items()},
-        # UniCLR's rate may be too low, scaled or not: this one is reported beside it
+        # UniCLR's rate may be too low, scaled or not, so this one is reported, too
         "in1k_linear@uniclr-0.4": replace(
             IN1K_PROBES["uniclr"], protocol="uniclr-2022-0.4/1", learning_rate=0.4
         ),
         "in100_linear@jcl": LinearProbe(
             dataset="in100", protocol="jcl-2020/1", learning_rate=10.0, decay="step"
         ),
-        # the probe of CO2's ablations (Figure 2, label smoothing), set as its ImageNet-1k probe
+        # probe of CO2's ablations (Figure 2, label smoothing), with its ImageNet-1k settings
         "in100_linear@co2": LinearProbe(
             dataset="in100", protocol="co2-2021/1", learning_rate=15.0, decay="step"
         ),

@@ -1,8 +1,8 @@
-"""Linear classification on twelve data sets: LORAC, arXiv:2108.02696, section 6 and Table II.
+"""Linear classification on twelve data sets: LORAC, section 6 and Table II.
 
-A linear classifier on random crops seen by the frozen backbone. Seven learning rates are trained
-at once on the train split, the best on the val split is trained again on train and val together,
-and the test split is scored once.
+Wang et al., arXiv:2108.02696. Linear classifiers on random crops seen by the frozen backbone. Seven
+learning rates are trained at once on the train split. The rate that is best on the val split is
+used to train on train and val together, and the test split is scored once.
 """
 
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
-"""0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100: seven, log-spaced."""
+"""Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     train: Images
@@ -74,7 +74,7 @@ class LinearTransfer(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "LinearTransfer":
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, steps=24, epochs=0.0, batch_size=32)
         if schedule == "paper":
@@ -83,7 +83,7 @@ class LinearTransfer(TaskDefaults):
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
     def for_backbone(self, backbone: Backbone) -> "LinearTransfer":
-        """With crops of the size that the backbone was trained for."""
+        """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -93,7 +93,7 @@ class LinearTransfer(TaskDefaults):
         return probe_hours(backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Open all splits and extract the features that the rates are compared on."""
+        """Return the images of train and trainval, and the features of val and test."""
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return Prepared(
             backbone,
@@ -104,7 +104,10 @@ class LinearTransfer(TaskDefaults):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Search the rate on val, train on train and val, score test once."""
+        """Search the learning rate on val, train on trainval, and return the scores of test.
+
+        NotFiniteError if the last training diverges.
+        """
         backbone = prepared.backbone
         searched = train_heads(
             backbone, prepared.train, self.training(self.learning_rates), seed, folders.work
@@ -127,7 +130,7 @@ class LinearTransfer(TaskDefaults):
         return Predictions(scores, prepared.test.labels, details)
 
     def training(self, rates: tuple[float, ...]) -> ProbeTraining:
-        """The loop's settings."""
+        """Return the settings of the training loop."""
         return ProbeTraining(
             learning_rates=rates,
             batch_size=self.batch_size,
@@ -139,26 +142,26 @@ class LinearTransfer(TaskDefaults):
         )
 
     def val_accuracies(self, heads: Heads, val: Features) -> list[float]:
-        """Of each head; a head that diverged counts -1."""
+        """Return the val accuracy of each head in percent, -1 for a head that diverged."""
         return [
             self.accuracy(scores, val.labels) if bool(scores.isfinite().all()) else -1.0
             for scores in heads.scores(val.features)
         ]
 
     def accuracy(self, scores: Tensor, labels: Tensor) -> float:
-        """Top-1 or mean per class, whichever the data set's column reports."""
+        """Return top-1 or mean per class in percent, whichever the data set's column reports."""
         metric = DATASETS[self.dataset].metric
         return (
             mean_per_class(scores, labels) if metric == "mean_per_class" else top1(scores, labels)
         )
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent, under the metric's own name."""
+        """Return the accuracy in percent, under the metric's own name."""
         name = DATASETS[self.dataset].metric
         return {name: self.accuracy(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """The chosen rate, and the val accuracy of each."""
+        """Return the chosen rate and the val accuracy of each rate."""
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 
@@ -173,7 +176,7 @@ STEPS = {
     "flowers": 5_000,
     "food": 30_000,
     "pets": 5_000,
-    "sun397": 30_000,  # the paper names no length; that of the other large sets
+    "sun397": 30_000,  # the paper names no length: that of the other large sets
 }
 """Optimizer steps per data set (LORAC, section 6)."""
 

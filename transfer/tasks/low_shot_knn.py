@@ -1,8 +1,8 @@
 """Nearest neighbors in a bank of a few labelled images: 1 % and 10 % of the training set.
 
-Between few-shot classification and the full nearest-neighbor monitor (`knn.py`); no paper of ours
-prints it, the numbers are the usual ones (k 20 as in DINO, arXiv:2104.14294; the temperature of the
-full monitor).
+The task lies between few-shot classification and the full nearest-neighbor monitor (`knn.py`). No
+paper of this suite prints it. The settings are the usual ones: k 20 as in DINO, arXiv:2104.14294,
+and the temperature of the full monitor.
 """
 
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class LowShotVotes:
-    """Of every bank."""
+    """Votes of every bank."""
 
     votes: dict[str, list[Tensor]]
-    """Per share, such as "1pct", one (n, L) per draw."""
+    """Votes (n, L) of each draw, by share such as "1pct"."""
     labels: Tensor
     """(n,)."""
 
@@ -41,13 +41,14 @@ class LowShotKNN(TaskDefaults):
     dataset: str
     protocol: str = "lowshot/1"
     percents: tuple[int, ...] = (1, 10)
-    """Of each class's training images, at least one."""
+    """Percentages of each class's training images in the bank, at least one image."""
     draws: int = 5
+    """Number of banks drawn per percentage."""
     num_neighbors: int = 20
     temperature: float = 0.1
     crop_px: int = 224
     margin_px: int = 32
-    """As in the linear probe."""
+    """Margin around the crop, as in the linear probe."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -55,11 +56,11 @@ class LowShotKNN(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> "LowShotKNN":
-        """A smoke run has a small bank and asks few of it; there is nothing else to shorten."""
+        """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=3) if schedule == "smoke" else self
 
     def for_backbone(self, backbone: Backbone) -> "LowShotKNN":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -67,12 +68,12 @@ class LowShotKNN(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Extract features or find them cached."""
+        """Return the features, extracted or from the cache."""
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return train_and_test(backbone, self.dataset, transform, folders)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> LowShotVotes:
-        """The votes of all banks."""
+        """Return the votes of all banks."""
         votes = {
             f"{percent}pct": [
                 knn_scores(
@@ -89,7 +90,7 @@ class LowShotKNN(TaskDefaults):
         return LowShotVotes(votes, prepared.test.labels)
 
     def bank(self, prepared: TrainAndTest, percent: int, seed: int) -> Features:
-        """So many images of every class."""
+        """Return a drawn bank of equally many images of every class."""
         train = prepared.train
         per_class = len(train.labels) / prepared.num_classes
         support = draw_support(
@@ -101,14 +102,14 @@ class LowShotKNN(TaskDefaults):
         return Features(train.features[support], train.labels[support])
 
     def metrics(self, predictions: LowShotVotes) -> dict[str, float]:
-        """Percent: means over the draws."""
+        """Return top-1 in percent, means over the draws."""
         return {
             f"top1_{share}": fmean(top1(votes, predictions.labels) for votes in draws)
             for share, draws in predictions.votes.items()
         }
 
     def details(self, predictions: LowShotVotes) -> dict[str, object]:
-        """Each draw's own number."""
+        """Return top-1 in percent of each draw."""
         return {
             "draws": {
                 f"top1_{share}": [top1(votes, predictions.labels) for votes in draws]

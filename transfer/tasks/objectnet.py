@@ -1,7 +1,7 @@
 """ObjectNet's thirteen classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
 
-The ImageNet-100 classifier of the same backbone sees photographs from other viewpoints and answers
-with any of its hundred classes.
+The ImageNet-100 classifier of the same backbone is tested on photographs from other viewpoints. It
+may answer with any of its hundred classes.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class Prepared:
-    """Classifier and images."""
+    """Trained classifier and test images."""
 
     head: Heads
     classes: tuple[str, ...]
-    """Of the classifier."""
+    """Class names of the classifier."""
     test: Features
     names: tuple[str, ...]
-    """Of the test labels."""
+    """Class names of the test labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +47,14 @@ class ObjectNetEval(TaskDefaults):
     dataset: str = "objectnet13"
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
-    """Key of the task that trains it."""
+    """Key of the task that trains the classifier."""
     classes_of: str = "in100"
-    """The set it is trained on."""
+    """Key of the data set that the classifier is trained on."""
     border_px: int = BORDER_PX
-    """The red border, cut off."""
+    """Width of the red border, which is cut off."""
     crop_px: int = 224
     margin_px: int = 32
-    """As in the linear probe."""
+    """Margin around the crop, as in the linear probe."""
     engine: Literal["torch"] = "torch"
 
     @property
@@ -63,20 +63,20 @@ class ObjectNetEval(TaskDefaults):
         return self.classifier
 
     def datasets(self) -> tuple[str, ...]:
-        """Data sets it needs, the classifier's among them."""
+        """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
 
     def at_schedule(self, schedule: str) -> "ObjectNetEval":
-        """There is nothing to shorten but the classifier's training."""
+        """Return the same protocol: only the classifier's training, another task, has a length."""
         return self
 
     def for_backbone(self, backbone: Backbone) -> "ObjectNetEval":
-        """With images of the size that the backbone was trained for."""
+        """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     @property
     def transform(self) -> EvalTransform:
-        """Of the test images."""
+        """Return the transform of the test images."""
         centered = EvalTransform.center(self.crop_px, self.margin_px)
         return replace(centered, border_px=self.border_px)
 
@@ -90,7 +90,10 @@ class ObjectNetEval(TaskDefaults):
         return probe_hours(backbone, self.dataset)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Find the classifier, extract features or find them cached."""
+        """Load the classifier, and return it with the test features, extracted or from the cache.
+
+        FileNotFoundError if the classifier is not trained.
+        """
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
             raise FileNotFoundError(
@@ -104,17 +107,17 @@ class ObjectNetEval(TaskDefaults):
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Scores of all classes of the classifier."""
+        """Return the scores of all classes of the classifier."""
         scores = scores_of(prepared.head, prepared.test.features)
         return Predictions(scores, among(prepared.test.labels, prepared.names, prepared.classes))
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent."""
+        """Return top-1 and top-5 in percent."""
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """How many images were scored."""
+        """Return the number of test images."""
         return {"num_test": len(predictions.labels)}
 
 

@@ -1,8 +1,8 @@
-"""Which way up an image is: LooC, arXiv:2008.05659, section 4 and Table 1.
+"""Prediction of an image's rotation: LooC, arXiv:2008.05659, section 4 and Table 1.
 
 A linear classifier of four rotations on the frozen backbone. It learns from crops that are flipped
-and then turned by a number of quarters that is drawn evenly, and is scored on every test image in
-all four positions. The paper tells no settings for it: they are those of its ImageNet-100 probe.
+and then rotated by a uniformly drawn multiple of 90 degrees, and is scored on every test image in
+all four rotations. The paper names no settings for it; those of its ImageNet-100 probe are used.
 """
 
 from dataclasses import dataclass, replace
@@ -30,17 +30,17 @@ from transfer.tasks.task import TaskDefaults
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     train: Images
     test: Features
-    """Of the test images four times, one position after the other; the label is the position."""
+    """Features of all test images in one rotation after the other; the label is the rotation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotationProbe(TaskDefaults):
-    """Four rotations of ImageNet-100."""
+    """Linear probe of four rotations on ImageNet-100."""
 
     heading: ClassVar[str] = "Linear probes"
     primary_metric: ClassVar[str] = "acc"
@@ -54,8 +54,8 @@ class RotationProbe(TaskDefaults):
     weight_decay: float = 0.0
     crop_px: int = 224
     margin_px: int = 32
-    """The test image's short side exceeds the crop by so much at a crop of 224, in proportion
-    otherwise."""
+    """Short side of the test image minus the crop, for a crop of 224 px; in proportion for other
+    crops."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class RotationProbe(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
-        """The same protocol at another length."""
+        """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         if schedule == "paper":
@@ -71,7 +71,7 @@ class RotationProbe(TaskDefaults):
         return replace(self, epochs=self.epochs * share(schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With crops of the size that the backbone was trained for."""
+        """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -79,7 +79,7 @@ class RotationProbe(TaskDefaults):
         return probe_hours(backbone, self.dataset, epochs=self.epochs)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Open the training images, extract the features of the test images in each position."""
+        """Return the training images and the features of the test images in each rotation."""
         upright = EvalTransform.center(self.crop_px, self.margin_px)
         positions = [
             frozen_features(
@@ -92,7 +92,7 @@ class RotationProbe(TaskDefaults):
         return Prepared(backbone, train, Features(torch.cat(positions), labels))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Train, then score test once with the last weights."""
+        """Train, then return the scores of the test split with the last weights."""
         training = ProbeTraining(
             learning_rates=(self.learning_rate,),
             batch_size=self.batch_size,
@@ -108,11 +108,11 @@ class RotationProbe(TaskDefaults):
         )
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent."""
+        """Return accuracy in percent."""
         return {"acc": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """How many cases were scored, and accuracy after each pass, by which nothing is chosen."""
+        """Return the number of test cases and accuracy after each pass, which chooses nothing."""
         return {**predictions.details, "num_test": len(predictions.labels)}
 
 

@@ -1,6 +1,6 @@
-"""Semantic segmentation of VOC 2012: the whole network is fine-tuned.
+"""Semantic segmentation of VOC 2012, fine-tuning the whole network.
 
-CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217), with MoCo's network.
+CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217, sections 3.4 and A.2), with MoCo's network.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,13 +41,13 @@ from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_t
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
 IMAGES_PER_GPU_SECOND = 20.0
-"""Assumed for a ResNet-50 trained in float32 on crops of 513 px, whose arithmetic is about a fifth
-of a Faster R-CNN's image, until measured on the user's GPU."""
+"""Training speed of a ResNet-50 in float32 on crops of 513 px. It is assumed, not measured: the
+arithmetic of a crop is about a fifth of that of a Faster R-CNN's image."""
 
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """What a network learns from, and what it is tested on."""
+    """Training and test images of one training: all of them, or those of the rate search."""
 
     train: Segmented
     test: Segmented
@@ -55,7 +55,7 @@ class Portion:
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """The class of each pixel of each image of a split, in files, and how they came about."""
+    """Predicted masks of a split, in files, with details of the training."""
 
     folder: Path
     split: Segmented
@@ -63,7 +63,7 @@ class Predicted:
 
     @cached_property
     def overlap(self) -> Overlap:
-        """Of all images together."""
+        """Return the scores over the pixels of all images together."""
         num_classes = len(self.split.class_names)
         counts = np.zeros((num_classes, num_classes), dtype=np.int64)
         for i in range(len(self.split)):
@@ -74,7 +74,7 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True)
 class Segmentation(TaskDefaults):
-    """A fully convolutional network on the backbone, all layers trained, tested at full size."""
+    """A fully convolutional network on the backbone, trained in all layers, tested at full size."""
 
     heading: ClassVar[str] = "Detection and segmentation"
     primary_metric: ClassVar[str] = "mIoU"
@@ -83,11 +83,11 @@ class Segmentation(TaskDefaults):
     recipe: SegmentationRecipe
     dataset: str = "voc12_seg"
     learning_rates: tuple[float, ...] = ()
-    """Tried on a held-out part of the training images; none: the recipe's."""
+    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
 
     @property
     def engine(self) -> str:
-        """What builds the network."""
+        """Return the library that builds the network."""
         return ENGINE
 
     def datasets(self) -> tuple[str, ...]:
@@ -95,16 +95,16 @@ class Segmentation(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
-        """The same network, trained for a share of the iterations; smoke: a narrow one."""
+        """Return the protocol with a share of the iterations; smoke: with a narrow network."""
         return replace(self, recipe=at_schedule(self.recipe, schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With the backbone's pixel scale; the image size is the protocol's own."""
+        """Return the protocol with the backbone's pixel scale; the image size is its own."""
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """As the user wants it run; what leaves the protocol changes its hash."""
+        """Return the protocol with the user's options; a departure from it changes the hash."""
         return replace(
             self,
             recipe=options.applied(self.recipe),
@@ -112,11 +112,11 @@ class Segmentation(TaskDefaults):
         )
 
     def num_processes(self, options: TrainingOptions) -> int:
-        """In which it is trained."""
+        """Return the number of processes of the training."""
         return options.num_processes(self.recipe.batch_size)
 
     def unfit(self, backbone: Backbone) -> str:
-        """Why a backbone cannot carry the network; empty if it can."""
+        """Return why a backbone cannot carry the network; empty if it can."""
         return unfit(backbone, "layer4 would not have the protocol's stride of 16")
 
     @property
@@ -149,7 +149,7 @@ class Segmentation(TaskDefaults):
         ]
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
-        """Find all images and masks, put the weights in their place and prove it."""
+        """Find all images and masks, load the backbone into a network and check its maps."""
         return prepare_training(
             backbone,
             self.recipe,
@@ -161,7 +161,7 @@ class Segmentation(TaskDefaults):
         )
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Two splits as they were checked, without the broken images that the user tolerates."""
+        """Return two checked splits, without the broken images that the user tolerates."""
         learned, tested = (
             usable_split(folders, self.dataset, split, opened)
             for split in (train, test)
@@ -172,7 +172,7 @@ class Segmentation(TaskDefaults):
     def initial(
         self, backbone: Backbone, split: Segmented, norm: Norm, folders: Folders, *, seed: int
     ) -> FCN:
-        """The network before training; the global generator is kept."""
+        """Return the network before training; torch's global generator keeps its state."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = build_network(
@@ -186,7 +186,10 @@ class Segmentation(TaskDefaults):
         return network
 
     def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Predicted:
-        """Choose the rate if several are given, train on all images, predict the test images."""
+        """Return the predictions on test after training on all images.
+
+        If several learning rates are given, they are compared first.
+        """
         return search_then_train(
             prepared,
             self.learning_rates,
@@ -205,7 +208,7 @@ class Segmentation(TaskDefaults):
         rate: float,
         name: str,
     ) -> Predicted:
-        """Train on one part's images with a learning rate, predict with the last weights."""
+        """Train on a portion's images; return the predictions of the last weights for its test."""
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         network = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
@@ -229,19 +232,19 @@ class Segmentation(TaskDefaults):
         return Predicted(predictions, portion.test, details)
 
     def metrics(self, predicted: Predicted) -> dict[str, float]:
-        """Percent."""
+        """Return mIoU in percent."""
         return {"mIoU": predicted.overlap.mean}
 
     def details(self, predicted: Predicted) -> dict[str, object]:
-        """How it was trained, and the IoU of each class, null where a class does not occur."""
-        found = predicted.overlap
+        """Return details of the training and the IoU of each class, null if it does not occur."""
+        scores = predicted.overlap
         names = predicted.split.class_names
         return {
             **predicted.details,
-            "IoU_per_class": dict(zip(names, found.classes, strict=True)),
-            "num_classes_counted": sum(value is not None for value in found.classes),
-            "pixel_accuracy": found.pixel_accuracy,
-            "mean_accuracy": found.mean_accuracy,
+            "IoU_per_class": dict(zip(names, scores.classes, strict=True)),
+            "num_classes_counted": sum(value is not None for value in scores.classes),
+            "pixel_accuracy": scores.pixel_accuracy,
+            "mean_accuracy": scores.mean_accuracy,
         }
 
 

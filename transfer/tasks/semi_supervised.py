@@ -1,7 +1,7 @@
-"""Few labels: the whole network is fine-tuned on 1 % or 10 % of ImageNet-1k's.
+"""Fine-tuning of the whole network on few labels: 1 % or 10 % of ImageNet-1k's.
 
 CO2 Table 2 (Wei et al., ICLR 2021, arXiv:2010.02217, section 3.3) and LORAC Table III (Wang et al.,
-arXiv:2108.02696, section 6).
+arXiv:2108.02696, section 6.2).
 """
 
 import hashlib
@@ -39,12 +39,12 @@ from transfer.tasks.task import PlannedTask, TaskDefaults
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
-"""Of ImageNet-1k's training images, in SimCLR's lists."""
+"""Share of ImageNet-1k's training images in SimCLR's lists."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the run needs, found before it starts."""
+    """Input of a run."""
 
     backbone: Backbone
     labelled: Images
@@ -53,7 +53,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class SemiSupervised(TaskDefaults):
-    """All layers trained on few labelled images, a learning rate for backbone and classifier."""
+    """Training of all layers on few labelled images; the classifier has its own learning rate."""
 
     heading: ClassVar[str] = "Few labels"
     primary_metric: ClassVar[str] = "top1"
@@ -61,29 +61,29 @@ class SemiSupervised(TaskDefaults):
     dataset: str
     protocol: str
     drawn_share: float = 0.0
-    """Share of the training images that count as labelled, drawn alike from each class; 0: the set
-    is a published list, all of it is labelled."""
+    """Share of the training images that are drawn as labelled, equally from each class; 0: the data
+    set is a published list, and all of it is labelled."""
     epochs: float
     """Passes over the labelled images."""
     head_rates: tuple[float, ...]
-    """Of the classifier. Several are tried on labelled images that are held out, and the best is
-    trained once more on all; a single one is taken as it is."""
+    """Learning rates of the classifier. Several are compared on held-out labelled images, and the
+    best is used to train on all; a single one is not searched."""
     head_factor: float
-    """The classifier's learning rate in units of the backbone's."""
+    """Ratio of the classifier's learning rate to the backbone's."""
     milestones: tuple[float, ...] = (0.6, 0.8)
-    """Shares of the training after which both rates decay."""
+    """Fractions of the training after which both rates decay."""
     decay: float = 0.2
-    """What a milestone multiplies them by."""
+    """Factor of both rates at a milestone."""
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
     held_out_share: float = 0.2
-    """Of each class's labelled images, where rates are tried."""
+    """Share of each class's labelled images that is held out to compare rates."""
     crop_px: int = 224
     margin_px: int = 32
-    """As in the linear probe."""
+    """Margin around the crop, as in the linear probe."""
     precision: Precision = field(default="float32", metadata={"added": True})
-    """Of the training's passes; bfloat16 and float16 by autocast."""
+    """Precision of the passes in training; bfloat16 and float16 by autocast."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class SemiSupervised(TaskDefaults):
         return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
-        """The same protocol at another length; smoke: one pass, two of the rates."""
+        """Return the protocol at the length of a schedule; smoke: one pass, two of the rates."""
         if schedule == "smoke":
             rates = self.head_rates[2:5:2] or self.head_rates
             return replace(self, epochs=1.0, batch_size=16, head_rates=rates)
@@ -100,12 +100,11 @@ class SemiSupervised(TaskDefaults):
         return replace(self, epochs=self.epochs * share(schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With crops of the size that the backbone was trained for."""
+        """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
     def with_options(self, options: TrainingOptions) -> Self:
-        """With the classifier's rates and the arithmetic that the user wants; both change the
-        hash."""
+        """Return the protocol with the user's rates and precision; both change the hash."""
         options.check()
         return replace(
             self,
@@ -114,7 +113,10 @@ class SemiSupervised(TaskDefaults):
         )
 
     def with_data(self, data: Path) -> Self:
-        """With a draw of the same share, under a name of its own, where the list is not there."""
+        """Return the protocol; where the published list is missing, with a draw of the same share.
+
+        The protocol of a draw has a name of its own.
+        """
         if self.drawn_share or DATASETS[self.dataset].is_there(data):
             return self
         name, version = self.protocol.split("/")
@@ -150,42 +152,44 @@ class SemiSupervised(TaskDefaults):
         return lines
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Find the labelled images and those to be tested."""
+        """Return the labelled images and the test images."""
         labelled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
             labelled = draw_balanced_share(labelled, self.drawn_share)
         return Prepared(backbone, labelled, open_images(self.dataset, "test", folders))
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
-        """Choose the rate if several are given, train on all that is labelled, score test once."""
-        labelled, found = prepared.labelled, {}
+        """Search the rate if several are given, train on all labelled images, score test."""
+        labelled, held_out = prepared.labelled, {}
         if len(self.head_rates) > 1:
-            found = self.search(prepared, folders, seed)
-        rate = best_rate(found, self.head_rates[0])
-        done = self.train(prepared, labelled, prepared.test, rate, folders, seed, "all")
+            held_out = self.search(prepared, folders, seed)
+        rate = best_rate(held_out, self.head_rates[0])
+        predictions = self.train(prepared, labelled, prepared.test, rate, folders, seed, "all")
         edges = (min(self.head_rates), max(self.head_rates))
         details = {
-            **done.details,
-            "held_out_top1": scores_by_name(found),
-            "diverged_rates": [rate for rate in self.head_rates if found and rate not in found],
-            "at_grid_edge": bool(found) and rate in edges,
+            **predictions.details,
+            "held_out_top1": scores_by_name(held_out),
+            "diverged_rates": [
+                rate for rate in self.head_rates if held_out and rate not in held_out
+            ],
+            "at_grid_edge": bool(held_out) and rate in edges,
             "labels": self.labels(),
             "fingerprint_of_labelled": labelled.fingerprint,
         }
         if self.drawn_share and this_process().speaks:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
             details["list_of_labelled"] = keep_list(folders.lists, name, {"labelled": labelled})
-        return replace(done, details=details)
+        return replace(predictions, details=details)
 
     def labels(self) -> str:
-        """Where the choice of labelled images comes from."""
+        """Return the source of the choice of labelled images."""
         if not self.drawn_share:
             return "published list"
         share = f"{100 * self.drawn_share:g} % of {self.dataset}"
         return f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
-        """Top-1 on held-out labelled images by the classifier's rate."""
+        """Return top-1 on held-out labelled images, by the classifier's rate."""
         labelled = prepared.labelled
         least = int(np.bincount(labelled.labels.numpy()).min())
         held_out = max(1, round(self.held_out_share * least))
@@ -210,7 +214,7 @@ class SemiSupervised(TaskDefaults):
         seed: int,
         name: str,
     ) -> Predictions:
-        """Fine-tune on some images with the classifier's rate; scores of others."""
+        """Fine-tune on `learned` with a rate of the classifier; return the scores of `judged`."""
         backbone, process = prepared.backbone, this_process()
         course = self.course(len(learned), rate)
         parts = [CODE_VERSION, backbone.sha256, learned.fingerprint, asdict(course), seed]
@@ -239,7 +243,7 @@ class SemiSupervised(TaskDefaults):
         return Predictions(scores, judged.labels, dict(details))
 
     def course(self, num_images: int, rate: float) -> FineTuning:
-        """The training of so many images."""
+        """Return the settings of a training on `num_images` images."""
         steps = max(1, round(self.epochs * num_images / self.batch_size))
         return FineTuning(
             iterations=steps,
@@ -255,22 +259,22 @@ class SemiSupervised(TaskDefaults):
         )
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Percent."""
+        """Return top-1 and top-5 in percent."""
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """The chosen rate, what each rate scored on held-out images, and how it was trained."""
+        """Return the chosen rate, the held-out score of each rate, and details of the training."""
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)
-"""Seven, log-spaced (LORAC, section 6.2)."""
+"""Seven learning rates of the classifier, log-spaced (LORAC, section 6.2)."""
 LORAC_LENGTHS: dict[str, Any] = {
     "1pct": {"epochs": 30.0, "head_factor": 250.0},
     "10pct": {"epochs": 50.0, "head_factor": 20.0},
 }
-"""Length and ratio of rates by the share of labels (LORAC, section 6.2)."""
+"""Length and ratio of rates, by share of labels (LORAC, section 6.2)."""
 
 TASKS = {
     # CO2, section 3.3: for MoCo v2 and, with another weight decay, for MoCo v1

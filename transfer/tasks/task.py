@@ -1,8 +1,8 @@
-"""What every task answers.
+"""Interface of a task, and its defaults.
 
 A task is a frozen dataclass in a file of its own. `Task` lists everything that the rest of the
-suite asks of it; `TaskDefaults` holds the answers of a task on frozen features in one process.
-Nobody outside a task's file asks of which class it is.
+suite uses; `TaskDefaults` implements it for a task on frozen features in one process. No code
+outside of a task's file tests for its class.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,7 +20,7 @@ AnyTask = TypeVar("AnyTask")
 
 @dataclass(frozen=True)
 class PlannedTask(Generic[AnyTask]):
-    """One task of a plan that is going to run."""
+    """A task that is going to run."""
 
     key: str
     task: AnyTask
@@ -30,10 +30,10 @@ class PlannedTask(Generic[AnyTask]):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDefaults:
-    """Answers of a task that evaluates a frozen backbone in one process."""
+    """Defaults of a task that evaluates a frozen backbone in one process."""
 
     by_default: bool = field(default=True, metadata={"hashed": False, "stored": False})
-    """Whether it runs when no task is named."""
+    """Membership in the tasks that run when none is named."""
 
     @property
     def needs(self) -> str:
@@ -87,7 +87,7 @@ class TaskDefaults:
 
 
 class Task(Protocol):
-    """Everything that the suite asks of a task."""
+    """Interface of a task."""
 
     @property
     def by_default(self) -> bool:
@@ -99,7 +99,7 @@ class Task(Protocol):
 
     @property
     def engine(self) -> str:
-        """Return the name of what does the computing."""
+        """Return the name of the library or solver that computes."""
 
     @property
     def primary_metric(self) -> str:

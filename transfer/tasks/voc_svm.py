@@ -37,24 +37,26 @@ SMOKE_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 @dataclass(frozen=True, eq=False)
 class SVMData:
-    """Features of unit length and labels (n, L) of the classes that can be measured."""
+    """Features of unit length, and labels (n, L) of the classes with enough positives."""
 
     train: Features
-    """The trainval split."""
+    """Features and labels of trainval."""
     test: Features
+    """Features and labels of test."""
     class_names: tuple[str, ...]
-    """(L,)."""
+    """Names of the L classes."""
     left_out: tuple[str, ...]
     """Classes with too few positives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VOCSVM(TaskDefaults):
-    """Squashed images, features of unit length, 20 SVMs with class weights, mAP on test.
+    """Protocol of 20 class-weighted SVMs on unit-length features of squashed images; mAP on test.
 
-    CO2 names Goyal et al. for the protocol; the numbers are those of its public implementations,
-    the costs the union of their grids. No one publishes the folds: the seed draws them, stratified.
-    Objects marked difficult are negatives in trainval, also when held out, and ignored on test.
+    CO2 cites Goyal et al. for the protocol. The settings are those of its public implementations,
+    and the costs are the union of their grids. The folds are not published: they are stratified and
+    drawn by the seed. Objects marked difficult are negatives in trainval, also when held out, and
+    ignored on test.
     """
 
     heading: ClassVar[str] = "VOC 2007 SVM"
@@ -62,26 +64,27 @@ class VOCSVM(TaskDefaults):
 
     protocol: str = "co2-2021/1"
     points: Points = "area"
-    """Of average precision, in the cost search and on test: all points, or the 11 of VOC 2007."""
+    """Kind of average precision, in search and test: by area, or the 11 points of VOC 2007."""
     solver: Literal["batched", "scikit-learn"] = "batched"
-    """scikit-learn's LinearSVC is the reference, the batched one finds the same planes sooner."""
+    """Solver: scikit-learn's LinearSVC is the reference; batched finds the same planes sooner."""
     costs: tuple[float, ...] = tuple(sorted((*VISSL_COSTS, *POWER_COSTS)))
-    """C, rising; equal average precisions choose the smallest."""
+    """Costs C, rising; among equal average precisions the smallest is chosen."""
     num_folds: int = 3
     positive_weight: float = 2.0
-    """Of a positive image's loss; a negative one has 1."""
+    """Weight of a positive image's loss; that of a negative one is 1."""
     gradient_tolerance: float = 1e-4
-    """Of the batched solver, relative to the gradient at zero and to a class's share of images."""
+    """Tolerance of the batched solver, relative to the gradient at zero and a class's share of
+    images."""
     norm_offset: float = 1e-5
-    """Added to a feature's length before it divides the feature."""
+    """Number added to a feature's length before the division by it."""
     crop_px: int = 224
-    """Side to which the whole image is squashed, by way of 256/224 of it: nothing is cut off."""
+    """Side to which the whole image is squashed, via 256/224 of it; nothing is cut off."""
     min_classes: int = 20
-    """Fewer classes with 2 positives in trainval and 1 in test are an error."""
+    """Least number of classes with 2 positives in trainval and 1 in test; fewer are an error."""
 
     @property
     def engine(self) -> str:
-        """What solves the SVMs."""
+        """Return the solver of the SVMs."""
         return self.solver
 
     def datasets(self) -> tuple[str, ...]:
@@ -89,13 +92,16 @@ class VOCSVM(TaskDefaults):
         return ("voc07",)
 
     def at_schedule(self, schedule: str) -> Self:
-        """Fewer costs, smoke also smaller images; both score the classes that are there."""
+        """Return the protocol with fewer costs, for smoke also with smaller images.
+
+        Both schedules score the classes that the data has.
+        """
         if schedule == "smoke":
             return replace(self, costs=SMOKE_COSTS, crop_px=64, min_classes=1)
         return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """With images no larger than those that the backbone was trained on."""
+        """Return the protocol with images no larger than those the backbone was trained on."""
         return replace(self, crop_px=min(self.crop_px, backbone.input.size_px))
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -103,7 +109,7 @@ class VOCSVM(TaskDefaults):
         return probe_hours(backbone, "voc07")
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
-        """Extract the features of trainval and test, or find them cached."""
+        """Return the features of trainval and test, extracted or from the cache."""
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
         )
@@ -114,9 +120,10 @@ class VOCSVM(TaskDefaults):
         )
 
     def measurable(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
-        """Scale the features to unit length and find the classes with enough positives.
+        """Return features of unit length, restricted to the classes with enough positives.
 
-        Two in trainval leave one to train on in each fold that holds one out.
+        With two positives in trainval, a fold that holds one out can train on the other. DataError
+        if fewer than `min_classes` remain.
         """
         present = train.labels == PRESENT
         enough = (
@@ -140,7 +147,7 @@ class VOCSVM(TaskDefaults):
         )
 
     def run(self, data: SVMData, folders: Folders, seed: int) -> Predictions:
-        """Choose a cost per class on trainval, train on all of it, score test (n, L)."""
+        """Choose a cost per class on trainval, train on all of it, return scores (n, L) of test."""
         features, positive = data.train.features, data.train.labels == PRESENT
         solve = self.bound_solver(features)
         choice = choose_costs(solve, self.search(seed), features, positive, folders.work)
@@ -160,14 +167,14 @@ class VOCSVM(TaskDefaults):
         return Predictions(planes.scores(data.test.features), data.test.labels, details)
 
     def bound_solver(self, features: Tensor) -> Solver:
-        """The solver with its images, features (n, C)."""
+        """Return the solver bound to features (n, C)."""
         if self.solver == "scikit-learn":
             return partial(solve_scikit_learn, features)
         basis = eigenbasis(features.to(device()))
         return partial(solve_batched, basis, tolerance=self.gradient_tolerance)
 
     def search(self, seed: int) -> CostSearch:
-        """The settings of the cost search."""
+        """Return the settings of the cost search."""
         tolerance = f" {self.gradient_tolerance}" if self.solver == "batched" else ""
         return CostSearch(
             solver=self.solver + tolerance,
@@ -179,25 +186,25 @@ class VOCSVM(TaskDefaults):
         )
 
     def chosen(self, choice: Choice, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
-        """Cost and cross-validated average precision by class, also said aloud."""
-        found: dict[str, dict[str, object]] = {}
+        """Print and return cost and cross-validated average precision by class."""
+        choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
             cost, precision = self.costs[index], float(column[index])
             say("svm", f"{name:<12} C {cost:<8.3g} cross-validated AP {precision:.2f}")
-            found[name] = {
+            choices[name] = {
                 "cost": cost,
                 "at_grid_edge": index in (0, len(self.costs) - 1),
                 "cross_validated_AP": precision,
             }
-        return found
+        return choices
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """mAP in percent: the mean over the classes."""
+        """Return mAP in percent, the mean over the classes."""
         precisions = self.precisions(predictions)
         return {"mAP": sum(precisions) / len(precisions)}
 
     def precisions(self, predictions: Predictions) -> list[float]:
-        """Average precision of each class in percent, its difficult images ignored."""
+        """Return the average precision of each class in percent, its difficult images ignored."""
         return [
             average_precision(
                 scores[labels != DIFFICULT],
@@ -208,7 +215,7 @@ class VOCSVM(TaskDefaults):
         ]
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Per class: cost, whether it is the grid's first or last, and both average precisions."""
+        """Return per class cost, whether it is at the grid's edge, and both average precisions."""
         tested = self.precisions(predictions)
         classes = {
             name: {**row, "AP": precision}
@@ -221,9 +228,9 @@ class VOCSVM(TaskDefaults):
 
 
 def unit_length(features: Tensor, offset: float) -> Tensor:
-    """Features (n, C) over their length + offset, as the public implementations divide.
+    """Return features (n, C) divided by their length + offset, as in the public implementations.
 
-    ValueError where a feature is not finite.
+    ValueError if a feature is not finite.
     """
     finite = features.isfinite().all(dim=1)
     if not bool(finite.all()):

@@ -1,21 +1,21 @@
 """The torchvision engine: numerically detectron2's detector, on torchvision's blocks.
 
-anchors.py    boxes that an RPN starts from
+anchors.py    anchor boxes of the RPN
 coding.py     boxes as deltas from other boxes
-matching.py   which object a box stands for, and which boxes a loss looks at
+matching.py   matching of boxes to objects, and sampling for the losses
 proposals.py  the RPN
 regions.py    boxes that the heads learn from
-pooling.py    maps of boxes
-heads.py      networks of boxes, masks and keypoints, and how they start
+pooling.py    RoIAlign
+heads.py      heads of boxes, masks and keypoints, and their initial weights
 boxes.py      losses and detections of boxes
 masks.py      targets, loss and probabilities of masks
-keypoints.py  loss and places of keypoints
-network.py    all of it as one network
+keypoints.py  loss and positions of keypoints
+network.py    the whole detector as one network
 detector.py   that network as a `Detector`
 
-From torchvision come the ResNet, the pyramid, the convolutions of all heads, the predictors of
-masks and keypoints, RoIAlign, suppression and the keypoints' loss. Its assembled detectors differ
-from detectron2's (0.6) in these points; "here" is as detectron2 has it:
+The ResNet, the pyramid, the convolutions of all heads, the predictors of masks and keypoints,
+RoIAlign, suppression and the keypoint loss are torchvision's. torchvision's own detectors differ
+from detectron2's (0.6) in these points; the column "here" agrees with detectron2:
 
 =====================  ====================================  =====================================
 point                  torchvision's detectors               here
@@ -30,24 +30,24 @@ anchors' order         ratio, then size                      size, then ratio
 RPN head of c4         one size per ratio and level          15 anchors on one map
 proposals              ranked by probability                 by logit
 ... kept in training   2000                                  1000; keypoints 1500; c4 2000
-... left out           sides below 1e-3 px                   empty ones only; not finite: an error
-RPN's box loss         smooth L1, beta 1/9, over sampled     L1, over the wished-for sample
-RPN's class loss       mean over sampled                     sum over the wished-for sample
+... dropped            sides below 1e-3 px                   empty ones only; not finite: an error
+RPN's box loss         smooth L1, beta 1/9, over sampled     L1, over the nominal sample size
+RPN's class loss       mean over sampled                     sum over the nominal sample size
 RoIAlign               half a px off, 2 x 2 points, scale    aligned, as many points as px, fixed
                        by sizes                              scale
 background             class 0, with box deltas              last class, without
 box loss               smooth L1, beta 1/9                   L1; keypoints beta 0.5
-detections left out    sides below 1e-2 px                   none before the resize to the image
+detections dropped     sides below 1e-2 px                   none before the resize to the image
 mask targets           RoIAlign of full masks, soft          polygons drawn in the box, 0 or 1
 keypoint regions       all on objects                        those with a visible keypoint inside
 keypoint scores        logits                                peak over the sum of its map
-start of linear        PyTorch's default                     uniform Xavier; .01 and .001 at the end
-start of mask logits   He                                    .001
+initial linear         PyTorch's default                     uniform Xavier; .01 and .001 at the end
+initial mask logits    He                                    .001
 c4 head                none                                  layer4, extra norm, mean
 extra norms            none                                  `extra_norms`, `rpn_gradient`
 =====================  ====================================  =====================================
 
-What remains different from detectron2; in all else the engines are equal to rounding, and one seed
+The engines differ in the points below. In all others they are equal up to rounding, and one seed
 draws the same anchors and regions in both:
 
 =====================  ====================================  =====================================
@@ -55,8 +55,8 @@ point                  detectron2                            here
 =====================  ====================================  =====================================
 RoIAlign, autocast     features and boxes in half precision  both in float32
 naiveSyncBN, bfloat16  moments summed in bfloat16            in float32
-start of new layers    drawn in its order                    in another, of the same distributions:
-                                                             one seed starts two detectors
+initial new layers     drawn in its order                    in another, of the same distributions:
+                                                             one seed gives other weights
 names of tensors       its own                               torchvision's: the states of one do not
                                                              load in the other
 =====================  ====================================  =====================================
@@ -71,6 +71,6 @@ from transfer.finetuning.norms import Norm
 
 
 def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
-    """A new detector on the CPU, random throughout; `load_backbone` comes next."""
+    """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
     check_can_be_built(recipe, arch)
     return TorchvisionDetector(RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm))

@@ -1,7 +1,7 @@
-"""Anchors: the boxes that an RPN starts from, the same at every position of a map.
+"""Anchors: the boxes that the RPN's deltas refer to, the same at every position of a map.
 
-Faster R-CNN (Ren et al., NeurIPS 2015, arXiv:1506.01497) with detectron2's placing: sides are not
-rounded, and the first center is the corner of the image.
+Faster R-CNN (Ren et al., NeurIPS 2015, arXiv:1506.01497). As in detectron2, sides are not rounded,
+and the first center is the corner of the image.
 """
 
 import math
@@ -12,7 +12,10 @@ from torch import Tensor
 
 
 def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
-    """Boxes (A, 4) around 0, of area size squared and ratio height over width; sizes outermost."""
+    """Return boxes (A, 4) around 0 with area size squared and the ratios height over width.
+
+    The ratios of the first size come first.
+    """
     sides = [
         (math.sqrt(size**2 / ratio), ratio * math.sqrt(size**2 / ratio))
         for size in sizes_px
@@ -22,7 +25,7 @@ def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
 
 
 def anchors_on(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:
-    """Boxes (H * W * A, 4): those of the cell (A, 4) at every position, row by row."""
+    """Return boxes (H * W * A, 4): those of the cell (A, 4) at every position, row by row."""
     y, x = torch.meshgrid(
         torch.arange(height, device=cell.device) * stride_px,
         torch.arange(width, device=cell.device) * stride_px,

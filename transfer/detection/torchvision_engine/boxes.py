@@ -1,4 +1,4 @@
-"""What the heads say about boxes: class and place, in training and test.
+"""Losses of the box head in training, and its detections in the test.
 
 Fast R-CNN (Girshick, ICCV 2015, arXiv:1504.08083).
 """
@@ -23,18 +23,20 @@ def box_losses(
     samples: Sequence[Sample],
     recipe: Recipe,
 ) -> dict[str, Tensor]:
-    """logits (r, L + 1), the last for background, deltas (r, L, 4), of all regions of all images.
+    """Return loss_cls and loss_box_reg, means over all r regions of all images.
 
-    Both are means over all regions, though only those on objects have a place to learn.
+    logits (r, L + 1), background last; deltas (r, L, 4). The box loss, too, is divided by all r,
+    though only regions on objects have one.
     """
     logits, deltas = logits.float(), deltas.float()
     classes = torch.cat([each.classes for each in regions])
     if len(classes) == 0:
+        # losses of 0 that reach all parameters, as a training on several GPUs needs them
         return {"loss_cls": logits.sum() * 0, "loss_box_reg": deltas.sum() * 0}
     on_object = (classes < deltas.shape[1]).nonzero()[:, 0]
     boxes = torch.cat([each.boxes for each in regions])[on_object]
     goals = [
-        # a placeholder where the image has no object: none of its regions is on one
+        # a placeholder where the image has no object, since none of its regions is on one
         sample.boxes[each.objects] if len(sample.boxes) else each.boxes
         for sample, each in zip(samples, regions, strict=True)
     ]
@@ -53,9 +55,10 @@ def box_losses(
 def found_boxes(
     logits: Tensor, deltas: Tensor, proposals: Tensor, size: tuple[int, int], recipe: Recipe
 ) -> Found:
-    """Detections in one image of size (height, width): each proposal (r, 4) may be several.
+    """Return the detections in one image of size (height, width).
 
-    logits (r, L + 1), deltas (r, L, 4).
+    logits (r, L + 1), deltas (r, L, 4). A proposal (r, 4) gives a detection for every class above
+    the least score.
     """
     boxes = decode(proposals[:, None], deltas, recipe.box_weights)
     scores = logits.float().softmax(dim=1)

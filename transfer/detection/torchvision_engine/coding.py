@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 LARGEST_GROWTH = math.log(1000 / 16)
-"""Of dw and dh, so that a wild prediction does not overflow."""
+"""Upper limit of dw and dh, so that an extreme prediction does not overflow."""
 
 Weights = tuple[float, float, float, float]
 
 
 def encode(boxes: Tensor, goals: Tensor, weights: Weights) -> Tensor:
-    """Deltas (r, 4) that carry boxes (r, 4) to goals (r, 4), times the weights."""
+    """Return deltas (r, 4) from boxes (r, 4) to goals (r, 4), times the weights."""
     sizes, goal_sizes = boxes[:, 2:] - boxes[:, :2], goals[:, 2:] - goals[:, :2]
     centers, goal_centers = boxes[:, :2] + 0.5 * sizes, goals[:, :2] + 0.5 * goal_sizes
     factors = boxes.new_tensor(weights)
@@ -22,7 +22,7 @@ def encode(boxes: Tensor, goals: Tensor, weights: Weights) -> Tensor:
 
 
 def decode(boxes: Tensor, deltas: Tensor, weights: Weights) -> Tensor:
-    """Boxes (..., 4) moved by deltas (..., 4); float32 whatever the deltas are."""
+    """Return boxes (..., 4) moved by deltas (..., 4), always in float32."""
     deltas = deltas.float() / boxes.new_tensor(weights)
     sizes = boxes[..., 2:] - boxes[..., :2]
     centers = boxes[..., :2] + 0.5 * sizes

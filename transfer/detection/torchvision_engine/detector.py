@@ -1,4 +1,4 @@
-"""A detector as the loop and the tests of it know it: `Detector`, on torchvision's blocks."""
+"""The `Detector` of the torchvision engine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,27 +10,27 @@ from transfer.detection.torchvision_engine.network import RCNN
 
 
 class TorchvisionDetector:
-    """As `Detector` says."""
+    """A `Detector` around the network of this engine."""
 
     def __init__(self, network: RCNN) -> None:
         self.network: nn.Module = network
         self._rcnn = network
 
     def find(self, images: Sequence[Tensor]) -> list[Found]:
-        """Detections on images (3, H, W) uint8; in eval mode."""
+        """Return the detections on images (3, H, W) uint8, in eval mode."""
         return self._rcnn.detections(images)
 
     def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Maps after layer1 to layer4, through the network's preprocessing; eval mode."""
+        """Return the maps after layer1 to layer4, after preprocessing, in eval mode."""
         return self._rcnn.stages(images)
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Put a backbone (torchvision's names) in its place; how many tensors were placed."""
+        """Load a backbone (torchvision's names); return the number of tensors loaded."""
         places = dict(self._rcnn.backbone.state_dict())
         check_all_placed(state_dict, places)
         self._rcnn.backbone.load_state_dict({**places, **state_dict})
         return len(state_dict)
 
     def is_rpn(self, parameter: str) -> bool:
-        """Whether a parameter of the network belongs to the RPN or the norm in front of it."""
+        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
         return parameter.startswith("rpn.")

@@ -1,6 +1,7 @@
-"""The networks behind the pooled maps: of boxes, masks and keypoints.
+"""Heads of boxes, masks and keypoints, which read the pooled maps.
 
-Each starts as detectron2's does; torchvision's blocks do so for convolutions only.
+Initial weights are distributed as in detectron2. torchvision's blocks agree for convolutions only,
+so all other layers are drawn again here.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ NormLayer = Callable[[int], nn.Module]
 
 
 class BoxPredictor(nn.Module):
-    """Class and place of each region; background is the last class and has no place."""
+    """Predictor of class and box deltas; background is the last class and has no deltas."""
 
     def __init__(self, num_features: int, num_classes: int) -> None:
         super().__init__()
@@ -29,25 +30,28 @@ class BoxPredictor(nn.Module):
         nn.init.zeros_(self.deltas.bias)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (r, L + 1) and deltas (r, L, 4) of features (r, C)."""
+        """Return logits (r, L + 1) and deltas (r, L, 4) of features (r, C)."""
         return self.classes(features), self.deltas(features).unflatten(1, (-1, 4))
 
 
 class C4Features(nn.Module):
-    """Mean of what layer4 makes of each region, behind the extra norm if there is one."""
+    """Mean over the layer4 map of each region, after the extra norm if there is one."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
         self.norm = norm
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(r, C) of maps (r, C, H, W)."""
+        """Return features (r, C) of maps (r, C, H, W)."""
         mean: Tensor = self.norm(maps).mean(dim=(2, 3))
         return mean
 
 
 def box_head(recipe: Recipe, norm: NormLayer) -> tuple[nn.Module, int]:
-    """Pooled maps (r, C, box_pool, box_pool) to features, and how many these are; of a pyramid."""
+    """Return the box head of a pyramid and its number of output features.
+
+    Its input are pooled maps (r, C, box_pool, box_pool).
+    """
     head = FastRCNNConvFCHead(
         (recipe.fpn_channels, recipe.box_pool, recipe.box_pool),
         [recipe.box_head_conv_channels] * recipe.box_head_convs,
@@ -65,7 +69,7 @@ def box_head(recipe: Recipe, norm: NormLayer) -> tuple[nn.Module, int]:
 
 
 def mask_head(recipe: Recipe, num_classes: int, norm: NormLayer) -> nn.Module:
-    """Pooled maps (r, C, 14, 14) to logits (r, L, 28, 28)."""
+    """Return the mask head, from pooled maps (r, C, 14, 14) to logits (r, L, 28, 28)."""
     channels = recipe.mask_head_channels
     convolutions = MaskRCNNHeads(
         recipe.fpn_channels, [channels] * 4, 1, norm_layer=_norm_of("mask_head", recipe, norm)
@@ -78,9 +82,9 @@ def mask_head(recipe: Recipe, num_classes: int, norm: NormLayer) -> nn.Module:
 
 
 def keypoint_head(recipe: Recipe, norm: NormLayer) -> nn.Module:
-    """Pooled maps (r, C, 14, 14) to logits (r, 17, 56, 56)."""
+    """Return the keypoint head, from pooled maps (r, C, 14, 14) to logits (r, 17, 56, 56)."""
     channels = recipe.keypoint_head_channels
-    # the block of masks: torchvision's own for keypoints has no norm
+    # torchvision's block for masks, since its block for keypoints takes no norm
     convolutions = MaskRCNNHeads(
         recipe.fpn_channels, [channels] * 8, 1, norm_layer=_norm_of("keypoint_head", recipe, norm)
     )

@@ -1,4 +1,4 @@
-"""Keypoints: one position in each of 17 maps within a box.
+"""Loss and positions of keypoints: one position in each of 17 maps within a box.
 
 Mask R-CNN (He et al., ICCV 2017, arXiv:1703.06870), section 5.
 """
@@ -17,7 +17,7 @@ NUM_KEYPOINTS = 17
 
 
 def with_visible_keypoints(regions: Regions, sample: Sample) -> Regions:
-    """Those regions on objects that hold a labeled keypoint of their object."""
+    """Return the regions that contain a labeled keypoint of their object."""
     points = _keypoints(sample)[regions.objects]
     places = points[..., :2]
     inside = (places >= regions.boxes[:, None, :2]) & (places <= regions.boxes[:, None, 2:])
@@ -25,7 +25,7 @@ def with_visible_keypoints(regions: Regions, sample: Sample) -> Regions:
 
 
 def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
-    """Cross-entropy over the positions of maps (r, 17, S, S), mean over visible keypoints."""
+    """Return the mean cross-entropy of labeled keypoints over the positions of (r, 17, S, S)."""
     loss: Tensor = keypointrcnn_loss(
         logits.float(),
         [each.boxes for each in regions],
@@ -42,12 +42,14 @@ def _keypoints(sample: Sample) -> Tensor:
 
 
 def peaks(logits: Tensor, boxes: Tensor) -> Tensor:
-    """x, y and score (k, 17, 3) of the highest position of maps (k, 17, S, S) in boxes (k, 4), px.
+    """Return x, y in px and score (k, 17, 3) of the peak of each map (k, 17, S, S) in boxes (k, 4).
 
-    The score is the peak's exponential over the sum of the map's: of other sizes comparable.
+    The score is the exponential of the peak over the sum of exponentials of the S x S map, so that
+    boxes of different sizes can be compared.
     """
     logits = logits.float()
     sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1)
+    # as in detectron2: each map is resized to whole px, and its peak scaled back to the box
     whole = sides.ceil()
     places, heights = [], []
     for maps, (width, height) in zip(logits, whole.int().tolist(), strict=True):

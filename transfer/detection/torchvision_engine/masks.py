@@ -1,6 +1,6 @@
-"""Masks: what to learn within a box, and what was found there.
+"""Targets, loss and probabilities of masks within a box.
 
-Mask R-CNN (He et al., ICCV 2017, arXiv:1703.06870), targets drawn as detectron2 draws them.
+Mask R-CNN (He et al., ICCV 2017, arXiv:1703.06870); targets are rasterized as in detectron2.
 """
 
 import warnings
@@ -18,9 +18,10 @@ from transfer.detection.torchvision_engine.regions import Regions
 
 
 def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
-    """Of logits (r, L, S, S), the mean over the pixels of each region's own class."""
+    """Return the mean cross-entropy of logits (r, L, S, S) over pixels, for each region's class."""
     logits = logits.float()
     if len(logits) == 0:
+        # a loss of 0 that reaches all parameters, as a training on several GPUs needs it
         return logits.sum() * 0
     polygons: list[Polygons] = []
     for sample, each in zip(samples, regions, strict=True):
@@ -29,29 +30,30 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
         polygons += [sample.polygons[i] for i in each.objects.tolist()]
     targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
     classes = torch.cat([each.classes for each in regions])
-    return F.binary_cross_entropy_with_logits(_own(logits, classes), targets)
+    return F.binary_cross_entropy_with_logits(_of_own_class(logits, classes), targets)
 
 
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
-    """(r, size, size) of 0 and 1: the polygons of each box (r, 4), cropped to it and resized."""
+    """Return targets (r, size, size), 0 or 1: the polygons in each box (r, 4), cropped, resized."""
     corners: NDArray[np.float32] = boxes.detach().cpu().numpy()
+    # detectron2's least side of 0.1 px, against division by 0
     sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
     factors = np.float32(size) / sides
     codes = [
-        _code([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
+        _encode_outlines([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
         for corner, factor, outlines in zip(corners, factors, polygons, strict=True)
     ]
     if not codes:
         return boxes.new_zeros(0, size, size)
     with warnings.catch_warnings():
-        # pycocotools 2.0.11 under NumPy 2
+        # pycocotools 2.0.11 warns under NumPy 2
         warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept")
         masks = pycocotools.mask.decode(codes)
     return torch.from_numpy(masks).permute(2, 0, 1).to(boxes)
 
 
-def _code(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
-    """All outlines of an object as one of pycocotools' compressed masks."""
+def _encode_outlines(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
+    """Return all outlines of an object as one compressed mask of pycocotools."""
     if not outlines:
         return pycocotools.mask.encode(np.zeros((size, size), dtype=np.uint8, order="F"))
     parts = pycocotools.mask.frPyObjects([o.reshape(-1) for o in outlines], size, size)
@@ -59,9 +61,9 @@ def _code(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
 
 
 def own_masks(logits: Tensor, classes: Tensor) -> Tensor:
-    """Probabilities (k, S, S) of each detection's class, of logits (k, L, S, S)."""
-    return _own(logits, classes).float().sigmoid()
+    """Return probabilities (k, S, S) of each detection's class from logits (k, L, S, S)."""
+    return _of_own_class(logits, classes).float().sigmoid()
 
 
-def _own(logits: Tensor, classes: Tensor) -> Tensor:
+def _of_own_class(logits: Tensor, classes: Tensor) -> Tensor:
     return logits[torch.arange(len(logits), device=logits.device), classes]

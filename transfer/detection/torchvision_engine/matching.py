@@ -1,4 +1,4 @@
-"""Which object a box stands for, and which boxes a loss looks at."""
+"""Matching of boxes to objects, and sampling of the boxes for a loss."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ OBJECT, BACKGROUND, NEITHER = 1, 0, -1
 def match(
     iou: Tensor, *, below: float, above: float, best_too: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """For r boxes: the object (r,) each overlaps most, and what it counts as (r,).
+    """Return for r boxes the object (r,) that each overlaps most, and its label (r,).
 
-    iou (m, r) of m objects; all is background where there is none. `best_too`: the boxes that
-    overlap an object most count as objects however little that is.
+    iou (m, r) with m objects; labels are OBJECT, BACKGROUND or NEITHER, all background for m = 0.
+    best_too: the boxes that overlap an object most are labeled OBJECT however small the overlap.
     """
     if len(iou) == 0:
         zeros = iou.new_zeros(iou.shape[1], dtype=torch.int64)
@@ -30,9 +30,10 @@ def match(
 def drawn(
     positive: Tensor, negative: Tensor, *, num_samples: int, positive_share: float
 ) -> tuple[Tensor, Tensor]:
-    """Indices of a random sample of two masks (r,): positives up to their share, then negatives.
+    """Return indices of a random sample: positives up to their share, then negatives.
 
-    Two permutations from torch's generator, in detectron2's order: the same seed, the same sample.
+    positive and negative are masks (r,). The two permutations are drawn from torch's generator in
+    detectron2's order, so that the same seed gives the same sample.
     """
     positives, negatives = positive.nonzero()[:, 0], negative.nonzero()[:, 0]
     num_positives = min(len(positives), int(num_samples * positive_share))

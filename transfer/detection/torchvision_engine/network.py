@@ -32,11 +32,11 @@ from transfer.finetuning.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")
 FINE_POOL = 14
-"""Side of the map that RoIAlign gives the heads of masks and keypoints."""
+"""Side of the RoIAlign map of the mask and keypoint heads."""
 
 
 class RCNN(nn.Module):
-    """Its parts; the backbone keeps layer4 also where that is the head of the boxes."""
+    """Faster, Mask or Keypoint R-CNN; the backbone keeps layer4 even where it is the box head."""
 
     def __init__(self, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ class RCNN(nn.Module):
         )
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """The losses, in training mode."""
-        samples = [_moved(sample, self.pixel_mean.device) for sample in samples]
+        """Return the losses by name, in training mode."""
+        samples = [_to_device(sample, self.pixel_mean.device) for sample in samples]
         maps, sizes = self._maps([sample.image for sample in samples])
         losses: dict[str, Tensor]
         proposals, losses = self.rpn(maps, sizes, samples)
@@ -88,55 +88,57 @@ class RCNN(nn.Module):
         losses |= box_losses(logits, deltas, regions, samples, self.recipe)
         on_objects = foreground(regions, self.num_classes)
         if self.mask_head is not None:
-            masks = self.mask_head(self._fine(maps, on_objects))
+            masks = self.mask_head(self._pool_fine(maps, on_objects))
             losses["loss_mask"] = mask_loss(masks, on_objects, samples)
         if self.keypoint_head is not None:
             visible = [
                 with_visible_keypoints(each, sample)
                 for each, sample in zip(on_objects, samples, strict=True)
             ]
-            points = self.keypoint_head(self._fine(maps, visible))
+            points = self.keypoint_head(self._pool_fine(maps, visible))
             losses["loss_keypoint"] = keypoint_loss(points, visible, samples)
         return losses
 
     @torch.no_grad()
     def detections(self, images: Sequence[Tensor]) -> list[Found]:
-        """What is in images (3, H, W) uint8, in eval mode."""
+        """Return the detections in images (3, H, W) uint8, in eval mode."""
         maps, sizes = self._maps(images)
         proposals, _ = self.rpn(maps, sizes, None)
         logits, deltas = self._boxes(maps, proposals)
         counts = [len(boxes) for boxes in proposals]
-        found = [
+        results = [
             found_boxes(*each, self.recipe)
             for each in zip(
                 logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
             )
         ]
         if self.mask_head is not None:
-            masks = self.mask_head(self._fine(maps, found)).split([len(f.boxes) for f in found])
-            found = [
+            masks = self.mask_head(self._pool_fine(maps, results)).split(
+                [len(f.boxes) for f in results]
+            )
+            results = [
                 replace(each, masks=own_masks(own, each.classes))
-                for each, own in zip(found, masks, strict=True)
+                for each, own in zip(results, masks, strict=True)
             ]
         if self.keypoint_head is not None:
-            points = self.keypoint_head(self._fine(maps, found)).split(
-                [len(f.boxes) for f in found]
+            points = self.keypoint_head(self._pool_fine(maps, results)).split(
+                [len(f.boxes) for f in results]
             )
-            found = [
+            results = [
                 replace(each, keypoints=peaks(own, each.boxes))
-                for each, own in zip(found, points, strict=True)
+                for each, own in zip(results, points, strict=True)
             ]
-        return found
+        return results
 
     @torch.no_grad()
     def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Maps after each of LAYERS, (n, C, H, W), of images of one size, in eval mode."""
+        """Return the maps (n, C, H, W) after each of LAYERS of images of one size, in eval mode."""
         return self._layers(self._batch(images)[0], LAYERS)
 
     def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
-        """Normalized, at the top left of zeros (n, 3, H, W), and the images' own sizes."""
+        """Return images, normalized and padded at right and bottom, and their own sizes."""
         sizes = [(image.shape[1], image.shape[2]) for image in images]
-        # c4 pads no further than the largest image
+        # a c4 batch is padded to the largest image only
         unit = 32 if self.is_pyramid else 1
         height, width = (-(-max(sides) // unit) * unit for sides in zip(*sizes, strict=True))
         padded = [
@@ -150,7 +152,7 @@ class RCNN(nn.Module):
         return torch.stack(padded), sizes
 
     def _layers(self, batch: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Maps of the batch (n, 3, H, W) after these layers of the backbone, the first ones."""
+        """Return the maps of the batch (n, 3, H, W) after these layers, from layer1 on."""
         net = self.backbone
         x = net.maxpool(net.relu(net.bn1(net.conv1(batch))))
         maps = {}
@@ -159,15 +161,15 @@ class RCNN(nn.Module):
         return maps
 
     def _maps(self, images: Sequence[Tensor]) -> tuple[list[Tensor], list[Size]]:
-        """Maps (n, C, H, W) for the RPN, one per stride, and the images' sizes."""
+        """Return the RPN's maps (n, C, H, W), one per stride, and the images' sizes."""
         batch, sizes = self._batch(images)
         if self.pyramid is None:
             return [self._layers(batch, LAYERS[:3])["layer3"]], sizes
         return list(self.pyramid(self._layers(batch, LAYERS)).values()), sizes
 
     def _boxes(self, maps: Sequence[Tensor], boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits (r, L + 1) and deltas (r, L, 4) of boxes, n of (r_i, 4)."""
-        # the last level of a pyramid is the RPN's alone
+        """Return logits (r, L + 1) and deltas (r, L, 4) of boxes, n of (r_i, 4)."""
+        # only the RPN uses the last level of a pyramid
         maps = maps[:4]
         pooled = pool(maps, boxes, self.strides_px[: len(maps)], self.recipe.box_pool)
         if self.pyramid is None:
@@ -175,13 +177,15 @@ class RCNN(nn.Module):
         logits, deltas = self.box_predictor(self.box_head(pooled))
         return logits, deltas
 
-    def _fine(self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[Found]) -> Tensor:
-        """(r, C, 14, 14) of boxes that stand for objects."""
+    def _pool_fine(
+        self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[Found]
+    ) -> Tensor:
+        """Return pooled maps (r, C, 14, 14) for the mask and keypoint heads."""
         return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)
 
 
 def _pyramid(recipe: Recipe, width: int, norm: Norm) -> nn.Module:
-    """Levels of stride 4 to 32 px, and one of 64 px for the RPN alone."""
+    """Return the feature pyramid: strides of 4 to 32 px, and 64 px for the RPN only."""
     pyramid: nn.Module = FeaturePyramidNetwork(
         [width // 8, width // 4, width // 2, width],
         recipe.fpn_channels,
@@ -191,7 +195,7 @@ def _pyramid(recipe: Recipe, width: int, norm: Norm) -> nn.Module:
     return pyramid
 
 
-def _moved(sample: Sample, device: torch.device) -> Sample:
+def _to_device(sample: Sample, device: torch.device) -> Sample:
     keypoints = sample.keypoints
     return replace(
         sample,

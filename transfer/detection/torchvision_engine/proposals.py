@@ -1,4 +1,4 @@
-"""The region proposal network: where objects may be, whatever their class.
+"""The region proposal network (RPN): boxes that may hold an object of any class.
 
 Faster R-CNN (Ren et al., NeurIPS 2015, arXiv:1506.01497).
 """
@@ -24,7 +24,7 @@ Size = tuple[int, int]
 
 
 class RPN(nn.Module):
-    """One small head for the maps of all levels."""
+    """Region proposal network with one head for the maps of all levels."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RPN(nn.Module):
         self.cells: Tensor  # (levels, A, 4)
         self.register_buffer("cells", cells, persistent=False)
         self.input_norm = norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
-        # one norm for all levels: its running statistics follow the last and smallest most
+        # one norm serves all levels: the last and smallest weighs most in its running statistics
         own_norm = norm if "rpn_head" in recipe.normed else None
         self.convolution = Conv2dNormActivation(channels, channels, 3, norm_layer=own_norm)
         self.objectness = nn.Conv2d(channels, cells.shape[1], 1)
@@ -56,9 +56,9 @@ class RPN(nn.Module):
     def forward(
         self, maps: Sequence[Tensor], sizes: Sequence[Size], samples: Sequence[Sample] | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Proposals, n of (r_i, 4), best first, and, where there are samples, the losses.
+        """Return proposals, n of (r_i, 4), best first, and the losses where samples are given.
 
-        maps: one per level, (n, C, H, W); sizes: of the n images.
+        maps: one per level, (n, C, H, W); sizes: those of the n images.
         """
         logits, deltas = self._predictions(maps)
         anchors = [
@@ -69,14 +69,14 @@ class RPN(nn.Module):
         with torch.no_grad():
             count = self.recipe.rpn_candidates[0 if self.training else 1]
             boxes, scores, levels = candidates(logits, deltas, anchors, count)
-            return self._without_doubles(boxes, scores, levels, sizes), losses
+            return self._suppress(boxes, scores, levels, sizes), losses
 
     def _predictions(self, maps: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Logits (n, H W A) and deltas (n, H W A, 4) per level, in the order of the anchors."""
+        """Return logits (n, H W A) and deltas (n, H W A, 4) per level, in the anchors' order."""
         logits, deltas = [], []
         for features in maps:
             if self.recipe.rpn_gradient == "scale_input":
-                # in front of the norm: its own parameters keep their whole gradient
+                # scaled before the norm, so that its own parameters keep their whole gradient
                 features = scale_gradient(features, self.recipe.rpn_gradient_factor)
             hidden = self.convolution(self.input_norm(features))
             logits.append(self.objectness(hidden).permute(0, 2, 3, 1).flatten(1).float())
@@ -91,13 +91,16 @@ class RPN(nn.Module):
         anchors: Sequence[Tensor],
         samples: Sequence[Sample],
     ) -> dict[str, Tensor]:
-        """Sums over sampled anchors by the number wished for, however many there are."""
+        """Return the losses: sums over the sampled anchors, divided by `rpn_samples` per image.
+
+        The divisor is the same where an image has fewer anchors to sample.
+        """
         recipe = self.recipe
         every = torch.cat(list(anchors))
         all_logits, all_deltas = torch.cat(list(logits), dim=1), torch.cat(list(deltas), dim=1)
         chosen_logits, labels, moves, goals = [], [], [], []
         for i, sample in enumerate(samples):
-            positives, negatives, boxes = _sampled(every, sample, recipe)
+            positives, negatives, boxes = _sample_anchors(every, sample, recipe)
             chosen_logits += [all_logits[i, positives], all_logits[i, negatives]]
             labels += [torch.ones_like(chosen_logits[-2]), torch.zeros_like(chosen_logits[-1])]
             moves.append(all_deltas[i, positives])
@@ -107,16 +110,20 @@ class RPN(nn.Module):
         )
         localization = F.l1_loss(torch.cat(moves), torch.cat(goals), reduction="sum")
         factor = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
+        # detectron2's divisor, not the number that was sampled
         count = recipe.rpn_samples * len(samples)
         return {
             "loss_rpn_cls": classification / count * factor,
             "loss_rpn_loc": localization / count * factor,
         }
 
-    def _without_doubles(
+    def _suppress(
         self, boxes: Tensor, scores: Tensor, levels: Tensor, sizes: Sequence[Size]
     ) -> list[Tensor]:
-        """The best of candidates (n, t, 4) that do not cover each other, within each level."""
+        """Return the best of candidates (n, t, 4) after suppression within each level.
+
+        FloatingPointError if one is not finite in training.
+        """
         finite = boxes.isfinite().all(dim=2) & scores.isfinite()
         if self.training and not finite.all():
             raise FloatingPointError("proposals are not finite: the training has diverged")
@@ -134,9 +141,9 @@ class RPN(nn.Module):
 def candidates(
     logits: Sequence[Tensor], deltas: Sequence[Tensor], anchors: Sequence[Tensor], count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best `count` of each level: boxes (n, t, 4), logits (n, t), levels (t,).
+    """Return the best `count` of each level: boxes (n, t, 4), logits (n, t), levels (t,).
 
-    Ranked by logits: probabilities of float32 are equal long before logits are.
+    They are ranked by logits, since large ones all have the same probability in float32.
     """
     boxes, scores, levels = [], [], []
     for level, (logit, delta, anchor) in enumerate(zip(logits, deltas, anchors, strict=True)):
@@ -149,8 +156,10 @@ def candidates(
 
 
 @torch.no_grad()
-def _sampled(anchors: Tensor, sample: Sample, recipe: Recipe) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices of positive and negative anchors, and the boxes (p, 4) that the positives mean."""
+def _sample_anchors(
+    anchors: Tensor, sample: Sample, recipe: Recipe
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return indices of positive and negative anchors, and the objects (p, 4) of the positives."""
     below, above = recipe.rpn_iou
     iou = box_iou(sample.boxes, anchors)
     objects, labels = match(iou, below=below, above=above, best_too=True)

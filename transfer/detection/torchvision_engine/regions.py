@@ -14,17 +14,17 @@ from transfer.detection.torchvision_engine.matching import OBJECT, drawn, match
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regions:
-    """r boxes of one image and what they stand for."""
+    """A set of r boxes of one image with their classes and objects."""
 
     boxes: Tensor
-    """(r, 4)."""
+    """Boxes (r, 4)."""
     classes: Tensor
-    """(r,) from 0; L, the number of classes, is background."""
+    """Classes (r,), from 0; L, the number of classes, is background."""
     objects: Tensor
-    """(r,): index of the matched object of the sample; 0 where that has none."""
+    """Index (r,) of the matched object of the sample; 0 where the sample has no object."""
 
     def of(self, chosen: Tensor) -> "Regions":
-        """Those under a mask or at indices."""
+        """Return the regions that a mask or indices select."""
         return Regions(
             boxes=self.boxes[chosen], classes=self.classes[chosen], objects=self.objects[chosen]
         )
@@ -32,7 +32,7 @@ class Regions:
 
 @torch.no_grad()
 def sampled_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_classes: int) -> Regions:
-    """At most `roi_samples` of proposals (r, 4) and the objects themselves."""
+    """Return at most `roi_samples` regions of the proposals (r, 4) and the objects' own boxes."""
     boxes = torch.cat([proposals, sample.boxes])
     objects, labels = match(
         box_iou(sample.boxes, boxes), below=recipe.roi_iou, above=recipe.roi_iou
@@ -50,5 +50,5 @@ def sampled_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_class
 
 
 def foreground(regions: Sequence[Regions], num_classes: int) -> list[Regions]:
-    """Of each image, the regions that stand for an object."""
+    """Return the regions of each image that are on an object."""
     return [each.of(each.classes < num_classes) for each in regions]
