@@ -58,9 +58,9 @@ class Report:
     faults: tuple[str, ...] = ()
     """Broken annotations, which are left out: lines of `problems`."""
     notes: tuple[str, ...] = ()
-    """What is worth knowing about a set that is whole."""
+    """Remarks on a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """Of each split that could be opened, taken before its files were read."""
+    """Fingerprint of each split that could be opened, taken before its files were read."""
     began_s: float = field(default=0.0, compare=False)
     """When the check began, by the monotonic clock."""
 
@@ -117,7 +117,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     problems += _count_problems(counts)
     unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
     opened = splits | _open_splits(key, data, unlisted)[0]
-    # before any file is read: what changes after that, too, differs from what is opened later
+    # taken before any file is read, so that a change during the check is noticed later, too
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}

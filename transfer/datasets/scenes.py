@@ -23,9 +23,8 @@ count pixels from 0 where VOC counts from 1, stay below it."""
 class Scene:
     """One image and its m objects, in px of the original image.
 
-    Boxes are (left, top, right, bottom). `aside` objects do not count like others: a crowd of COCO
-    is not trained on, and not finding it is no error; VOC's difficult objects are trained on, but
-    not finding them is no error.
+    Boxes are (left, top, right, bottom). Missing an `aside` object in a test is no error. In
+    training, the crowds of COCO are left out; the difficult objects of VOC count like any other.
     """
 
     name: str

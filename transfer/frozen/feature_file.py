@@ -1,4 +1,4 @@
-"""One entry of the feature cache: rows as .npy, followed by a mark with the number of finished ones.
+"""One entry of the feature cache: rows as .npy, then a mark with the number of finished rows.
 
 The file is called KEY.partial until all rows are finished, then KEY.npy. Rows, progress and lock
 are one file, so they cannot disagree after a deletion or a kill. The mark is written after its rows

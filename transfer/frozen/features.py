@@ -216,7 +216,7 @@ def features_together(
 def _read_or_extract(
     entries: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> dict[Path, np.ndarray]:
-    """Return the mapped rows of the entries; an entry that is deleted meanwhile is made once more."""
+    """Return the mapped rows of the entries; an entry deleted meanwhile is made once more."""
     for path in entries:
         clear_old_layout(path)
     for extractions_left in (2, 1, 0):

@@ -83,7 +83,7 @@ def train_together(
 
 
 def _order(problem: Problem, training: FewShotTraining) -> Tensor:
-    """Return the positions of all iterations: consecutive, reshuffled passes over the support set."""
+    """Return the positions of all iterations: consecutive, reshuffled passes over the support."""
     generator = torch.Generator().manual_seed(problem.seed + 1)
     wanted = training.iterations * training.batch_size
     passes = -(-wanted // len(problem.support))

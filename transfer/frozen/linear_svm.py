@@ -136,7 +136,7 @@ def rarer_share(problems: Problems) -> Tensor:
 def newton_direction(
     basis: Eigenbasis, curvature: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return -H^-1 gradient by preconditioned conjugate gradients, and its products with the images.
+    """Return -H^-1 gradient by preconditioned conjugate gradients, and its product with the images.
 
     curvature (P, n), gradient (P, r); H = I + X' diag(curvature) X. The preconditioner replaces the
     images' curvatures by their mean, which makes H diagonal in this basis.
