@@ -1,4 +1,4 @@
-"""Comparison of data sets with their check, for each opened split and before a record is written."""
+"""Comparison of data sets with their check, for each opened split and before each record."""
 
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.check import Report

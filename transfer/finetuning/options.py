@@ -14,8 +14,8 @@ EngineChoice = Literal["auto", "detectron2", "torchvision"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Options of coco_*, voc0712_det_c4 and voc12_seg_fcn; the last two also hold for few labels.
-    The table names every change of the protocol."""
+    """Options of coco_*, voc0712_det_c4 and voc12_seg_fcn; precision and learning_rates apply to
+    few labels, too. The table names every change of the protocol."""
 
     engine: EngineChoice = "auto"
     """Engine of detectors. auto: detectron2 if it is installed, else the same detector on
@@ -46,7 +46,7 @@ class TrainingOptions:
         return self.learning_rates if len(self.learning_rates) > 1 else ()
 
     def num_processes(self, batch_size: int) -> int:
-        """Return torchrun's number of processes, else `gpus`, else the most that divide the batch."""
+        """Return the number of processes: torchrun's, else `gpus`, else the most that divide."""
         gpus = num_gpus()
         asked = started_processes() or self.gpus
         if asked:

@@ -74,7 +74,7 @@ def prepare_training(
 def unfit(backbone: Backbone, strides: str) -> str:
     """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
 
-    strides: the strides that the stages need, which a backbone with a CIFAR stem does not have.
+    strides: clause of the message on the strides that a backbone with a CIFAR stem does not have.
     """
     if backbone.stem != "imagenet":
         return f"the {backbone.stem} stem keeps the image's full size: {strides}"

@@ -135,8 +135,7 @@ class _Workers(Generic[Place, Batch]):
     def __init__(self) -> None:
         self.workers: list[_Worker] = []
         self.flags: bytearray | mmap.mmap = bytearray(1)
-        """Shared memory: the first byte tells all workers to end, each other one is set while a worker
-        transfers a batch."""
+        """Shared bytes: the first tells all workers to end, each other is 1 during a transfer."""
 
     def start(self, make: Callable[[Place], Batch], count: int) -> None:
         """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
@@ -178,7 +177,7 @@ class _Workers(Generic[Place, Batch]):
             return
 
     def end(self) -> None:
-        """Kill the workers, but wait for one that is transferring: it would leave a file in /dev/shm."""
+        """Kill the workers, but not during a transfer, which would leave a file in /dev/shm."""
         self.flags[0] = 1
         until = time.monotonic() + PATIENCE_S
         try:
@@ -271,17 +270,17 @@ def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number:
     """Return a batch with its tensors in shared memory, or the error, as bytes."""
     try:
         batch = make(place)
-        flags[number] = (
-            1  # set before the other flag is read; `_Workers.end` uses the opposite order
-        )
+        # set before flags[0] is read, while `_Workers.end` sets flags[0] before it reads this one:
+        # either this worker packs nothing, or `end` waits for it
+        flags[number] = 1
         return memoryview(b"") if flags[0] else ForkingPickler.dumps(batch)
     except Exception as error:  # raised again by the process that asked
-        return ForkingPickler.dumps(_Failure(pickled_error(_told(error))))
+        return ForkingPickler.dumps(_Failure(pickled_error(_with_traceback(error))))
     finally:
         flags[number] = 0
 
 
-def _told(error: Exception) -> Exception:
+def _with_traceback(error: Exception) -> Exception:
     """Return the error with its traceback as a note; an error of /dev/shm is explained instead."""
     text = str(error)
     if "/torch_" in text and ("No space left" in text or "allocate shared memory" in text):
