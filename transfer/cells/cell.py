@@ -130,11 +130,11 @@ def finished(cell: Cell) -> Record | None:
     Among several, a record of the arithmetic and engine that the cell would use now is preferred.
     """
     found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
-    return max(found, key=lambda record: _made_alike(cell, record), default=None)
+    return max(found, key=lambda record: _matches_current_settings(cell, record), default=None)
 
 
 def _fits(cell: Cell, record: Record) -> bool:
-    """Return whether a record answers the request, with engine and arithmetic if requested."""
+    """Return whether a record is up to date, in the requested engine and arithmetic, if any."""
     return (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
@@ -149,7 +149,7 @@ def _fits(cell: Cell, record: Record) -> bool:
     )
 
 
-def _made_alike(cell: Cell, record: Record) -> tuple[bool, bool]:
+def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
     """Return whether the engine, and whether the arithmetic, is what the cell would use now."""
     same_arithmetic = features_in(record) == cell.computing.precision
     return record.engine == cell.task.engine, same_arithmetic
@@ -205,16 +205,16 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     if not process.speaks:
         return None
     record = Record(
-        backbone=_about(cell.backbone),
+        backbone=_backbone_fields(cell.backbone),
         task=reading_of(cell.key)[0],
-        protocol=_protocol(cell),
+        protocol=_protocol_fields(cell),
         schedule=cell.place.schedule,
         seed=cell.seed,
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
-        details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell, lender))),
-        data={key: _data(report) for key, report in reports.items()},
-        departures=departures(cell) + _other_arithmetic(cell, lender),
+        details=json.loads(json.dumps(cell.task.details(predictions) | _run_details(cell, lender))),
+        data={key: _data_fields(report) for key, report in reports.items()},
+        departures=departures(cell) + _classifier_departures(cell, lender),
         wall_s=round(time.monotonic() - start, 1),
         peak_memory_gb=_peak_memory_gb(),
         primary_metric=cell.task.primary_metric,
@@ -238,23 +238,23 @@ def _on_checked_data(
     return on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
 
 
-def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
+def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
     """Return details: arithmetic of features, lists of drawn splits, classifier that was used."""
-    told: dict[str, object] = {}
+    details: dict[str, object] = {}
     if not cell.task.trains_backbone:
-        told["features_in"] = cell.computing.precision
+        details["features_in"] = cell.computing.precision
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
             parts = {part: open_split(key, cell.place.data, part) for part in ("trainval", "test")}
-            told[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
+            details[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
     if lender is not None:
-        told["classifier"] = _classifier_hash(cell)
-        told["classifier_weights"] = lender.details[WEIGHTS]
-        told["classifier_features_in"] = features_in(lender)
-    return told
+        details["classifier"] = _classifier_hash(cell)
+        details["classifier_weights"] = lender.details[WEIGHTS]
+        details["classifier_features_in"] = features_in(lender)
+    return details
 
 
-def _other_arithmetic(cell: Cell, lender: Record | None) -> list[str]:
+def _classifier_departures(cell: Cell, lender: Record | None) -> list[str]:
     """Return a departure if the classifier was trained on features in another arithmetic."""
     if lender is None or features_in(lender) == cell.computing.precision:
         return []
@@ -350,7 +350,7 @@ def _brief(value: object) -> str:
     return str(value)
 
 
-def _protocol(cell: Cell) -> dict[str, Any]:
+def _protocol_fields(cell: Cell) -> dict[str, Any]:
     task_id = reading_of(cell.key)[0]
     return {
         "name": cell.task.protocol,
@@ -360,12 +360,12 @@ def _protocol(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _about(backbone: Backbone) -> dict[str, Any]:
+def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
     names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
     return {name: getattr(backbone, name) for name in names}
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data_fields(report: Report) -> dict[str, Any]:
     return {
         "fingerprint": report.fingerprint,
         "small": report.small,

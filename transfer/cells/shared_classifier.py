@@ -67,9 +67,8 @@ def borrowed(user: str, trainer: Trainer) -> Record:
             return record
         try:
             with alone(trainer.work):
-                if (
-                    _usable_record(trainer) is None
-                ):  # another process may have trained it before the lock
+                # another process may have trained it before this one got the lock
+                if _usable_record(trainer) is None:
                     why = why_missing(trainer)
                     told = f"{user} needs that of {trainer.key}, but {why}: training it first"
                     say("classifier", told)

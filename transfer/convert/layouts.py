@@ -75,7 +75,7 @@ SCHEMES = (
 )
 
 LAYOUTS: tuple[tuple[str, str, str], ...] = (
-    # prefix ends with, some other tensor's name contains, what people call it
+    # pattern of the prefix's end, pattern in the name of some other tensor, name of the project
     (r"_feature_blocks\.", "", "VISSL"),
     (r"encoder_q\.0\.", "", "OpenMMLab MoCo"),
     (r"encoder_q\.", "", "MoCo"),

@@ -81,7 +81,7 @@ class Scenes:
         self.category_ids = tuple(category_ids)
         """COCO's number of each class."""
         self.annotations = annotations
-        """COCO's json file of the published split: of train and val, drawn from one, too."""
+        """COCO's JSON file of the published split; a drawn train and val have that of train2017."""
         self.faulty = frozenset(faulty)
         """Indices of broken annotations in the list of that file: they are not evaluated either."""
         self.faults = tuple(faults)
@@ -131,7 +131,7 @@ class Scenes:
         )
 
     def without(self, names: Collection[str]) -> "Scenes":
-        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
+        """Return all images except these; a run leaves out the broken ones that it tolerates."""
         if not names:
             return self
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])

@@ -90,7 +90,7 @@ def train(
         num_workers=num_workers,
         name=name,
     )
-    training = _started(network, optimizer, job)
+    training = _restored_training(network, optimizer, job)
     if not training.finished:
         _iterate(job, training)
         _make_norms_precise(job, training)
@@ -107,7 +107,7 @@ def _check(course: Course, process: Process) -> None:
         raise ValueError("float16 needs a CUDA device; take bfloat16 or float32 on a CPU")
 
 
-def _started(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
+def _restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
     """Return the training in its saved state if there is one, else in its initial state."""
     if job.process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.process.device)
@@ -146,7 +146,7 @@ def _iterate(job: Job, training: Training) -> None:
             due = time.monotonic() - saved_s > SAVE_EVERY_S
             stopping, due = any_process([stop.asked(), due], job.process)
             if reading or stopping or due:
-                _read(job, training)
+                _read_losses(job, training)
             if counter is not None:
                 _show(job, training, counter)
             if last or stopping or due:
@@ -154,7 +154,7 @@ def _iterate(job: Job, training: Training) -> None:
                     save(training, job.path)
                 saved_s = time.monotonic()
             if stopping:
-                _leave(job.process)
+                _stop_together(job.process)
 
 
 def _step(
@@ -169,7 +169,7 @@ def _step(
         samples = next(batches)
         _seed_sampling(job, training.iteration * course.accumulated + number)
         summing = number + 1 == course.accumulated
-        with _summed_later(network, later=not summing):
+        with _gradient_sync(network, later=not summing):
             with torch.autocast(device, _dtype(course), enabled=course.precision != "float32"):
                 losses: dict[str, Tensor] = network(samples)
             total = torch.stack([loss.float() for loss in losses.values()]).sum()
@@ -194,7 +194,7 @@ def _dtype(course: Course) -> torch.dtype:
 
 
 @contextmanager
-def _summed_later(network: nn.Module, *, later: bool) -> Iterator[None]:
+def _gradient_sync(network: nn.Module, *, later: bool) -> Iterator[None]:
     """Keep gradients in their process, unless the pass is the last one of its step."""
     if later and isinstance(network, DistributedDataParallel):
         with network.no_sync():
@@ -220,19 +220,19 @@ def _make_norms_precise(job: Job, training: Training) -> None:
         return
     if job.process.speaks:
         say("norms", f"{job.name}  statistics over {count} batches")
-    set_precise_norms(training.network, _undisturbed(job, count), job.process)
+    set_precise_norms(training.network, _norm_batches(job, count), job.process)
 
 
-def _undisturbed(job: Job, count: int) -> Iterator[list[Sample]]:
+def _norm_batches(job: Job, count: int) -> Iterator[list[Sample]]:
     first = job.course.iterations * job.course.accumulated
     for number, batch in enumerate(job.batches(range(first, first + count), 1)):
         if number % READ_EVERY == 0 and any_process([stop.asked()], job.process)[0]:
-            _leave(job.process)
+            _stop_together(job.process)
         _seed_sampling(job, first + number)
         yield batch
 
 
-def _read(job: Job, training: Training) -> None:
+def _read_losses(job: Job, training: Training) -> None:
     """Copy the losses from the device; NotFiniteError, in every process, if one is not finite."""
     if not training.unread:
         return
@@ -270,8 +270,8 @@ def _not_finite(
     )
 
 
-def _leave(process: Process) -> None:
-    any_process([True], process)  # nobody ends while another still writes
+def _stop_together(process: Process) -> None:
+    any_process([True], process)  # no process ends while another one still writes
     raise stop.Stopped(stop.REQUEUE)
 
 

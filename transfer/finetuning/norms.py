@@ -58,7 +58,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
                 f"naiveSyncBN got {tuple(input.shape)} in one of {dist.get_world_size()} "
                 f"processes, and each weighs the same: expected at least one value; take SyncBN"
             )
-        # squares overflow in half precision
+        # float32, since squares overflow in half precision
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
         moments = torch.cat([values.mean(dim=(0, 2, 3)), (values * values).mean(dim=(0, 2, 3))])
         mean, square = (summed(moments) / dist.get_world_size()).chunk(2)

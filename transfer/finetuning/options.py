@@ -87,7 +87,7 @@ class TrainingOptions:
         return replace(
             recipe,
             accumulated=accumulated,
-            # a pass has fewer images, the statistics are to be of as many as before
+            # a pass has fewer images, but the statistics are averaged over as many as before
             precise_norm_batches=recipe.precise_norm_batches * accumulated // recipe.accumulated,
         )
 
@@ -108,7 +108,6 @@ class TrainingOptions:
         gpus = num_gpus()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
-        if (
-            self.precision == "float16" and not gpus and not self.gpus
-        ):  # else it is planned for another machine
+        # --gpus on a machine without any plans for another machine
+        if self.precision == "float16" and not gpus and not self.gpus:
             raise ValueError("--precision float16 needs a GPU; take bfloat16 on a CPU")

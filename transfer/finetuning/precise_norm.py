@@ -80,5 +80,7 @@ def _note(
     population: Population, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
 ) -> None:
     count = inputs[0].numel() // inputs[0].shape[1]
-    if count and isinstance(layer, _BatchNorm):  # no proposals, no statistics
+    if count and isinstance(
+        layer, _BatchNorm
+    ):  # a pass without proposals gives box heads no values
         population.add(layer, count)

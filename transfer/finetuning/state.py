@@ -56,7 +56,7 @@ class Training:
 
 def save(training: Training, path: Path) -> None:
     """Write the state whole or not at all; momentum is left out once the training is finished."""
-    _look_at_clock(training)
+    _update_time(training)
     tensors = {
         "iteration": torch.tensor(training.iteration),
         "finished": torch.tensor(training.finished),
@@ -119,7 +119,7 @@ def summary(training: Training) -> TrainingSummary:
     )
 
 
-def _look_at_clock(training: Training) -> None:
+def _update_time(training: Training) -> None:
     now = time.monotonic()
     training.seconds += now - training.since
     training.since = now

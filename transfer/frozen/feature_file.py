@@ -108,7 +108,7 @@ class UnfinishedRows:
         try:
             with explain_write_errors(self.partial, "--runs"):
                 os.ftruncate(self.descriptor, 0)
-                # a full disk is an error at once, not after hours
+                # all space is reserved now, so that a full disk is an error at once
                 os.posix_fallocate(self.descriptor, 0, size)
                 _write_all(self.descriptor, header, 0)
             self.offset = len(header)
@@ -143,7 +143,9 @@ def clear_old_layout(path: Path) -> None:
     """Remove files that older versions wrote beside an entry; one that stays does no harm."""
     for suffix in BEFORE:
         with suppress(OSError):
-            if path.with_suffix(suffix).exists():  # nothing is written to a read-only cache
+            if path.with_suffix(
+                suffix
+            ).exists():  # a read-only cache without such files is no error
                 path.with_suffix(suffix).unlink()
 
 

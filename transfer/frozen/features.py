@@ -42,7 +42,7 @@ from transfer.running.processes import num_gpus
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
 QUARTER_TURNS = 4
-IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
+IMAGES_PER_PART = 8192  # progress is stored after each part
 
 AskedPrecision = Precision | Literal["auto"]
 """Requested arithmetic; auto: bfloat16 on a GPU, float32 elsewhere."""
@@ -311,7 +311,7 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
                     entry.put(done, batch)
                 done += len(batch)
                 counter.add(len(batch))
-                if stop.asked():  # a part may take longer than a scheduler waits
+                if stop.asked():  # a whole part may take longer than the scheduler's grace period
                     break
             for entry in entries:
                 entry.keep(done)

@@ -86,7 +86,7 @@ def solve_batched(
     *,
     tolerance: float,
 ) -> Solution:
-    """Truncated Newton with exact line search on all problems at once.
+    """Solve all problems at once by truncated Newton with exact line search.
 
     costs (P,): the problems' C. start (P, C + 1): for instance the solution at a lower cost. The
     stopping rule is LIBLINEAR's for the primal: the gradient's norm is at most `tolerance` times
@@ -229,7 +229,7 @@ def solve_scikit_learn(
             random_state=0,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # `converged` tells it
+            warnings.simplefilter("ignore", ConvergenceWarning)  # reported by `converged`
             machine.fit(images[trained_on], positive[trained_on])
         plane = [*machine.coef_[0], *machine.intercept_]
         weights.append(torch.tensor(plane, dtype=torch.float64))

@@ -248,7 +248,7 @@ def _work(
         return
     for other in inherited:
         other.close()
-    torch.set_num_threads(1)  # more would wait for threads that a fork does not have
+    torch.set_num_threads(1)  # a fork lacks the threads of its parent and would wait for them
     results: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
     threading.Thread(target=_send, args=(connection, results), daemon=True).start()
     while True:
@@ -274,7 +274,7 @@ def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number:
         # either this worker packs nothing, or `end` waits for it
         flags[number] = 1
         return memoryview(b"") if flags[0] else ForkingPickler.dumps(batch)
-    except Exception as error:  # raised again by the process that asked
+    except Exception as error:  # raised again in the parent process
         return ForkingPickler.dumps(_Failure(pickled_error(_with_traceback(error))))
     finally:
         flags[number] = 0
@@ -305,7 +305,7 @@ def _pinned(
         try:
             for batch in batches:
                 ready.put(pin(batch))
-        except BaseException as error:  # raised again by the thread that waits
+        except BaseException as error:  # raised again in the thread that waits
             ready.put(_Ended(error))
         else:
             ready.put(_Ended(None))
