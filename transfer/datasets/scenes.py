@@ -1,4 +1,4 @@
-"""Images with objects: what detection sets hold, packed to be shared by loading processes."""
+"""Images with objects, the content of detection sets, packed to be shared by loader processes."""
 
 import hashlib
 import pickle

@@ -1,4 +1,4 @@
-"""Images with a class for every pixel: what segmentation sets hold."""
+"""Images with a class for every pixel, the content of segmentation sets."""
 
 import hashlib
 import io
