@@ -1,18 +1,18 @@
-"""From a backbone file to a result on a downstream task.
+"""Evaluate a backbone file on downstream tasks.
 
 __main__.py    python -m transfer
-cells/         one backbone, task, protocol and seed: from the data to the record
+cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 detection/     detectors: recipe, two engines, metrics
-segmentation/  a class for every pixel
-finetuning/    the loop that trains a whole network, and what it needs
+segmentation/  semantic segmentation
+finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
 backbone.py    reads the backbone file and foreign checkpoints
-convert/       weights between naming schemes, and the proof that they arrived
-datasets/      one data set per file: what it is, where it lies, whether it is whole
+convert/       conversion of weights between naming schemes, and the proof that it is right
+datasets/      one data set per file: description, reader, small version; the check of data sets
 record.py      the result file
-metrics.py     accuracy, average precision: pure functions
-running/       files, locks, signals, processes, the console
+metrics.py     accuracy and average precision: pure functions
+running/       files, locks, signals, processes, console
 
-Imports go downwards in this order.
+A module imports only from modules below it in this list.
 """

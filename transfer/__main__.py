@@ -1,8 +1,8 @@
 """python -m transfer TASK | check-data | inspect | generate-data | convert-sbd | make-corruptions |
 --list.
 
-One task on one checkpoint, or a look at checkpoints and data. benchmarks/run_all.py runs them all.
-Exit status: 0 done, 1 failed, 2 the request is wrong, 75 stopped by a signal, to go on.
+Evaluate one checkpoint on one task, or inspect checkpoints and data. benchmarks/run_all.py runs all
+tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and resumable.
 """
 
 import os
@@ -30,17 +30,17 @@ from transfer.tasks import TASKS
 
 @dataclass(frozen=True, kw_only=True)
 class CheckData:
-    """Count every data set against its published numbers and look for broken images."""
+    """Compare every data set with its published counts and look for broken images."""
 
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     sets: tuple[str, ...] = ()
-    """Only these; all if not given."""
+    """Keys of the data sets to check; all if not given."""
     decode: bool = True
-    """Decode every image; without, headers and end markers are read."""
+    """Decode every image; otherwise only headers and end markers are read."""
 
     def __call__(self) -> int:
-        """Exit status: 1 if a set that is there is not whole."""
+        """Print the reports; return 1 if a data set is present but incomplete, else 0."""
         unknown = [key for key in self.sets if key not in DATASETS]
         if unknown:
             raise ValueError(f"no data set {unknown[0]!r}; there are {', '.join(DATASETS)}")
@@ -52,28 +52,28 @@ class CheckData:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
-    """Tell what a checkpoint file is, and account for every tensor in it."""
+    """Print what a checkpoint file is, and account for every tensor in it."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """The file."""
+    """Checkpoint file."""
 
     def __call__(self) -> int:
-        """Exit status."""
+        """Print the report; return the exit status."""
         print(render_inspection(inspect_file(self.file)))
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateData:
-    """Write a small version of every data set, in its true layout, with a learnable signal."""
+    """Write a small version of every data set, in its published layout, with a learnable signal."""
 
     data: Path = Path("datasets-small")
-    """Where."""
+    """Folder to write to."""
     seed: int = 0
-    """Of everything drawn."""
+    """Seed of all random draws."""
 
     def __call__(self) -> int:
-        """Exit status."""
+        """Write the data sets; return the exit status."""
         generate(self.data, seed=self.seed)
         print(f"small versions of {len(DATASETS)} data sets  ->  {self.data}")
         return 0
@@ -81,15 +81,15 @@ class GenerateData:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertSBD:
-    """Write SBD's masks as VOC 2012's SegmentationClassAug; once, before segmentation."""
+    """Write SBD's masks as VOC 2012's SegmentationClassAug; needed once, before segmentation."""
 
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets, with VOC 2012 in it; $DATASETS or ./datasets."""
     sbd: Path | None = None
-    """Folder that holds cls/*.mat; looked for below the data folder if not given."""
+    """Folder that holds cls/*.mat; searched below the data folder if not given."""
 
     def __call__(self) -> int:
-        """Exit status."""
+        """Write the masks; return the exit status."""
         count = convert_sbd(self.data, self.sbd)
         print(f"{count} masks of SBD  ->  {self.data / 'VOCdevkit/VOC2012/SegmentationClassAug'}")
         return 0
@@ -97,15 +97,15 @@ class ConvertSBD:
 
 @dataclass(frozen=True, kw_only=True)
 class MakeCorruptions:
-    """Corrupt ImageNet-100's test images by a package, for where ImageNet-C is absent."""
+    """Corrupt ImageNet-100's test images with a package, a stand-in where ImageNet-C is absent."""
 
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """Processes, one per core if not given; the images are the same with any number."""
+    """Processes, one per core if not given; their number does not change the images."""
 
     def __call__(self) -> int:
-        """Exit status."""
+        """Write the images; return the exit status."""
         made = make_corruptions(self.data, workers=self.workers)
         print(f"{made}  ->  {self.data / 'imagenet-c-made'}")
         return 0
@@ -121,7 +121,7 @@ COMMANDS = {
 
 
 def list_tasks() -> str:
-    """A line per task: key, protocol, data, the first line of its protocol's description."""
+    """Return a line per task: key, protocol, data sets, first line of the protocol's docstring."""
     lines = []
     for key, task in TASKS.items():
         text = (type(task).__doc__ or "").splitlines()[0]
@@ -130,7 +130,7 @@ def list_tasks() -> str:
 
 
 def main(words: list[str]) -> int:
-    """Exit status: 0 done, 1 failed, 2 the request is wrong."""
+    """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
     if words[:1] == ["--list"]:
         print(list_tasks())
         return 0

@@ -1,7 +1,7 @@
-"""The backbone: loaded from our own file or any public checkpoint, checked in full either way.
+"""The backbone, loaded from our own file or from a public checkpoint, and checked in full.
 
-Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the
-pre-training room's export: format, arch, stem, state_dict, input, made_by.
+Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the export
+of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class InputFormat:
-    """Images as the backbone was trained on them: (x - mean) / std, x from 0 to 1."""
+    """The images that the backbone was trained on: (x - mean) / std, x from 0 to 1."""
 
     mean: Channels = IMAGENET_MEAN
     std: Channels = IMAGENET_STD
@@ -69,43 +69,43 @@ class InputFormat:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Backbone:
-    """A network to transfer, with all that its records need."""
+    """A network to transfer, with everything that its records store."""
 
     name: str
     """Row in tables, folder under results/."""
     arch: str
-    """Torchvision's name, with "-heads4" behind it where layer4 stands there four times."""
+    """Torchvision's name, followed by "-heads4" if the network has four copies of layer4."""
     stem: Stem
     state_dict: dict[str, Tensor]
-    """Torchvision's names, no prefix, no classifier, float32; of heads, layer4.{head}.{block}."""
+    """Torchvision's names without prefix or classifier, float32; heads: layer4.{head}.{block}."""
     input: InputFormat
     made_by: dict[str, object]
     """Method, recipe, epochs, data, seed, commit, versions; empty for foreign files."""
     source: str
-    """One line for people: "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
+    """A line for people, such as "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
     file_sha256: str
-    """Empty for a random initialisation."""
+    """Hash of the file; empty for a random initialization."""
     sha256: str
-    """`content_sha256` of this backbone: the key of caches."""
+    """`content_sha256` of this backbone, the key of caches."""
     precision: Precision = "float32"
-    """What its frozen features are computed in."""
+    """Arithmetic of its frozen features."""
 
     @property
     def feature_dim(self) -> int:
-        """C, of all heads together."""
+        """Feature dimension C, the sum over all heads."""
         return feature_dim(self.arch)
 
     def network(self) -> ResNet:
-        """(n, 3, H, W) -> (n, C), in eval mode, without gradients."""
+        """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
         copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
         return network_with(self.arch, self.stem, copies).requires_grad_(False)
 
 
 def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
-    """The backbone with some of its heads, whose features stand side by side in this order.
+    """Return the backbone with these heads only; their features are concatenated in this order.
 
-    Head 0 of LooC++ is invariant to everything; its recipe names the others. One head is an
-    ordinary ResNet. ValueError if the heads are not there, or one is named twice.
+    Head 0 of LooC++ is invariant to all augmentations; its recipe names the others. One head alone
+    makes an ordinary ResNet. ValueError if a head does not exist or is named twice.
     """
     network, count = network_and_heads(backbone.arch)
     asked = tuple(heads)
@@ -142,7 +142,7 @@ def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
 
 
 def _head_names(backbone: Backbone, heads: Sequence[int]) -> list[str]:
-    """The augmentation that each head is not invariant to, where the file tells, or its number."""
+    """Return the augmentation that each head is not invariant to, or its number if unknown."""
     settings = backbone.made_by.get("settings")
     designated = settings.get("config.designated") if isinstance(settings, dict) else None
     names = ["invariant", *map(str, designated)] if isinstance(designated, list) else []
@@ -152,7 +152,7 @@ def _head_names(backbone: Backbone, heads: Sequence[int]) -> list[str]:
 def content_sha256(
     arch: str, stem: Stem, input: InputFormat, state_dict: Mapping[str, Tensor]
 ) -> str:
-    """Hash of all that shapes the features, whatever file they came from."""
+    """Return a hash of all that determines the features, independent of the file format."""
     digest = hashlib.sha256(json.dumps([arch, stem, asdict(input)]).encode())
     for name, tensor in sorted(state_dict.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -161,23 +161,23 @@ def content_sha256(
 
 
 def load_backbone(path: Path, *, name: str | None = None) -> Backbone:
-    """The backbone in a file of ours or of another project; `name` defaults to the file's stem.
+    """Return the backbone in a file of ours or of another project; `name` defaults to path.stem.
 
-    Raises BackboneError, with what was found and expected, unless the file holds exactly one
-    complete ResNet whose conversion is proven.
+    BackboneError, with what was found and expected, unless the file holds exactly one complete
+    ResNet whose conversion is proven.
     """
     return _load(path, name or path.stem)[0]
 
 
 def inspect_file(path: Path) -> Inspection:
-    """How `load_backbone` understands the file; `render` makes it text. Raises the same errors."""
+    """Return how `load_backbone` reads the file, for `render`; raise the same errors."""
     return _load(path, path.stem)[1]
 
 
 def random_backbone(
     *, arch: str, stem: Stem, seed: int, input: InputFormat | None = None, name: str = "random"
 ) -> Backbone:
-    """Torchvision's initialisation, the same for the same seed; the global generator is kept."""
+    """Return torchvision's initialization, fixed by the seed; the global generator is unchanged."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build_resnet(arch, stem)
@@ -197,12 +197,12 @@ def random_backbone(
 
 
 def random_twin(backbone: Backbone) -> Backbone:
-    """A random initialisation of the same network for the same images, called random."""
+    """Return a random initialization of the same network with the same input, named "random"."""
     return random_backbone(arch=backbone.arch, stem=backbone.stem, seed=0, input=backbone.input)
 
 
 def _usual_input(stem: Stem) -> InputFormat:
-    """What foreign checkpoints of that stem were trained on."""
+    """Return the input format that foreign checkpoints with this stem were trained on."""
     return InputFormat(size_px=224 if stem == "imagenet" else 32)
 
 
@@ -244,10 +244,10 @@ def _is_own(tree: Any) -> bool:
 
 
 def _read_own(contents: Contents, path: Path) -> Loaded:
-    """Our own file: every field checked, names and shapes exactly those of the architecture."""
+    """Read our own file; check every field, and that names and shapes are the architecture's."""
     match contents.tree:
         case {
-            "format": "ssl-backbone/1",  # FORMAT
+            "format": "ssl-backbone/1",  # FORMAT; a bare name in a pattern would match anything
             "arch": str() as arch,
             "stem": "imagenet" | "cifar" as stem,
             "state_dict": dict() as stored,

@@ -6,23 +6,23 @@ import torch
 from torch import Tensor
 
 Points = Literal["area", "11"]
-"""Of the precision-recall curve: its area over all points, or its mean at 11."""
+"""Summary of the precision-recall curve: the area over all points, or the mean at 11 recalls."""
 
 RECALL_STEPS = 10
 """The 11 points of VOC2007 are recalls 0/10, 1/10, ..., 10/10."""
 
 
 def top1(scores: Tensor, labels: Tensor) -> float:
-    """Share of images whose best-scored class is the label, in percent.
+    """Return the share of images whose best-scored class is the label, in percent.
 
-    scores (n, L), labels (n,) of 0..L-1. Equal best scores: the lowest class is the answer.
+    scores (n, L), labels (n,) of 0..L-1. Among equal best scores the lowest class counts.
     """
     check_classification(scores, labels)
     return percent(scores.argmax(dim=1) == labels)
 
 
 def topk(scores: Tensor, labels: Tensor, *, k: int) -> float:
-    """Share of images whose label is among the k best-scored classes, in percent.
+    """Return the share of images whose label is among the k best-scored classes, in percent.
 
     scores (n, L), labels (n,). Equal scores rank by class index; k = 1 is `top1`,
     k = L is 100.
@@ -39,9 +39,10 @@ def topk(scores: Tensor, labels: Tensor, *, k: int) -> float:
 
 
 def mean_per_class(scores: Tensor, labels: Tensor) -> float:
-    """Mean over the L classes of each class's own top-1, in percent.
+    """Return the mean over the L classes of each class's own top-1, in percent.
 
-    scores (n, L), labels (n,). Every class needs an image: a mean over fewer is another metric.
+    scores (n, L), labels (n,). Every class needs an image: a mean over fewer classes is another
+    metric.
     """
     check_classification(scores, labels)
     num_classes = scores.shape[1]
@@ -58,12 +59,13 @@ def mean_per_class(scores: Tensor, labels: Tensor) -> float:
 
 
 def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> float:
-    """Average precision of one class, in percent.
+    """Return the average precision of one class, in percent.
 
-    scores (n,), positive (n,) bool. Precision is interpolated: at each recall, the best at this or
-    a higher recall. "area": the area under that curve over all points (VOC 2010 and later);
-    "11": its mean at recalls 0, 0.1, ..., 1 (VOC 2007). Images of equal score enter the curve
-    together, so that their order decides nothing; constant scores give the share of positives.
+    scores (n,), positive (n,) bool. Precision is interpolated: at each recall it is the best
+    precision at this or a higher recall. "area" is the area under that curve over all points (VOC
+    2010 and later); "11" is its mean at recalls 0, 0.1, ..., 1 (VOC 2007). Images of equal score
+    enter the curve together, so that their order does not matter; constant scores give the share of
+    positives.
     """
     check_scores(scores)
     if positive.shape != scores.shape or positive.dtype != torch.bool:
@@ -82,15 +84,15 @@ def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> fl
     if points == "area":
         steps = hits.diff(prepend=hits.new_zeros(1))
         return 100 * float((steps * envelope).sum() / num_positive)
-    # whole numbers decide which threshold reaches a recall: 0.1 * 30 in floats would exceed 3
+    # integers are compared to find the threshold that reaches a recall: in floats, 0.1 * 30 > 3
     reached = torch.searchsorted(hits * RECALL_STEPS, torch.arange(RECALL_STEPS + 1) * num_positive)
     return 100 * float(envelope[reached].mean())
 
 
 def hits_by_threshold(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Positives and images at or above each distinct score, from the highest score down.
+    """Return the numbers of positives and of images at or above each distinct score.
 
-    scores (n,), positive (n,) bool; two (t,) int64 of the t distinct scores.
+    scores (n,), positive (n,) bool. Two (t,) int64 for the t distinct scores, highest first.
     """
     _, group = torch.unique(scores, return_inverse=True)
     images = torch.bincount(group)
@@ -99,12 +101,12 @@ def hits_by_threshold(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]
 
 
 def percent(correct: Tensor) -> float:
-    """Share of true entries of a bool tensor (n,), in percent."""
+    """Return the share of true entries of a bool tensor (n,), in percent."""
     return 100 * int(correct.sum()) / len(correct)
 
 
 def check_scores(scores: Tensor) -> None:
-    """ValueError unless there are scores and all are numbers: NaN has no rank."""
+    """Raise ValueError if there are no scores or one is NaN, which has no rank."""
     if scores.shape[0] == 0:
         raise ValueError("no image to score; expected at least one: check the split")
     if bool(scores.isnan().any()):
@@ -115,7 +117,7 @@ def check_scores(scores: Tensor) -> None:
 
 
 def check_classification(scores: Tensor, labels: Tensor) -> None:
-    """ValueError unless scores (n, L) and integer labels (n,) of 0..L-1 fit together."""
+    """Raise ValueError unless scores (n, L) and integer labels (n,) of 0..L-1 fit together."""
     if scores.ndim != 2 or labels.shape != scores.shape[:1]:
         raise ValueError(
             f"scores are {tuple(scores.shape)} and labels {tuple(labels.shape)}; "

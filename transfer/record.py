@@ -1,8 +1,8 @@
 """The result file: one JSON per backbone, task, protocol and seed.
 
-A record is written whole or not at all, and says everything needed to repeat its number. Records
-that differ in what a note below a table would tell lie beside each other: the first has the cell's
-own path, each other one has its engine, arithmetic and a hash in its name.
+A record is written whole or not at all, and holds everything needed to reproduce its number. One
+cell may have several records of different `conditions`, in the same folder. The first has the
+cell's own path; every other has engine, arithmetic and a hash in its name.
 """
 
 import glob
@@ -33,12 +33,12 @@ PACKAGES = (
 
 
 class RecordError(ValueError):
-    """A result file that is torn, or not one of ours."""
+    """Error for a result file that is torn or not one of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One finished cell, exactly as it stands in the file."""
+    """One finished cell, exactly as the file stores it."""
 
     backbone: dict[str, Any]
     """name, arch, stem, sha256, file_sha256, source, made_by."""
@@ -53,15 +53,15 @@ class Record:
     metrics: dict[str, float]
     """Percent, under the names of the paper tables."""
     details: dict[str, Any]
-    """What the metrics alone do not tell: chosen rates and costs, per-class values."""
+    """Further results: chosen learning rates and costs, per-class values."""
     data: dict[str, Any]
-    """Per data set: fingerprint, small ("", "generated" or "excerpt"), counts, tolerated."""
+    """Fields per data set: fingerprint, small ("", "generated" or "excerpt"), counts, tolerated."""
     departures: list[str]
-    """From the paper's protocol, each a sentence."""
+    """Deviations from the paper's protocol, a sentence each."""
     wall_s: float
     peak_memory_gb: float
     primary_metric: str = ""
-    """Metric that stands for the task where there is room for one; empty in older records."""
+    """Metric that represents the task where one number is shown; empty in older records."""
     heading: str = ""
     """Part of the overview that shows the task; empty in older records."""
     commit: str = ""
@@ -72,9 +72,9 @@ class Record:
 
 
 RECORDS, SNAPSHOTS = "records", "snapshots"
-"""Folders of the records: below the results, and below it those of snapshots of pre-training."""
+"""Folder of the records in the results folder, and in it the folder of records of snapshots."""
 FORMER_SNAPSHOTS = "curves"
-"""Folder below the results where records of snapshots were before; others lay in the results."""
+"""Earlier folder of records of snapshots; other records were in the results folder itself."""
 
 
 def record_path(
@@ -86,7 +86,7 @@ def record_path(
 
 
 def former_path(path: Path) -> Path:
-    """Return where the record of a path was before records had a folder of their own."""
+    """Return the path that this record had before records got a folder of their own."""
     parts = path.parts
     if RECORDS not in parts[:-2]:
         return path
@@ -98,7 +98,7 @@ def former_path(path: Path) -> Path:
 
 
 def failure_path(record: Path) -> Path:
-    """Where the reason lies when the cell failed."""
+    """Return the path of the file that holds the reason of the cell's failure."""
     return record.with_name(record.name.removesuffix(".json") + FAILED)
 
 
@@ -106,10 +106,11 @@ FAILED = ".failed.json"
 
 
 def conditions(record: Record) -> dict[str, Any]:
-    """Return what tells records of one cell apart: what a note below a table may say of them.
+    """Return what distinguishes records of one cell, and appears in notes below a table.
 
-    Number of processes, engine, arithmetic, kind of data, tolerated images, departures. Neither
-    weights nor data count: a record of other weights or other data is an older one.
+    These are engine, arithmetic, number of processes, kind of data, tolerated images, departures.
+    Weights and data do not count: a record of other weights or other data is outdated, and the new
+    one replaces it.
     """
     return {
         "engine": record.engine,
@@ -122,11 +123,11 @@ def conditions(record: Record) -> dict[str, Any]:
 
 def features_in(record: Record) -> str:
     """Return the arithmetic of a record's frozen features."""
-    return str(record.details.get("features_in", "float32"))  # records from before it was told
+    return str(record.details.get("features_in", "float32"))  # older records do not store it
 
 
 def record_files(path: Path) -> list[Path]:
-    """Return the files of all records of a cell: its own path, and those beside it."""
+    """Return the files of all records of a cell: its own path and those with a longer name."""
     files = []
     for own in dict.fromkeys((path, former_path(path))):
         beside = own.parent.glob(f"{glob.escape(own.stem)}.*.json")
@@ -136,12 +137,12 @@ def record_files(path: Path) -> list[Path]:
 
 
 def newest_record(path: Path) -> Path:
-    """Return the file that was written last of all records of a cell."""
+    """Return the most recently written record file of a cell."""
     return max(record_files(path), key=lambda file: file.stat().st_mtime_ns)
 
 
 def readable_records(path: Path) -> dict[Path, Record]:
-    """Return the records of a cell by file, without torn and foreign ones."""
+    """Return the records of a cell by file; torn and foreign files are left out."""
     found = {}
     for file in record_files(path):
         try:
@@ -152,9 +153,9 @@ def readable_records(path: Path) -> dict[Path, Record]:
 
 
 def file_of(path: Path, record: Record) -> Path:
-    """Return the file where a record belongs: no record of other conditions is there.
+    """Return the file for a record; it never holds a record of other conditions.
 
-    path: of the record's cell.
+    path: the path of the record's cell.
     """
     known = readable_records(path)
     mine = conditions(record)
@@ -169,7 +170,7 @@ def file_of(path: Path, record: Record) -> Path:
 
 
 def hashed_fields(protocol: object) -> list[Field[Any]]:
-    """The fields that make a protocol what it is: all but those marked as not hashed."""
+    """Return the fields that define a protocol: all but those marked as not hashed."""
     return [spec for spec in fields(protocol) if spec.metadata.get("hashed", True)]  # type: ignore[arg-type]
 
 
@@ -181,10 +182,10 @@ def stored_fields(protocol: object) -> dict[str, Any]:
 
 
 def protocol_hash(task: str, protocol: object) -> str:
-    """Twelve hex digits over the task id and every number of a protocol dataclass.
+    """Return twelve hex digits that hash the task id and every hashed field of a protocol.
 
-    A field marked as added counts only where it leaves its default: what was recorded before the
-    field came keeps its hash.
+    A field marked as added counts only if it differs from its default, so that older records keep
+    their hash.
     """
     numbers = {
         spec.name: value
@@ -197,29 +198,29 @@ def protocol_hash(task: str, protocol: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What json can hold of a part of a protocol."""
+    """Return a part of a protocol as a value that json can store."""
     return asdict(value) if is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
 def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
     """Write a file whole or not at all; WriteError if that fails.
 
-    option: the word of the command line that leads to another folder.
+    option: the command-line option that selects another folder.
     """
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     write_whole(path, text.encode(), option)
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Store a finished cell; an earlier failure of it is forgotten."""
+    """Write the record of a finished cell and delete its failure file, if any."""
     write_json(path, asdict(record), "--results")
     failure_path(path).unlink(missing_ok=True)
 
 
 def write_failure(record: Path, content: dict[str, Any]) -> None:
-    """Leave the reason of a failed cell beside its record; say so where that is not possible.
+    """Write the reason of a cell's failure beside its record.
 
-    Nothing is raised then: other cells can go on.
+    If the write fails, a line on stderr reports that and nothing is raised: other cells can go on.
     """
     try:
         write_json(failure_path(record), {"format": "ssl-failure/1", **content}, "--results")
@@ -228,9 +229,9 @@ def write_failure(record: Path, content: dict[str, Any]) -> None:
 
 
 def store_record(path: Path, record: Record) -> Path:
-    """Write the record of the cell at `path` where it replaces none of other conditions.
+    """Write the record of the cell at `path`; return the file.
 
-    An earlier failure of the cell is forgotten. Return the file.
+    It replaces no record of other conditions. The cell's failure file is deleted, if there is one.
     """
     file = file_of(path, record)
     write_record(file, record)
@@ -240,7 +241,7 @@ def store_record(path: Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> Record:
-    """The record in a file; RecordError if the file is torn or foreign."""
+    """Return the record in a file; RecordError if the file is torn or foreign."""
     try:
         content = json.loads(path.read_text())
         if content["format"] != Record.format:
@@ -253,7 +254,7 @@ def read_record(path: Path) -> Record:
 
 
 def surroundings() -> dict[str, Any]:
-    """Commit, versions, hardware and time: what every record carries."""
+    """Return commit, versions, hardware and time, which every record stores."""
     return {
         "commit": commit(),
         "versions": {name: version(name) for name in PACKAGES}
@@ -264,7 +265,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def hardware() -> dict[str, str]:
-    """Processor, threads and accelerator."""
+    """Return processor, threads and accelerator."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "machine": platform.machine(),
@@ -274,7 +275,7 @@ def hardware() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Of this checkout, with "+" where files differ from it; empty outside a checkout."""
+    """Return the commit of this checkout, with "+" if Python files differ; empty without git."""
     here = Path(__file__).parent
     try:
         head = _git(here, "rev-parse", "--short=10", "HEAD")

@@ -1,7 +1,8 @@
 """One cell of the tables: one backbone, task, protocol and seed.
 
-cell.py               the request, what makes a record stale, the execution, departures
-checked_data.py       what is opened is what was checked
-shared_classifier.py  the classifier that another cell has trained: found, trained or waited for
+cell.py               the cell, when its record is up to date, its execution, departures
+command.py            the command line for one cell
+checked_data.py       the check of a cell's data sets, and of changes after it
+shared_classifier.py  the classifier that another cell trains and this one uses
 many_gpus.py          a cell in several processes, one per GPU
 """

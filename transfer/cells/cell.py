@@ -1,4 +1,4 @@
-"""One cell of the tables: a backbone, a task and protocol, a seed; from data to record."""
+"""One cell of the tables (backbone, task, protocol and seed), evaluated from data to record."""
 
 import json
 import resource
@@ -53,19 +53,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where cells read and write, and at which length they run."""
+    """Settings that cells share: folders, training length, options."""
 
     data: Path
     results: Path
     runs: Path
     """Checkpoints of unfinished cells, and the shared cache."""
     snapshots: bool = False
-    """The backbones are snapshots of pre-training, whose records have a folder of their own."""
+    """True for backbones that are snapshots of pre-training; they have their own records folder."""
     schedule: str = "paper"
     tolerated: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
-    """Of the tasks that train the whole network."""
+    """Options of tasks that train the whole network."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks."""
 
@@ -78,25 +78,25 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What one record holds."""
+    """One evaluation, whose result is one record."""
 
     key: str
-    """Of TASKS: task id and reading."""
+    """Key in TASKS: task id and reading."""
     backbone: Backbone
     seed: int
     place: Place
     with_weights: bool = False
-    """Without the weights of the classifier that it trains, the record alone is not enough."""
+    """True if the cell is finished only when the weights of its classifier exist, too."""
 
-    @cached_property  # a plan asks many times
+    @cached_property  # a plan reads it many times
     def task(self) -> Task:
-        """The protocol as it will run: at the schedule's length and the backbone's image size."""
+        """Protocol at the schedule's length, with the backbone's image size and all options."""
         task = task_of(self.key).at_schedule(self.place.schedule).for_backbone(self.backbone)
         return task.with_options(self.place.training).with_data(self.place.data)
 
     @property
     def path(self) -> Path:
-        """Of the record; `record.file_of` tells where those that differ in conditions lie."""
+        """Path of the first record; `record.file_of` gives those of records of other conditions."""
         return record_path(
             self.place.records,
             self.backbone.name,
@@ -108,33 +108,33 @@ class Cell:
 
     @property
     def folders(self) -> Folders:
-        """Data, cache, and a working folder of its own."""
+        """Folders of data and cache, and the working folder of this cell."""
         work = self.place.runs / "cells" / self.path.relative_to(self.place.records)
         return Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
 
     @property
     def needed(self) -> "Cell | None":
-        """The cell that trains the classifier which this one uses."""
+        """Cell that trains the classifier which this one uses; None if it uses none."""
         key = self.task.needs
         return replace(self, key=key, with_weights=True) if key else None
 
     @property
     def computing(self) -> Backbone:
-        """The backbone in the arithmetic that its frozen features are made in."""
+        """Backbone with the arithmetic of its frozen features."""
         return replace(self.backbone, precision=resolved(self.place.features_in))
 
 
 def finished(cell: Cell) -> Record | None:
-    """Return a record made with the same protocol, weights and data, None if there is none.
+    """Return a record of the same protocol, weights and data, None if there is none.
 
-    Of several, the one in the arithmetic and by the engine that the cell would use now.
+    Among several, a record of the arithmetic and engine that the cell would use now is preferred.
     """
     found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
-    return max(found, key=lambda record: _made_alike(cell, record), default=None)
+    return max(found, key=lambda record: _matches_current_settings(cell, record), default=None)
 
 
 def _fits(cell: Cell, record: Record) -> bool:
-    """Whether a record is what the cell would make, in arithmetic and engine as far as asked."""
+    """Return whether a record is up to date, in the requested engine and arithmetic, if any."""
     return (
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
@@ -149,28 +149,28 @@ def _fits(cell: Cell, record: Record) -> bool:
     )
 
 
-def _made_alike(cell: Cell, record: Record) -> tuple[bool, bool]:
-    """Whether engine and arithmetic are those that the cell would use now."""
+def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
+    """Return whether the engine, and whether the arithmetic, is what the cell would use now."""
     same_arithmetic = features_in(record) == cell.computing.precision
     return record.engine == cell.task.engine, same_arithmetic
 
 
 def _same_arithmetic(cell: Cell, record: Record) -> bool:
-    """Unless one is asked for, a record counts whichever it was made in."""
+    """Return whether the arithmetic is acceptable: any, unless one was requested."""
     asked = cell.place.features_in
     return asked in ("auto", features_in(record)) or cell.task.trains_backbone
 
 
 def _classifier_hash(cell: Cell) -> str:
-    """Of the protocol that trains the classifier which the cell uses; empty where it uses none."""
+    """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
     needed = cell.needed
     return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
 
 
 def evaluate(cell: Cell) -> Record:
-    """Run the cell and write its record; a finished one is read, not run again.
+    """Run the cell and write its record; a finished cell is read, not run again.
 
-    BusyError if another process has it. Every other error leaves no record.
+    BusyError if another process runs the cell. No error leaves a record.
     """
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     record = finished(cell)
@@ -188,7 +188,7 @@ def evaluate(cell: Cell) -> Record:
 
 
 def _compute(cell: Cell, process: Process) -> Path | None:
-    """Compute predictions in all processes; the first measures, writes and returns the file."""
+    """Compute predictions in all processes; the first one writes and returns the record file."""
     start = time.monotonic()
     needed, lender, classifier = cell.needed, None, None
     if needed is not None:
@@ -205,16 +205,16 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     if not process.speaks:
         return None
     record = Record(
-        backbone=_about(cell.backbone),
+        backbone=_backbone_fields(cell.backbone),
         task=reading_of(cell.key)[0],
-        protocol=_protocol(cell),
+        protocol=_protocol_fields(cell),
         schedule=cell.place.schedule,
         seed=cell.seed,
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
-        details=json.loads(json.dumps(cell.task.details(predictions) | _how(cell, lender))),
-        data={key: _data(report) for key, report in reports.items()},
-        departures=departures(cell) + _other_arithmetic(cell, lender),
+        details=json.loads(json.dumps(cell.task.details(predictions) | _run_details(cell, lender))),
+        data={key: _data_fields(report) for key, report in reports.items()},
+        departures=departures(cell) + _classifier_departures(cell, lender),
         wall_s=round(time.monotonic() - start, 1),
         peak_memory_gb=_peak_memory_gb(),
         primary_metric=cell.task.primary_metric,
@@ -226,43 +226,43 @@ def _compute(cell: Cell, process: Process) -> Path | None:
 
 
 def _require_whole_data(cell: Cell) -> None:
-    """Raise DataError if one of the cell's data sets is not whole."""
+    """Raise DataError if one of the cell's data sets is incomplete or broken."""
     checked_folders(cell.task.datasets(), cell.folders, cell.place.tolerated)
 
 
 def _on_checked_data(
     cell: Cell, work: Callable[[Folders], T], since_s: float
 ) -> tuple[dict[str, Report], T]:
-    """Return the reports of the cell's data sets, and what `work` made of them."""
+    """Return the reports of the cell's data sets, and the result of `work` on them."""
     keys, tolerated = cell.task.datasets(), cell.place.tolerated
     return on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
 
 
-def _how(cell: Cell, lender: Record | None) -> dict[str, object]:
-    """Arithmetic of frozen features, lists of drawn splits, and whose classifier was used."""
-    told: dict[str, object] = {}
+def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
+    """Return details: arithmetic of features, lists of drawn splits, classifier that was used."""
+    details: dict[str, object] = {}
     if not cell.task.trains_backbone:
-        told["features_in"] = cell.computing.precision
+        details["features_in"] = cell.computing.precision
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
             parts = {part: open_split(key, cell.place.data, part) for part in ("trainval", "test")}
-            told[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
+            details[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
     if lender is not None:
-        told["classifier"] = _classifier_hash(cell)
-        told["classifier_weights"] = lender.details[WEIGHTS]
-        told["classifier_features_in"] = features_in(lender)
-    return told
+        details["classifier"] = _classifier_hash(cell)
+        details["classifier_weights"] = lender.details[WEIGHTS]
+        details["classifier_features_in"] = features_in(lender)
+    return details
 
 
-def _other_arithmetic(cell: Cell, lender: Record | None) -> list[str]:
-    """Where the classifier was not trained on such features as it is given here."""
+def _classifier_departures(cell: Cell, lender: Record | None) -> list[str]:
+    """Return a departure if the classifier was trained on features in another arithmetic."""
     if lender is None or features_in(lender) == cell.computing.precision:
         return []
     return [f"classifier: trained on features in {features_in(lender)}"]
 
 
 def _trainer(needed: Cell) -> Trainer:
-    """The cell that trains the classifier which another one uses."""
+    """Return the part of a classifier's cell that `shared_classifier` uses."""
     return Trainer(
         key=needed.key,
         path=needed.path,
@@ -274,15 +274,15 @@ def _trainer(needed: Cell) -> Trainer:
 
 
 def without_classifier(needed: Cell) -> str:
-    """Why the classifier that it trains cannot be used yet; empty if it can."""
+    """Return why the classifier that the cell trains cannot be used yet; empty if it can."""
     return "" if finished(needed) is not None else why_missing(_trainer(needed))
 
 
 def prepare(cells: Sequence[Cell]) -> None:
-    """Fill the shared cache with what cells need, such as features; leave no record.
+    """Fill the shared cache with what the cells need, such as features; write no record.
 
-    Where a task uses a classifier, each of its images is decoded once for all backbones. The
-    classifier is not trained here: that is the work of another cell, or of this one when it runs.
+    Where a task extracts features together, each image is decoded once for all backbones. A
+    classifier that a task uses is not trained here, but by its own cell or when the task runs.
     """
     start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
@@ -292,16 +292,16 @@ def prepare(cells: Sequence[Cell]) -> None:
 
 
 def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:
-    """Extract what a task needs of each backbone, in one pass where the task has one."""
+    """Extract what a task needs of each backbone, in one pass over the images where possible."""
     if not task.extract_together(backbones, folders):
         for backbone in backbones:
             task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:
-    """Leave the reason where the tables find it; an older record stays away from it.
+    """Write the reason of a failure to the cell's failure file, which the tables read.
 
-    A disk that is full is told on stderr: it must not end what other cells can still do.
+    A full disk is reported on stderr and raises nothing: other cells can go on.
     """
     write_failure(
         cell.path,
@@ -320,8 +320,7 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
 
 def departures(cell: Cell) -> list[str]:
-    """Every number in which the cell, or the classifier it uses, leaves the paper's protocol, and
-    what its data are not."""
+    """Return a sentence per deviation of the cell, its classifier and its data from the paper."""
     found = _differences(task_of(cell.key), cell.task)
     if cell.needed is not None:
         own = _differences(task_of(cell.needed.key), cell.needed.task)
@@ -334,7 +333,7 @@ def departures(cell: Cell) -> list[str]:
 
 
 def _differences(paper: object, used: object) -> list[str]:
-    """A sentence per field; the numbers of a detector's recipe share one."""
+    """Return a sentence per field that differs; a nested dataclass, such as a recipe, gets one."""
     found = []
     for spec in hashed_fields(paper):
         before, after = getattr(paper, spec.name), getattr(used, spec.name)
@@ -351,7 +350,7 @@ def _brief(value: object) -> str:
     return str(value)
 
 
-def _protocol(cell: Cell) -> dict[str, Any]:
+def _protocol_fields(cell: Cell) -> dict[str, Any]:
     task_id = reading_of(cell.key)[0]
     return {
         "name": cell.task.protocol,
@@ -361,12 +360,12 @@ def _protocol(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _about(backbone: Backbone) -> dict[str, Any]:
+def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
     names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
     return {name: getattr(backbone, name) for name in names}
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data_fields(report: Report) -> dict[str, Any]:
     return {
         "fingerprint": report.fingerprint,
         "small": report.small,
@@ -376,7 +375,7 @@ def _data(report: Report) -> dict[str, Any]:
 
 
 def _peak_memory_gb() -> float:
-    """Of the accelerator where there is one, else of this process so far."""
+    """Return the peak memory of the GPU if there is one, else of this process, in GB."""
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e9, 2)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)

@@ -1,7 +1,8 @@
-"""The data sets of cells: checked once per process, and never taken for what they are no longer.
+"""The check of a cell's data sets, and the detection of later changes.
 
-The check reads every file, so one process makes it once per set. Whatever a task opens is compared
-with it (`Folders.usable`), and so is the whole set before a result is written.
+The check reads every file, so each process makes it once per set. Every split that a task opens is
+compared with the report (`unchanged.usable_split`), and so is the whole set before a result is
+written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ T = TypeVar("T")
 def fingerprint(key: str, data: Path) -> str:
     """Return the fingerprint of the training and test splits of a set, or of its only split.
 
-    It is kept for a plan, which asks many times; `evaluate` looks anew.
+    It is cached, since a plan needs it many times; `evaluate` clears the cache.
     """
     splits = [split for split in DISJOINT if split in DATASETS[key].counts]
     return joined_fingerprint({s: open_any(key, data, s).fingerprint for s in splits})
@@ -32,14 +33,14 @@ def fingerprint(key: str, data: Path) -> str:
 
 @lru_cache(maxsize=64)
 def checked(key: str, data: Path, tolerated: int) -> Report:
-    """Return the report of a data set; DataError if the set is not whole."""
+    """Return the report of a data set; DataError if the set is incomplete or broken."""
     return require(key, data, tolerated=tolerated)
 
 
 def checked_folders(
     keys: Sequence[str], folders: Folders, tolerated: int
 ) -> tuple[dict[str, Report], Folders]:
-    """Return the reports of data sets, and folders that know them and the broken images."""
+    """Return the reports of data sets, and the folders with these reports and broken images."""
     reports = {key: checked(key, folders.data, tolerated) for key in keys}
     broken = frozenset(name for report in reports.values() for name in report.unreadable)
     return reports, replace(folders, broken=broken, reports=reports)
@@ -53,10 +54,11 @@ def on_checked_data(
     *,
     since_s: float,
 ) -> tuple[dict[str, Report], T]:
-    """Return the reports of data sets, and what `work` made of them.
+    """Return the reports of data sets, and the result of `work` on them.
 
-    A set that has changed since an earlier cell checked it is checked again, and the work begun
-    anew. ChangedDataError if all were checked after `since_s`, in monotonic time.
+    If a set has changed since an earlier cell checked it, all sets are checked again and the work
+    is repeated. ChangedDataError if all checks began after `since_s` (monotonic time): the change
+    then happened during this cell.
     """
     reports, known = checked_folders(keys, folders, tolerated)
     try:
@@ -71,7 +73,7 @@ def on_checked_data(
 
 
 def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
-    """Look at all files once more; ChangedDataError names a set that is not what was checked."""
+    """Compare all sets with their reports; ChangedDataError names a set that has changed."""
     fingerprint.cache_clear()
     for key, report in reports.items():
         try:

@@ -1,4 +1,4 @@
-"""One task on one checkpoint as a command line asks for it."""
+"""The command line that evaluates one checkpoint on one task."""
 
 import sys
 from dataclasses import dataclass, field
@@ -26,40 +26,40 @@ class Evaluate:
     """Evaluate one checkpoint on one task."""
 
     task: Annotated[str, tyro.conf.Positional]
-    """Of `python -m transfer --list`."""
+    """Task of `python -m transfer --list`."""
     ckpt: Path
     """Backbone file, or a checkpoint of another project."""
     name: str | None = None
-    """Row in the tables; the file's name if not given."""
+    """Name of the row in the tables; the file's name if not given."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
-    """Where records go."""
+    """Folder of the results."""
     runs: Path = Path("runs")
-    """Where caches and unfinished work lie."""
+    """Folder of caches and unfinished work."""
     schedule: str = "paper"
     """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     seed: int = 0
-    """Of initial weights and random crops."""
+    """Seed of initial weights and random crops."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
     random: bool = False
     """Evaluate a random initialization of the checkpoint's network in its place."""
     heads: tuple[int, ...] = ()
-    """Of a LooC++ or MoCo++ file, such as 0 2: their features side by side; all if not given."""
+    """Heads of a LooC++ or MoCo++ file, such as 0 2, with concatenated features; default all."""
     features_in: AskedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
-    """Of tasks that train the whole network."""
+    """Options of tasks that train the whole network."""
     with_weights: bool = False
-    """Train again where the record is there, but not the classifier's weights that others use."""
+    """Train again if the record exists, but not the classifier's weights, which other tasks use."""
     dry_run: bool = False
-    """Only say what would be done."""
+    """Print what would be done, and do nothing."""
 
     def __call__(self) -> int:
-        """Exit status."""
+        """Evaluate the checkpoint and print the result; return the exit status."""
         cell = self.cell()
         if this_process().speaks:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
@@ -76,7 +76,8 @@ class Evaluate:
         return 0
 
     def cell(self) -> Cell:
-        """What is to be evaluated; BackboneError or ValueError if it cannot be."""
+        """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
+        # the cheap checks come first, so that a misspelled word fails before a file is loaded
         task_of(self.task)
         share(self.schedule)
         engine_for(self.training.engine)
@@ -104,7 +105,7 @@ class Evaluate:
 
 
 def summary(cell: Cell, record: Record) -> str:
-    """The last line of a cell: task, metrics, time, file."""
+    """Return the result line of a cell: task, metrics, time, file."""
     file = file_of(cell.path, record)
     values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
     return f"{cell.key}  {values}  {duration(record.wall_s)}  ->  {file}"

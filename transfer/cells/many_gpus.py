@@ -1,10 +1,9 @@
-"""A cell in several processes, one per GPU.
+"""Run a cell in several processes, one per GPU.
 
-python -m transfer.cells.many_gpus FILE is started once per process.
-
-The file is the cell itself, written a moment before by the process that starts the others. That one
-passes on every request to stop, waits until all have saved, and raises what one of them raised.
-torchrun would kill them half a minute after the request, and keep the reason to itself.
+The parent process writes the cell to a file and starts python -m transfer.cells.many_gpus FILE once
+per GPU. It passes on every request to stop, waits until all workers have saved, and raises the
+error of a worker that failed. torchrun is not used: it would kill the workers half a minute after a
+request to stop, and would not return their errors.
 """
 
 import os
@@ -30,7 +29,7 @@ Worker = subprocess.Popen[bytes]
 
 
 class KilledError(RuntimeError):
-    """A signal has ended a process; what it was remains."""
+    """Error for a process that a signal has killed."""
 
     def __init__(self, status: int) -> None:
         name = signal.Signals(-status).name
@@ -38,18 +37,18 @@ class KilledError(RuntimeError):
             f"a process was killed by {name}; the same command goes on from the last checkpoint"
         )
         self.status = status
-        """As subprocess tells it: negative."""
+        """Exit status in the form of subprocess: minus the signal's number."""
 
 
 ALONE_S = 60.0
-"""How long the others may go on after one has failed; most fail with it at once."""
+"""Time for the other workers to end after one has failed; most fail with it at once."""
 
 
 def evaluate_where_asked(cell: Cell) -> Record:
-    """The cell's record: from a process per GPU where the whole network is trained, else this one.
+    """Evaluate a cell and return its record.
 
-    Raises what the first of the processes raised, KilledError if it was killed, RuntimeError if it
-    ended without a word.
+    One process per GPU runs it if the whole network is trained, else this process. Raises the first
+    worker's error, KilledError if a worker was killed, RuntimeError if one ended without an error.
     """
     task = cell.task
     here = this_process().num_processes
@@ -67,8 +66,8 @@ def evaluate_where_asked(cell: Cell) -> Record:
     try:
         failed = waited_for(started(file, asked))
     except KilledError:
-        if finished(cell) is None:  # else it died on its way out
-            stop.leave_if_asked()  # the signal came before the process could hear it
+        if finished(cell) is None:  # else the worker was killed after it had written the record
+            stop.leave_if_asked()  # the signal came before the worker had installed its handler
             raise
         failed = []
     stop.leave_if_asked()
@@ -80,7 +79,7 @@ def evaluate_where_asked(cell: Cell) -> Record:
 
 
 def started(file: Path, num_processes: int) -> list[Worker]:
-    """The processes, in sessions of their own: signals reach them through this one only."""
+    """Start the worker processes, in sessions of their own, so that only this one signals them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -104,9 +103,10 @@ def started(file: Path, num_processes: int) -> list[Worker]:
 
 
 def waited_for(workers: Sequence[Worker]) -> list[int]:
-    """Exit statuses that are not 0, once all have ended; KilledError if the first was killed.
+    """Wait until all workers have ended; return the exit statuses that are not 0.
 
-    What the others then say, of a peer that is gone, is no reason.
+    KilledError if the first failure was a kill: the errors of the others, which report a lost peer,
+    are then not the reason.
     """
     told, failed_s, first = False, 0.0, 0
     try:
@@ -120,7 +120,7 @@ def waited_for(workers: Sequence[Worker]) -> list[int]:
                 failed_s = time.monotonic()
                 first = min(worker.poll() or 0 for worker in workers)
             if failed_s and not told and time.monotonic() - failed_s > ALONE_S:
-                break  # the others wait for one that is gone
+                break  # the others wait for a worker that is gone
     finally:
         for worker in workers:
             worker.kill()
@@ -132,7 +132,7 @@ def waited_for(workers: Sequence[Worker]) -> list[int]:
 
 
 def reason(work: Path, statuses: Sequence[int]) -> Exception:
-    """What the first of the processes that failed has left."""
+    """Return the error that the first failed worker has written, or a RuntimeError if none has."""
     errors = sorted(work.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
     if errors:
         error: Exception = pickle.loads(errors[0].read_bytes())
@@ -144,15 +144,15 @@ def reason(work: Path, statuses: Sequence[int]) -> Exception:
 
 
 def main(file: Path) -> None:
-    """What each of the processes does."""
+    """Evaluate the cell in this worker process; write its error to a file if it fails."""
     stop.listen()
     cell: Cell = pickle.loads(file.read_bytes())
     with joined() as process:
         try:
             evaluate(cell)
-        except Exception as error:  # whatever it is, the process that waits must raise it
+        except Exception as error:  # the parent process raises it, whatever it is
             left = file.with_name(f"error-{process.rank}.pickle")
-            with suppress(WriteError):  # it stands on stderr in any case
+            with suppress(WriteError):  # the error is printed to stderr in any case
                 write_whole(left, pickled_error(error))
             raise
 

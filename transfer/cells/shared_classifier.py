@@ -1,7 +1,7 @@
-"""The classifier that a task uses and another has trained: found, trained now, or waited for.
+"""The classifier that one task trains and others use: find it, train it, or wait for it.
 
-It is found by the record of the cell that trained it, which names the weights: they fit the same
-backbone, data, protocol, seed and arithmetic as the record does.
+The record of the cell that trained it names the weights. They belong to the same backbone, data,
+protocol, seed and arithmetic as the record.
 """
 
 import time
@@ -16,13 +16,13 @@ from transfer.running.console import say
 from transfer.running.lock import BusyError, alone
 
 WAIT_S = 5.0
-"""Between looks at a classifier that another process trains."""
+"""Time between looks at a classifier that another process trains."""
 WEIGHTS = "weights"
-"""What a record's details call the weights that its task has kept."""
+"""Key of the name of the stored weights in a record's details."""
 
 
 class ClassifierError(RuntimeError):
-    """The classifier that a cell uses cannot be trained: no fault of the cell itself."""
+    """Error for a shared classifier that cannot be trained; the cell that uses it did not fail."""
 
     def __init__(self, key: str, reason: object) -> None:
         super().__init__(f"classifier {key} failed: {reason}")
@@ -31,21 +31,21 @@ class ClassifierError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """The cell that trains the classifier, as much of it as is looked at here."""
+    """The cell that trains the classifier, reduced to what this module needs."""
 
     key: str
     path: Path
-    """Of its record."""
+    """Path of the cell's record."""
     work: Path
     finished: Callable[[], Record | None]
-    """Its record, whether or not the weights are there."""
+    """Function that returns the cell's record, whether or not the weights exist."""
     train: Callable[[], object]
-    """Leaves weights and record."""
+    """Function that trains the classifier, and writes weights and record."""
     note_failure: Callable[[Exception], None]
 
 
 def kept(record: Record | None, work: Path) -> Path | None:
-    """The file of the weights that a record names; None if it is not there, or not these."""
+    """Return the file of the weights that a record names; None if it is absent or holds others."""
     name = record.details.get(WEIGHTS) if record is not None else None
     if name is None:
         return None
@@ -54,24 +54,26 @@ def kept(record: Record | None, work: Path) -> Path | None:
 
 
 def borrowed(user: str, trainer: Trainer) -> Record:
-    """The record of the classifier for the task `user`, whose weights are there; all is said.
+    """Return the record of the classifier for the task `user`; its weights exist.
 
+    If they do not, train it, or wait while another process does; log each of these steps.
     ClassifierError if it cannot be trained.
     """
     waiting = False
     while True:
-        record = _found(trainer)
+        record = _usable_record(trainer)
         if record is not None:
             say("classifier", f"{user} uses that of {trainer.key}: {trainer.path}")
             return record
         try:
             with alone(trainer.work):
-                if _found(trainer) is None:  # nobody has trained it since
+                # another process may have trained it before this one got the lock
+                if _usable_record(trainer) is None:
                     why = why_missing(trainer)
                     told = f"{user} needs that of {trainer.key}, but {why}: training it first"
                     say("classifier", told)
                     _train(trainer)
-                    if _found(trainer) is None:
+                    if _usable_record(trainer) is None:
                         raise ClassifierError(trainer.key, "its training has left no weights")
         except BusyError as error:
             if not waiting:
@@ -82,7 +84,7 @@ def borrowed(user: str, trainer: Trainer) -> Record:
 
 
 def why_missing(trainer: Trainer) -> str:
-    """Half a sentence on a classifier that is not there."""
+    """Return a clause for log lines on why a classifier cannot be used."""
     if trainer.finished() is None:
         there = trainer.path.exists()
         return "its record belongs to another training" if there else "it has no record"
@@ -90,7 +92,7 @@ def why_missing(trainer: Trainer) -> str:
     return "what lies there belongs to another training" if there else "its weights are gone"
 
 
-def _found(trainer: Trainer) -> Record | None:
+def _usable_record(trainer: Trainer) -> Record | None:
     record = trainer.finished()
     return record if kept(record, trainer.work) else None
 
@@ -98,6 +100,6 @@ def _found(trainer: Trainer) -> Record | None:
 def _train(trainer: Trainer) -> None:
     try:
         trainer.train()
-    except Exception as error:  # whatever it is, the tables must not blame the cell that asked
+    except Exception as error:  # whatever it is, the tables must not blame the cell that uses it
         trainer.note_failure(error)
         raise ClassifierError(trainer.key, error) from error

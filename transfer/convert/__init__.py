@@ -1,16 +1,16 @@
-"""Weights between naming schemes.
+"""Conversion of weights between naming schemes.
 
-resnet.py         which networks can be transferred; BackboneError
-read_file.py      which tensors a file holds: format by its first bytes, names by its nesting
-safe_pickle.py    how a pickle is read without executing any of it
+resnet.py         the networks that can be transferred; BackboneError
+read_file.py      reads a file's tensors: format from its first bytes, names from its nesting
+safe_pickle.py    reads a pickle without executing any of it
 torch_file.py     the zip and the legacy container of torch.save
-layouts.py        how each project names a ResNet's tensors
-candidates.py     which ResNets are in a file, and which of them is the backbone
-account.py        what every other tensor of the file is
-proof.py          that the converted network computes what the file's tensors compute
+layouts.py        the names that each project gives a ResNet's tensors
+candidates.py     finds the ResNets in a file, and chooses the backbone among them
+account.py        assigns every other tensor of the file to a group
+proof.py          proves that the converted network computes what the file's tensors compute
 from_public.py    the steps above in order: a foreign file under torchvision's names
 to_detectron2.py  a backbone under detectron2's names
 to_mmseg.py       a backbone in mmsegmentation's ResNet
-same_maps.py      that a network's backbone computes what torchvision's does
+same_maps.py      proves that a backbone inside another network computes what torchvision's does
 inspection.py     the report of `python -m transfer inspect`
 """

@@ -1,4 +1,4 @@
-"""Accounts for every tensor of a checkpoint: what is the backbone, and what is all the rest."""
+"""Account for every tensor of a checkpoint: backbone, head, optimizer, or something else."""
 
 import re
 from collections import defaultdict
@@ -10,7 +10,7 @@ from transfer.convert.resnet import BackboneError
 from transfer.convert.safe_pickle import StoredTensor
 
 HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
-"""First word below the backbone's prefix that names a classifier, projector or predictor."""
+"""Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""
 
 OPTIMIZER = r"(^|[._])(optim\w*|(lr_)?schedulers?|grad_scaler|scaler|amp)([._]|$)"
 
@@ -29,9 +29,9 @@ class Group:
 def account(
     tensors: Mapping[str, StoredTensor], chosen: Candidate, others: Iterable[Candidate]
 ) -> tuple[Group, ...]:
-    """Groups that hold each tensor exactly once.
+    """Return groups that hold each tensor exactly once.
 
-    Raises BackboneError for a tensor inside the backbone's prefix that no ResNet has.
+    BackboneError if a tensor with the backbone's prefix belongs neither to a ResNet nor to a head.
     """
     backbone = set(chosen.names.values())
     copies = [other for other in others if not chosen.prefix.startswith(other.prefix)]
@@ -64,7 +64,10 @@ def account(
 
 
 def _branch(name: str, prefix: str) -> str:
-    """The shortest start of `name` at which it leaves `prefix`: where a part of the file begins."""
+    """Return the shortest dotted start of `name` that is no start of `prefix`.
+
+    prefix a.b., name a.c.d: a.c., the part of the file that the tensor belongs to.
+    """
     branch = ""
     for word in name.split("."):
         branch += word

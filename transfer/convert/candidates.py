@@ -1,4 +1,4 @@
-"""Finds every ResNet in a list of tensors, and decides which of them is the backbone."""
+"""Find every ResNet in a list of tensors, and choose the backbone among them."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from transfer.convert.resnet import FEATURE_DIM, BackboneError, Stem, is_optiona
 from transfer.convert.safe_pickle import StoredTensor
 
 MIN_NAMES = 20
-"""So many names must fit before a prefix is worth a word; the smallest ResNet has 100."""
+"""Fewest matching names for a prefix to be a candidate; the smallest ResNet has 100."""
 
 MOMENTUM_SIDE = (
     r"encoder_k|key_encoder|momentum|moco_encoder|target|teacher|(^|[._])ema([._]|$)|_k\."
@@ -23,28 +23,28 @@ QUERY_SIDE = r"encoder_q|base_encoder|query|online|student"
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A ResNet, perhaps with flaws, below one prefix."""
+    """A ResNet below one prefix, complete or with flaws."""
 
     scheme: Scheme
     prefix: str
     arch: str
     stem: Stem
     names: dict[str, str]
-    """Torchvision's name -> the file's, of what fits."""
+    """Torchvision's name -> the file's name, for each tensor that fits."""
     missing: tuple[str, ...]
-    """The file's names of what is not there."""
+    """Names, as the file would have them, of tensors that are absent."""
     misshapen: tuple[str, ...]
-    """Name, shape found and shape expected, of what does not fit."""
+    """Name, found shape and expected shape of each tensor of another shape."""
     surplus: tuple[str, ...]
-    """Of a deeper or other ResNet."""
+    """Names of tensors that only a deeper or another ResNet has."""
 
     @property
     def num_flaws(self) -> int:
-        """Missing, misshapen and unexpected tensors."""
+        """Number of missing, misshapen and unexpected tensors."""
         return len(self.missing) + len(self.misshapen) + len(self.surplus)
 
     def has(self, side: str) -> bool:
-        """Whether the prefix bears a word of `side`."""
+        """Return whether the prefix matches `side`, such as QUERY_SIDE."""
         return re.search(side, self.prefix) is not None
 
     def __str__(self) -> str:
@@ -53,20 +53,20 @@ class Candidate:
 
 @cache
 def _layers(scheme: Scheme, arch: str, stem: Stem) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Torchvision's name -> the scheme's name and the shape."""
+    """Return torchvision's name -> the scheme's name and the shape, for every tensor."""
     return {name: (scheme.rename(name), shape) for name, shape in tensor_shapes(arch, stem).items()}
 
 
 @cache
 def _vocabulary(scheme: Scheme) -> frozenset[str]:
-    """Every name that some ResNet has under the scheme."""
+    """Return every tensor name that some ResNet has under the scheme."""
     return frozenset(
         name for arch in FEATURE_DIM for name, _ in _layers(scheme, arch, scheme.stems[0]).values()
     )
 
 
 def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
-    """Every prefix below which much of a ResNet stands, in the order of the file."""
+    """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order."""
     votes: Counter[tuple[Scheme, str]] = Counter()
     for name in tensors:
         starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
@@ -81,7 +81,7 @@ def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
 
 
 def _examine(scheme: Scheme, prefix: str, tensors: Mapping[str, StoredTensor]) -> Candidate:
-    """The ResNet that fits best below `prefix`."""
+    """Return the architecture and stem with the fewest flaws below `prefix`."""
     below = {name.removeprefix(prefix) for name in tensors if name.startswith(prefix)}
     known = below & _vocabulary(scheme)
     fits = (
@@ -127,16 +127,16 @@ def _compare(
 def choose(
     candidates: list[Candidate], tensors: Mapping[str, StoredTensor]
 ) -> tuple[Candidate, str]:
-    """The backbone among the candidates, and why it was taken.
+    """Return the backbone among the candidates, and the reason for the choice.
 
-    Raises BackboneError where none is complete, or where several are and nothing tells them apart.
+    BackboneError if none is complete, or if several are and no name says which is the backbone.
     """
     complete = [candidate for candidate in candidates if candidate.num_flaws == 0]
     if not complete:
         raise BackboneError(_nearest_miss(candidates, tensors))
     chosen, reason = _prefer(complete, tensors)
     if chosen.has(MOMENTUM_SIDE) and not chosen.has("teacher"):
-        # a damaged query encoder must not be passed over in silence for its momentum copy
+        # if the query encoder is damaged, the momentum copy must not silently replace it
         damaged = [c for c in candidates if c.num_flaws and not c.has(MOMENTUM_SIDE)]
         if damaged:
             raise BackboneError(_nearest_miss(damaged, tensors))
@@ -181,7 +181,7 @@ def _equal(one: Candidate, other: Candidate, tensors: Mapping[str, StoredTensor]
 
 
 def _nearest_miss(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -> str:
-    """What was found instead of a complete ResNet."""
+    """Return a message that says what was found instead of a complete ResNet."""
     if not candidates:
         examples = ", ".join(list(tensors)[:3])
         transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)

@@ -1,4 +1,4 @@
-"""Turns a checkpoint of another project into torchvision's names, or says what is missing."""
+"""Convert a checkpoint of another project to torchvision's names, or say what is missing."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from transfer.convert.safe_pickle import StoredTensor
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 TOLD_VALUES = ("epoch", "arch", "global_step", "__author__", "matching_heuristics")
-"""Names of plain values worth repeating in the report."""
+"""Names of plain values that the report repeats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,10 @@ class Converted:
 
 
 def convert(contents: Contents, path: Path) -> Converted:
-    """The one backbone in `contents`; `path` appears in the report only.
+    """Return the one backbone in `contents`; `path` appears in the report only.
 
-    Raises BackboneError unless there is exactly one, whole, finite, and proven equal to the file's.
+    BackboneError unless there is exactly one, complete, finite, and proven to compute what the
+    file's tensors compute.
     """
     tensors = contents.tensors
     if not tensors:
@@ -67,7 +68,7 @@ def convert(contents: Contents, path: Path) -> Converted:
 def to_torchvision(
     chosen: Candidate, raw: dict[str, Tensor], tensors: dict[str, StoredTensor]
 ) -> dict[str, Tensor]:
-    """The state dict in torchvision's order; a counter of steps that the file lacks is 0."""
+    """Return the state dict in torchvision's order; a missing num_batches_tracked is 0."""
     state_dict = {}
     for key in tensor_shapes(chosen.arch, chosen.stem):
         name = chosen.names.get(key)
@@ -81,13 +82,13 @@ def to_torchvision(
 
 
 def plain_floats(name: str, stored: StoredTensor) -> Tensor:
-    """The tensor in float32 and memory of its own; BackboneError unless all values are finite."""
+    """Return a copy of the tensor in float32; BackboneError unless all values are finite floats."""
     if stored.dtype not in CASTABLE:
         raise BackboneError(
             f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
         )
     tensor = stored.read().to(torch.float32).clone(memory_format=torch.contiguous_format)
-    # a sum is quick and never hides a NaN; where it overflows, the count below is 0
+    # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0
     if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
         raise BackboneError(
             f"{name} holds {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
@@ -97,7 +98,7 @@ def plain_floats(name: str, stored: StoredTensor) -> Tensor:
 
 
 def _notes(chosen: Candidate, contents: Contents) -> list[str]:
-    """What people should know and tensors cannot tell."""
+    """Return notes for people: values stored in the file, and assumptions about the network."""
     notes = [
         f"the file says: {name} {contents.values[name]}"
         for name in TOLD_VALUES

@@ -1,4 +1,4 @@
-"""What `python -m transfer inspect FILE` tells about a checkpoint."""
+"""The report of `python -m transfer inspect FILE` on a checkpoint."""
 
 from dataclasses import dataclass, field
 
@@ -8,22 +8,22 @@ from transfer.convert.resnet import Stem
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """How a file was understood."""
+    """The interpretation of a checkpoint file."""
 
     file: str
     layout: str
     prefix: str
-    """Of the backbone's tensors, from the top of the file."""
+    """Prefix of the backbone's tensors, with all enclosing keys of the file."""
     arch: str
     stem: Stem
     account: tuple[Group, ...]
-    """Every tensor of the file, once."""
+    """Groups that hold every tensor of the file once."""
     candidates: tuple[str, ...]
     """Every complete ResNet in the file, the chosen one first."""
     choice: str
-    """Why this candidate."""
+    """Reason for the choice."""
     proof: float | None
-    """Largest relative difference of features to the raw tensors' own; None for our own files."""
+    """Largest relative difference of features from those of the raw tensors; None for our files."""
     made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -36,7 +36,7 @@ class Inspection:
 
 
 def render(inspection: Inspection) -> str:
-    """The report as text, several lines."""
+    """Return the report as text of several lines."""
     chosen, *passed_over = inspection.candidates
     lines = [
         inspection.source,

@@ -1,7 +1,7 @@
-"""How checkpoints name the tensors of a ResNet, and which projects are known to write them so.
+"""Names of a ResNet's tensors in checkpoints, and the projects that use them.
 
-A `Scheme` is a way to name the layers; a *layout* is a scheme below a prefix, beside other parts,
-by which people know a project. Recognition needs the scheme only; the layout is for the report.
+A `Scheme` is a way to name the layers. A *layout* is a scheme with a prefix and other tensors that
+are typical of a project. Recognition needs the scheme only; the layout is for the report.
 """
 
 import re
@@ -13,22 +13,22 @@ from transfer.convert.resnet import STEMS, Stem
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
-    """Torchvision's names, translated."""
+    """A translation of torchvision's names."""
 
     name: str
     conv1: str = "conv1"
     bn1: str = "bn1"
     layers: tuple[str, str, str, str] = ("layer1", "layer2", "layer3", "layer4")
     norm: str = "bn{}"
-    """Of the convolution with that number in a block."""
+    """Name of the norm of the convolution with this number in a block."""
     shortcut: tuple[str, str] = ("downsample.0", "downsample.1")
-    """Convolution and norm."""
+    """Names of the shortcut's convolution and norm."""
     stems: tuple[Stem, ...] = STEMS
     refusal: str = ""
-    """Why a complete network under this scheme still is not torchvision's."""
+    """Reason why a network under this scheme differs from torchvision's; empty if it does not."""
 
     def rename(self, name: str) -> str:
-        """Torchvision's `name` in this scheme: layer1.0.bn2.bias -> res2.0.conv2.norm.bias."""
+        """Translate torchvision's `name`, such as layer1.0.bn2.bias to res2.0.conv2.norm.bias."""
         first, *rest = name.split(".")
         if first == "conv1":
             return ".".join([self.conv1, *rest])
@@ -54,7 +54,7 @@ SCHEMES = (
         layers=("3", "4", "5", "6"),
         stems=("cifar",),
     ),
-    # lightly's own CIFAR network applies relu as a function, which nn.Sequential then leaves out
+    # lightly's own CIFAR network applies relu as a function, so its nn.Sequential lacks the ReLU
     Scheme(
         name="nn.Sequential without relu and maxpool",
         conv1="0",
@@ -75,7 +75,7 @@ SCHEMES = (
 )
 
 LAYOUTS: tuple[tuple[str, str, str], ...] = (
-    # prefix ends with, some other tensor's name contains, what people call it
+    # pattern of the prefix's end, pattern in the name of some other tensor, name of the project
     (r"_feature_blocks\.", "", "VISSL"),
     (r"encoder_q\.0\.", "", "OpenMMLab MoCo"),
     (r"encoder_q\.", "", "MoCo"),
@@ -96,7 +96,7 @@ LAYOUTS: tuple[tuple[str, str, str], ...] = (
 
 
 def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:
-    """What people call a file whose backbone stands below `prefix`, beside the tensors `others`."""
+    """Return the project name for a backbone below `prefix` beside the tensors `others`."""
     if scheme.name == "detectron2":
         return "detectron2"
     if scheme.name.startswith("nn.Sequential"):

@@ -1,11 +1,11 @@
-"""Proof that a conversion kept the function: the same images through two unlike implementations.
+"""Proof that a conversion kept the function: two independent implementations give equal features.
 
-One side is torchvision's network with the converted weights. The other is the forward pass below,
-which reads the file's tensors by the file's own names and knows nothing of the conversion: it
-finds stages, blocks, norms and shortcuts from the order of the numbers in the names and from the
+One is torchvision's network with the converted weights. The other is the forward pass below, which
+uses the file's tensors under the file's own names and shares no code with the conversion. It
+infers stages, blocks, norms and shortcuts from the order of the numbers in the names and from the
 shapes. A swapped, stale or misplaced tensor makes the two differ.
 
-He et al., CVPR 2016; stride 2 stands in the 3x3 convolution of a bottleneck, as in torchvision.
+He et al., CVPR 2016; the 3x3 convolution of a bottleneck has stride 2, as in torchvision.
 """
 
 import re
@@ -19,16 +19,16 @@ from torchvision.models import ResNet
 from transfer.convert.resnet import BackboneError
 
 TOLERANCE = 1e-4
-"""Largest difference allowed, relative to the largest feature; rounding makes about 1e-6."""
+"""Largest allowed difference, relative to the largest feature; rounding gives about 1e-6."""
 
 Weights = Mapping[str, Tensor]
 
 
 def prove(network: ResNet, raw: Weights) -> float:
-    """The largest relative difference between both forward passes; BackboneError above TOLERANCE.
+    """Return the largest relative difference of the features; BackboneError above TOLERANCE.
 
-    network: with converted weights, in eval mode; raw: float32, under the file's names without
-    the prefix, backbone only.
+    network: converted weights, in eval mode. raw: the backbone's tensors in float32, under the
+    file's names without the prefix.
     """
     images = fixed_images()
     with torch.inference_mode():
@@ -50,12 +50,12 @@ def prove(network: ResNet, raw: Weights) -> float:
 
 
 def fixed_images() -> Tensor:
-    """(2, 3, 64, 64), normalized noise, the same at every call."""
+    """Return normalized noise (2, 3, 64, 64), the same at every call."""
     return torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
 
 def raw_features(raw: Weights, images: Tensor) -> Tensor:
-    """(n, C) from a ResNet's tensors under whatever names; the file's view of the network."""
+    """Return features (n, C) from the raw tensors of a ResNet, under the names of any scheme."""
     stem, stages = _split(raw)
     (kernel,) = (tensor for tensor in stem.values() if tensor.ndim == 4)
     (norm,) = _norms(stem)
@@ -71,7 +71,7 @@ def raw_features(raw: Weights, images: Tensor) -> Tensor:
 
 
 def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]]]]:
-    """The stem, and four stages of blocks; a stage and its blocks are counted in the names."""
+    """Return the stem and the blocks of four stages, by the two numbers that begin their names."""
     stem: dict[str, Tensor] = {}
     blocks: dict[tuple[int, int], dict[str, Tensor]] = {}
     for name, tensor in raw.items():
@@ -85,7 +85,7 @@ def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]
 
 
 def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
-    """Basic block or bottleneck, (n, C, H, W) -> (n, C', H / stride, W / stride)."""
+    """Apply a basic block or bottleneck, (n, C, H, W) -> (n, C', H / stride, W / stride)."""
     main = sorted(name for name in block if re.fullmatch(r"conv\d\.weight", name))
     strided = main[-2]  # the first of two convolutions, the second of three
     norms = _norms(block)
@@ -108,7 +108,7 @@ def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
 
 
 def _norms(weights: Weights) -> set[str]:
-    """Names of the modules that hold running statistics."""
+    """Return the names of the modules that hold running statistics."""
     return {name.removesuffix(".running_mean") for name in weights if name.endswith("running_mean")}
 
 

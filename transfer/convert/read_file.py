@@ -1,6 +1,6 @@
-"""Opens a checkpoint of any format and lists what it holds, without executing any of it.
+"""Open a checkpoint of any format and list its contents, without executing any of it.
 
-Formats are told by their first bytes, never by the file name.
+The first bytes decide the format, never the file name.
 """
 
 import json
@@ -33,18 +33,18 @@ _OTHER_FORMATS = {
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds."""
+    """The contents of a file."""
 
     tree: Any
-    """Nested dicts and lists as the file has them, tensors as StoredTensor."""
+    """Nested dicts and lists of the file, with tensors as StoredTensor."""
     tensors: dict[str, StoredTensor]
-    """Every tensor under the keys that lead to it, joined by dots."""
+    """Every tensor, named by the keys that lead to it, joined by dots."""
     values: dict[str, str | int | float]
-    """Plain values beside them, for example {"epoch": 200, "arch": "resnet50"}."""
+    """Plain values, named in the same way, for example {"epoch": 200, "arch": "resnet50"}."""
 
 
 def read_file(path: Path) -> Contents:
-    """All names in the file; raises BackboneError where it is no readable checkpoint."""
+    """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
         raise BackboneError(f"{what}; expected a checkpoint file")
@@ -105,9 +105,9 @@ _SAFETENSORS_DTYPES = {
 
 
 def _read_safetensors(data: memoryview) -> Any:
-    """{name: StoredTensor}; our own files get their other fields back.
+    """Return {name: StoredTensor}; for our own files, the tree that torch.save would have stored.
 
-    Layout: 8 bytes length of the header, the header in JSON, the numbers.
+    Layout: the length of the header in 8 bytes, the header in JSON, the numbers.
     """
     (header_bytes,) = struct.unpack_from("<Q", data)
     base = 8 + header_bytes
@@ -116,7 +116,7 @@ def _read_safetensors(data: memoryview) -> Any:
         metadata = header.pop("__metadata__", {})
         tensors = {name: _slice(data, base, **fields) for name, fields in header.items()}
         if metadata.get("format", "").startswith("ssl-backbone"):
-            # our own file: metadata holds text only, so that what is no text is JSON in it
+            # our own file: metadata can only hold text, so structured fields are stored as JSON
             structured = {name: json.loads(metadata[name]) for name in ("input", "made_by")}
             return {**metadata, **structured, "state_dict": tensors}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -141,7 +141,7 @@ def _slice(
 
 
 def _leaves(tree: Any) -> Iterator[tuple[str, object]]:
-    """(dotted name, leaf) in the order of the file; each container once, so that cycles end."""
+    """Yield (dotted name, leaf) in file order; containers are visited once, so that cycles end."""
     waiting: list[tuple[str, Any]] = [("", tree)]
     seen: set[int] = set()
     while waiting:
@@ -156,7 +156,7 @@ def _leaves(tree: Any) -> Iterator[tuple[str, object]]:
 
 
 def _children(node: Any) -> list[tuple[object, object]] | None:
-    """What lies in a container; None for a leaf."""
+    """Return the (key, child) pairs of a container; None for a leaf."""
     match node:
         case dict():
             return list(node.items())

@@ -1,7 +1,7 @@
 """The networks that can be transferred: torchvision's ResNets with an ImageNet or a CIFAR stem.
 
-He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. In files of
-our own layer4 may stand there several times: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
+He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
+files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
 """
 
 import re
@@ -26,31 +26,31 @@ FEATURE_DIM = {
     "resnet101": 2048,
     "resnet152": 2048,
 }
-"""C of each architecture, under torchvision's names."""
+"""Feature dimension C of each architecture, by torchvision's names."""
 
 MANY_HEADS = re.compile(r"(.+)-heads([1-9][0-9]?)")
-"""resnet50-heads4: four copies of layer4."""
+"""Pattern of architectures with copies of layer4, such as resnet50-heads4 with four."""
 
 
 class BackboneError(ValueError):
-    """Something is wrong with a checkpoint: what was found, what was expected, what to do."""
+    """Error in a checkpoint; the message says what was found, what was expected and what to do."""
 
 
 class Branches(nn.ModuleList):
-    """Copies of layer4 that see the same maps and put theirs one after the other.
+    """Copies of layer4 on the same input, with their outputs concatenated along the channels.
 
-    (n, C', H, W) -> (n, h * C, H', W'): pooled, they are the heads' features side by side.
+    (n, C', H, W) -> (n, h * C, H', W') for h heads; pooling gives the heads' concatenated features.
     """
 
     def forward(self, maps: Tensor) -> Tensor:
-        """All of them."""
+        """Apply all copies and concatenate their outputs."""
         return torch.cat([branch(maps) for branch in self], dim=1)
 
 
 def network_and_heads(arch: str) -> tuple[str, int]:
-    """Torchvision's name, and the number of heads behind it, 0 for an ordinary network.
+    """Return torchvision's name and the number of heads, 0 for an ordinary network.
 
-    resnet50-heads4 is resnet50 and 4.
+    resnet50-heads4 gives resnet50 and 4. BackboneError for an unknown name.
     """
     several = MANY_HEADS.fullmatch(arch)
     name, num_heads = (several[1], int(several[2])) if several else (arch, 0)
@@ -63,13 +63,13 @@ def network_and_heads(arch: str) -> tuple[str, int]:
 
 
 def feature_dim(arch: str) -> int:
-    """C, of all heads together."""
+    """Return the feature dimension C, the sum over all heads."""
     name, num_heads = network_and_heads(arch)
     return FEATURE_DIM[name] * max(1, num_heads)
 
 
 def build_resnet(arch: str, stem: Stem) -> ResNet:
-    """Torchvision's network, randomly initialised, without classifier: (n, 3, H, W) -> (n, C)."""
+    """Return torchvision's network without classifier, (n, 3, H, W) -> (n, C), random weights."""
     name, num_heads = network_and_heads(arch)
     if stem not in STEMS:
         raise BackboneError(f"stem {stem!r} was asked for; known are {', '.join(STEMS)}")
@@ -86,8 +86,8 @@ def build_resnet(arch: str, stem: Stem) -> ResNet:
 
 
 def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> ResNet:
-    """The network in eval mode, made of these very tensors; draws no random numbers."""
-    with torch.device("meta"):
+    """Return the network in eval mode with these tensors, not copies; draw no random numbers."""
+    with torch.device("meta"):  # no initialization, which would draw random numbers
         network = build_resnet(arch, stem)
     network.load_state_dict(state_dict, assign=True)
     return network.eval()
@@ -95,12 +95,12 @@ def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> Res
 
 @cache
 def tensor_shapes(arch: str, stem: Stem) -> dict[str, tuple[int, ...]]:
-    """Every name of the network's state dict with its shape. Allocates no weights."""
+    """Return name and shape of every tensor in the network's state dict; allocate no weights."""
     with torch.device("meta"):
         network = build_resnet(arch, stem)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
 def is_optional(name: str) -> bool:
-    """Counters of training steps: evaluation never reads them, and many exporters drop them."""
+    """Return whether a tensor is a step counter: never read in evaluation, often not exported."""
     return name.endswith("num_batches_tracked")

@@ -1,17 +1,17 @@
-"""Pickles read as data: nothing that a file names is ever imported or called.
+"""A reader that treats pickles as data: nothing that a file names is ever imported or called.
 
 A pickle is a small program. Its only way to foreign code is a *global*, "module.name", which the
 ordinary reader imports and then calls with arguments from the file. Here each global is looked up
 in a closed table instead:
 
-- what rebuilds tensors, arrays and containers is replaced by a function of this file, which
-  checks its arguments and only describes the tensor (`StoredTensor`); bytes are read later;
-- configuration classes that real checkpoints carry become `Inert` objects, which keep what they
-  are given and do nothing;
-- every other global is refused by name.
+- functions that rebuild tensors, arrays and containers are replaced by functions of this file,
+  which check their arguments and only describe the tensor (`StoredTensor`); bytes are read later;
+- configuration classes in real checkpoints become `Inert` objects, which store their arguments
+  and do nothing;
+- every other global is an error that names it.
 
-The pickle's further opcodes cannot widen this: they call, build or extend only objects that a
-global brought in, and all of these are our own (`Closed` refuses to be altered).
+The pickle's other opcodes cannot bypass this. They call, build or extend only objects that a
+global returned, and all of these are defined here (`Closed` refuses to be altered).
 """
 
 import pickle
@@ -39,25 +39,25 @@ MALFORMED = (
     MemoryError,
     RecursionError,
 )
-"""What reading a damaged or hostile pickle can raise."""
+"""Errors that reading a damaged or hostile pickle can raise."""
 
 
 class NeedsCodeError(BackboneError):
-    """The pickle names something that only running code could load."""
+    """Error for a pickle that only code execution could load."""
 
 
 class ReadableFile(Protocol):
-    """What the unpickler needs: an open file, a BytesIO, or a memory map."""
+    """The file interface that the unpickler needs: an open file, a BytesIO, or a memory map."""
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes."""
+        """Return at most `size` bytes."""
 
     def readline(self) -> bytes:
-        """Up to the next end of line."""
+        """Return the bytes up to the next end of line."""
 
 
 class Closed:
-    """Refuses the BUILD opcode, which would otherwise overwrite attributes."""
+    """Base class that refuses the BUILD opcode, which would overwrite attributes."""
 
     def __setstate__(self, state: object) -> NoReturn:
         raise pickle.UnpicklingError(f"the pickle tries to alter a {type(self).__name__}")
@@ -65,7 +65,7 @@ class Closed:
 
 @dataclass(frozen=True, eq=False)
 class StoredTensor(Closed):
-    """A tensor of the file: described, and read only when asked for."""
+    """Description of a tensor of the file; `read` reads its values."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -73,22 +73,22 @@ class StoredTensor(Closed):
 
     @property
     def num_values(self) -> int:
-        """Product of the shape."""
+        """Number of values, the product of the shape; exact for any sizes that a file claims."""
         return int(np.prod(self.shape, dtype=object)) if self.shape else 1
 
 
 @dataclass(frozen=True, eq=False)
 class Storage(Closed):
-    """A run of `num_values` numbers in the file, which tensors view."""
+    """A sequence of `num_values` numbers in the file, of which tensors are views."""
 
     dtype: torch.dtype
     num_values: int
     read: Callable[[], Tensor]
-    """Gives shape (num_values,)."""
+    """Function that returns a tensor (num_values,)."""
 
 
 class Inert:
-    """Stands for an object of a harmless class: keeps what it is given, does nothing."""
+    """Replacement for objects of configuration classes: stores its arguments and does nothing."""
 
     parts: list[object]
 
@@ -107,27 +107,27 @@ class Inert:
         self.parts.append({str(key): value})
 
     def append(self, item: object) -> None:
-        """Keep it (the APPEND opcode)."""
+        """Store an item (the APPEND opcode)."""
         self.parts.append(item)
 
     def extend(self, items: list[object]) -> None:
-        """Keep them (the APPENDS opcode)."""
+        """Store items (the APPENDS opcode)."""
         self.parts.extend(items)
 
     def add(self, item: object) -> None:
-        """Keep it (the ADDITEMS opcode)."""
+        """Store an item (the ADDITEMS opcode)."""
         self.parts.append(item)
 
 
 class Record(dict[Any, Any]):
-    """Stands for OrderedDict and its kin; attributes, such as _metadata, are dropped."""
+    """Replacement for OrderedDict and similar; drops attributes such as _metadata."""
 
     def __setstate__(self, state: object) -> None:
         pass
 
 
 class Replacement(Closed):
-    """One callable of ours in the place of one global."""
+    """A function of this file that replaces one global."""
 
     def __init__(self, call: Callable[..., object]) -> None:
         self._call = call
@@ -138,13 +138,13 @@ class Replacement(Closed):
 
 @dataclass(frozen=True, eq=False)
 class StorageType(Closed):
-    """Stands for torch.FloatStorage and the like."""
+    """Replacement for torch.FloatStorage and similar."""
 
     dtype: torch.dtype
 
 
 class NumpyType:
-    """Stands for a numpy.dtype; only plain numbers can be turned into tensors."""
+    """Replacement for numpy.dtype; only plain numbers can become tensors."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.code = str(code)
@@ -155,7 +155,7 @@ class NumpyType:
 
 
 class NumpyArray:
-    """Stands for a numpy.ndarray."""
+    """Replacement for numpy.ndarray; `rest` holds the data if they are not plain numbers."""
 
     def __init__(self) -> None:
         self.stored: StoredTensor | None = None
@@ -176,10 +176,10 @@ _NUMPY_TO_TORCH = {
 def _array(
     data: object, kind: NumpyType, shape: tuple[int, ...], order: Any
 ) -> StoredTensor | None:
-    """The array as a stored tensor; None where it does not hold plain numbers."""
+    """Return the array as a stored tensor; None if it does not hold plain numbers."""
     if kind.code not in _NUMPY_TO_TORCH:
         return None
-    # Python 2 wrote bytes as text of one character per byte
+    # Python 2 wrote bytes as text with one character per byte
     raw = data.encode("latin1") if isinstance(data, str) else data
     if not isinstance(raw, bytes | bytearray):
         raise pickle.UnpicklingError(f"an array holds {type(raw).__name__} instead of bytes")
@@ -245,7 +245,7 @@ def _inert(*args: object) -> Inert:
 
 
 def _attribute(owner: object, _name: object) -> Inert:
-    """What getattr gives: mmengine's logs name methods of their own classes this way."""
+    """Replace getattr, by which mmengine's logs name methods of their own classes."""
     if owner is not Inert and not isinstance(owner, Inert):
         raise NeedsCodeError("the pickle takes an attribute of something that is not plain data")
     return Inert()
@@ -312,7 +312,7 @@ REPLACEMENTS: dict[str, object] = {
     "builtins.slice": Inert,
     "builtins.range": Inert,
 }
-"""What each global becomes. Nothing else of torch, numpy or Python is within a pickle's reach."""
+"""Replacement of each global; a pickle can reach nothing else of torch, numpy or Python."""
 
 # fmt: off
 INERT_PACKAGES = frozenset({
@@ -322,16 +322,17 @@ INERT_PACKAGES = frozenset({
     "lightning_utilities", "mmengine", "mmcv", "vissl", "classy_vision", "fvcore", "numpy.random",
 })
 # fmt: on
-"""Packages (or one name of a package) whose objects in checkpoints are configuration and logs."""
+"""Packages (or single names) whose objects in checkpoints are configuration and logs."""
 
 _PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
 class SafeUnpickler(pickle._Unpickler):
-    """Reads one pickle from `file`; raises BackboneError at a global outside the table.
+    """Unpickler that raises BackboneError at a global outside the table.
 
-    Python's own implementation, not the one in C: a single damaged number can make the latter
-    fill tens of gigabytes (its memo is an array). Checkpoints hold few opcodes, so speed is equal.
+    It extends the implementation in Python, not the one in C: a single damaged number can make the
+    latter allocate tens of gigabytes (its memo is an array). Checkpoints hold few opcodes, so the
+    speed is the same.
     """
 
     def __init__(
@@ -341,14 +342,14 @@ class SafeUnpickler(pickle._Unpickler):
         storage: Callable[[Any], Storage] | None = None,
         nested: Callable[[bytes], object] | None = None,
     ) -> None:
-        """storage: looks up a persistent id; nested: reads a storage that was pickled whole."""
-        # latin1 maps every byte, so that the text of Python 2 survives
+        """Open a pickle; `storage` looks up a persistent id, `nested` reads a torch file in it."""
+        # latin1 maps every byte, so that text of Python 2 is preserved
         super().__init__(file, encoding="latin1")
         self._storage = storage
         self._nested = nested
 
     def find_class(self, module: str, name: str) -> object:
-        """What stands for a global; called for every opcode that names one."""
+        """Return the replacement of a global; called for every opcode that names one."""
         path = f"{_PYTHON_2.get(module, module)}.{name}"
         if path == "torch.storage._load_from_bytes" and self._nested is not None:
             return Replacement(self._nested)
@@ -366,7 +367,7 @@ class SafeUnpickler(pickle._Unpickler):
         )
 
     def persistent_load(self, identity: object) -> Storage:
-        """The storage under a torch file's own numbering."""
+        """Return the storage with this identity in the torch file."""
         if self._storage is None:
             raise pickle.UnpicklingError("the pickle refers to data outside of it")
         return self._storage(identity)
@@ -378,9 +379,9 @@ def load_pickle(
     storage: Callable[[Any], Storage] | None = None,
     nested: Callable[[bytes], object] | None = None,
 ) -> Any:
-    """The next pickle of `file` as plain containers of StoredTensor, numbers, text and Inert.
+    """Return the next pickle as plain containers of StoredTensor, numbers, text and Inert.
 
-    Raises BackboneError where the pickle is damaged or asks for code.
+    BackboneError if the pickle is damaged or needs code execution.
     """
     try:
         return SafeUnpickler(file, storage=storage, nested=nested).load()

@@ -1,7 +1,7 @@
-"""The maps of a backbone inside another network against torchvision's, on two fixed images.
+"""Comparison of the feature maps of a backbone inside another network with torchvision's.
 
-Weights that are silently not loaded, a stride or a dilation in the wrong convolution, or a wrong
-mean leave the shapes as they are.
+Shapes alone do not show weights that were silently not loaded, a stride or dilation in the wrong
+convolution, or a wrong mean. Two fixed images do.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from torchvision.models import ResNet
 Channels = tuple[float, float, float]
 
 TOLERANCE = 1e-4
-"""Largest difference allowed at any place of a stage, in units of its largest value; the same
-kernels make no difference at all."""
+"""Largest allowed difference in a stage's map, in units of its largest value; identical kernels
+give no difference at all."""
 
 SMALLEST = 1e-12
-"""A stage without larger values is dead: it has no difference that counts."""
+"""Lower bound of the largest value that the difference is divided by, against division by zero."""
 
 
 def fixed_images() -> Tensor:
-    """(2, 3, 64, 96) uint8 noise, the same at every call; no side needs padding to 32 px."""
+    """Return uint8 noise (2, 3, 64, 96), always the same; the sides are multiples of 32 px."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (2, 3, 64, 96), dtype=torch.uint8, generator=generator)
 
@@ -31,7 +31,7 @@ def fixed_images() -> Tensor:
 def torchvision_maps(
     network: ResNet, images: Tensor, mean: Channels, std: Channels
 ) -> dict[str, Tensor]:
-    """After layer1 to layer4, of images (n, 3, H, W) uint8 normalized by mean and std."""
+    """Return the maps after layer1 to layer4 for images (n, 3, H, W) uint8, by mean and std."""
     center, scale = (
         torch.tensor([255 * value for value in values], device=images.device)[:, None, None]
         for values in (mean, std)
@@ -46,10 +46,13 @@ def torchvision_maps(
 def differences(
     found: Mapping[str, Tensor], expected: Mapping[str, Tensor], advice: str
 ) -> dict[str, float]:
-    """Largest of each stage, relative; ValueError, ending with the advice, above TOLERANCE."""
+    """Return the largest relative difference of each stage.
+
+    ValueError, with the advice at its end, if one is above TOLERANCE.
+    """
     apart = {name: _difference(found[name], expected[name]) for name in expected}
     for name, difference in apart.items():
-        if not difference <= TOLERANCE:  # also where it is no number
+        if not difference <= TOLERANCE:  # NaN fails, too
             raise ValueError(
                 f"the network's map after {name} differs from that of the backbone by "
                 f"{difference:.1e}; allowed is {TOLERANCE:.0e}. Its weights are not in their "
@@ -59,7 +62,7 @@ def differences(
 
 
 def check_trained(network: nn.Module, num_norms: int) -> None:
-    """ValueError unless so many norms, and all parameters, are trained."""
+    """Raise ValueError unless exactly `num_norms` norms, and all parameters, are trained."""
     norms = [
         module
         for module in network.modules()

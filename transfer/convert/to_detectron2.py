@@ -1,7 +1,7 @@
-"""A backbone under detectron2's names: every tensor by an explicit rule, none by likeness.
+"""A backbone under detectron2's names, each given by an explicit rule and none by similarity.
 
-detectron2 0.6 calls torchvision's layer1 res2, keeps a norm inside its convolution, and has the
-stride of a bottleneck in its 3x3 convolution only where told so: shapes do not show that, so
+detectron2 0.6 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its
+bottlenecks stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
 `transfer.detection.proof` compares features.
 """
 
@@ -25,9 +25,9 @@ IN_THE_STEM = {"conv1": "stem.conv1", "bn1": "stem.conv1.norm"}
 
 
 def detectron2_name(name: str, neck: Literal["fpn", "c4"]) -> str:
-    """Where a tensor of torchvision's ResNet stands in detectron2's detector.
+    """Return the name of a tensor of torchvision's ResNet in detectron2's detector.
 
-    layer4 of a c4 detector is the head of the boxes. ValueError if no rule names the tensor.
+    layer4 of a c4 detector is part of the box head. ValueError if no rule names the tensor.
     """
     part, _, kind = name.rpartition(".")
     prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
@@ -48,5 +48,5 @@ def detectron2_name(name: str, neck: Literal["fpn", "c4"]) -> str:
 def to_detectron2(
     state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
 ) -> dict[str, Tensor]:
-    """The same tensors under detectron2's names, in the same order."""
+    """Return the same tensors under detectron2's names, in the same order."""
     return {detectron2_name(name, neck): tensor for name, tensor in state_dict.items()}

@@ -12,9 +12,9 @@ from transfer.convert.resnet import is_optional
 
 
 def place_in_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> int:
-    """Load torchvision's tensors; how many were placed.
+    """Load torchvision's tensors into the backbone; return their number.
 
-    ValueError unless every tensor has a place and every place a tensor.
+    ValueError unless names and shapes agree; only step counters may be missing.
     """
     places = dict(backbone.state_dict())
     lost = [

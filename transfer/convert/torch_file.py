@@ -1,8 +1,8 @@
-"""The two containers of torch.save, read without torch.load: the zip archive and the legacy file.
+"""Readers of the two containers of torch.save, the zip archive and the legacy file.
 
-torch.load dispatches on what it finds (programs, tar archives, classes with code of their own);
-these readers know tensors only. The file is mapped and numbers are read when asked for, so that a
-checkpoint full of optimizer state costs no more memory than its backbone.
+torch.load also accepts programs, tar archives and classes with their own code; these readers
+accept tensors only. The file is mapped and numbers are read on demand, so that a checkpoint full of
+optimizer state takes no more memory than its backbone.
 """
 
 import io
@@ -20,20 +20,20 @@ from transfer.convert.resnet import BackboneError
 from transfer.convert.safe_pickle import ReadableFile, Storage, StorageType, load_pickle
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-"""The first pickle of a file that torch before 1.6 wrote; the second is its version, 1001."""
+"""First pickle of a file that torch before 1.6 wrote; the second is the version, 1001."""
 
 _FETCH_AGAIN = "fetch the file again and compare its size with the source"
 
 
 class PositionedFile(ReadableFile, Protocol):
-    """A mapped file or BytesIO, read from its current position."""
+    """A mapped file or BytesIO that is read from its current position."""
 
     def tell(self) -> int:
-        """Position in the file."""
+        """Return the position in the file."""
 
 
 def read_zip(path: Path, data: memoryview) -> Any:
-    """The object in a torch zip file; `data` is the same file, mapped."""
+    """Return the object in a torch zip file; `data` is the same file, mapped."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = {entry.filename: entry for entry in archive.infolist()}
@@ -67,7 +67,7 @@ def read_zip(path: Path, data: memoryview) -> Any:
 
 
 def _root(entries: dict[str, zipfile.ZipInfo]) -> str:
-    """The one folder of a torch archive."""
+    """Return the top folder of a torch archive."""
     roots = [name.removesuffix("/data.pkl") for name in entries if name.endswith("/data.pkl")]
     if len(roots) != 1:
         raise BackboneError(
@@ -83,12 +83,13 @@ def _root(entries: dict[str, zipfile.ZipInfo]) -> str:
 
 
 def _content(data: memoryview, entry: zipfile.ZipInfo) -> bytes:
-    """The bytes of one archive entry, checked against its checksum."""
+    """Return the bytes of one archive entry, after a comparison with its checksum."""
     if entry.compress_type != zipfile.ZIP_STORED:
         raise BackboneError(f"{entry.filename} is compressed, which torch.save never does")
     if not 0 <= entry.header_offset <= len(data) - 30:
         raise BackboneError(f"{entry.filename} lies outside of the file; {_FETCH_AGAIN}")
-    # the entry's own header repeats its name and an extra field; the numbers follow
+    # a local header of 30 bytes, the name and an extra field precede the numbers; the lengths of
+    # the two may differ from those in the central directory
     name_bytes, extra_bytes = struct.unpack_from("<HH", data, entry.header_offset + 26)
     start = entry.header_offset + 30 + name_bytes + extra_bytes
     content = bytes(data[start : start + entry.file_size])
@@ -98,7 +99,7 @@ def _content(data: memoryview, entry: zipfile.ZipInfo) -> bytes:
 
 
 def read_legacy(file: PositionedFile, data: memoryview) -> Any:
-    """The object in a legacy torch file; `file` stands behind the magic number, over `data`."""
+    """Return the object in a legacy torch file; `file` reads `data`, after the magic number."""
     version = load_pickle(file)
     if version != 1001:
         raise BackboneError(f"legacy torch file of version {version!r}; expected 1001")
@@ -115,7 +116,7 @@ def read_legacy(file: PositionedFile, data: memoryview) -> Any:
         kinds[key] = dtype, num_values
 
         def read() -> Tensor:
-            # the numbers lie behind the pickle: by now their places are known
+            # the numbers follow the pickles; `starts` is filled before any tensor is read
             start = starts[key]
             return numbers(data[start : start + num_values * dtype.itemsize], dtype)
 
@@ -141,7 +142,10 @@ def read_legacy(file: PositionedFile, data: memoryview) -> Any:
 
 
 def read_nested(content: bytes) -> Any:
-    """A legacy torch file inside a pickle: how a plain pickle.dump stores a tensor's numbers."""
+    """Return the object in a legacy torch file inside a pickle.
+
+    A plain pickle.dump stores a tensor's numbers in that way.
+    """
     file = io.BytesIO(content)
     if load_pickle(file) != LEGACY_MAGIC:
         raise BackboneError("a tensor inside the pickle is not in torch's format")
@@ -149,7 +153,7 @@ def read_nested(content: bytes) -> Any:
 
 
 def _storage_fields(identity: Any) -> tuple[torch.dtype, str, int]:
-    """Type, key and length of ("storage", type, key, device, length, ...)."""
+    """Return type, key and length of ("storage", type, key, device, length, ...)."""
     match identity:
         case ("storage", StorageType() as kind, str() as key, _, int() as num_values, *_):
             if num_values >= 0:
@@ -158,7 +162,7 @@ def _storage_fields(identity: Any) -> tuple[torch.dtype, str, int]:
 
 
 def numbers(content: bytes | memoryview, dtype: torch.dtype) -> Tensor:
-    """(num_values,) of a dtype, in memory of its own."""
+    """Return a tensor (num_values,) of a dtype with a copy of the bytes."""
     if not content:
         return torch.empty(0, dtype=dtype)
     return torch.frombuffer(bytearray(content), dtype=dtype)

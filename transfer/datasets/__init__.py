@@ -1,7 +1,7 @@
-"""Data sets to evaluate on: which there are, where they lie, whether they are whole.
+"""Data sets to evaluate on: their descriptions, readers and checks.
 
-One file per data set, or per family with one layout: what it is, published counts, how to get it,
-how it is read, and its small generated version.
+There is one file per data set, or per family with one layout. It holds the description, published
+counts, instructions to get the set, its reader, and its small generated version.
 
 aircraft.py, birdsnap.py, caltech101.py, cars.py, cifar.py, cub200.py, dtd.py, flowers.py, food.py,
 imagenet.py, inat1k.py, pets.py, places365.py, sun397.py

@@ -1,7 +1,7 @@
 """All data sets, and the functions that open them.
 
-Each data set is described in a file of its own, which ends with its `DATASETS`; here they are
-merged. A new data set needs its file, and its name in the import and in `FILES`.
+A separate file describes each data set and ends with its `DATASETS`; this module merges them. A new
+data set needs its file, and its name in the import and in `FILES`.
 
 Rule of the splits: train and val are disjoint and together are trainval. test is the official test
 split, or the official val split where test labels are not public (ImageNet, Places365, VOC 2012);

@@ -44,8 +44,8 @@ class Report:
     key: str
     found: bool
     small: Small
-    """"generated", or an "excerpt" of the real set: compared with `small-data.json`, not with the
-    published numbers."""
+    """"generated" or "excerpt" for a set that is compared with `small-data.json` instead of the
+    published numbers; else empty."""
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -58,9 +58,9 @@ class Report:
     faults: tuple[str, ...] = ()
     """Broken annotations, which are left out: lines of `problems`."""
     notes: tuple[str, ...] = ()
-    """What is worth knowing about a set that is whole."""
+    """Remarks on a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """Of each split that could be opened, taken before its files were read."""
+    """Fingerprint of each split that could be opened, taken before its files were read."""
     began_s: float = field(default=0.0, compare=False)
     """When the check began, by the monotonic clock."""
 
@@ -117,7 +117,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     problems += _count_problems(counts)
     unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
     opened = splits | _open_splits(key, data, unlisted)[0]
-    # before any file is read: what changes after that, too, differs from what is opened later
+    # taken before any file is read, so that a change during the check is noticed later, too
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
@@ -150,8 +150,8 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
 def require(key: str, data: Path, *, tolerated: int) -> Report:
     """Return the report of a set that is fit for a run; DataError names what is wrong otherwise.
 
-    Fit: all classes are there, and at most `tolerated` images missing, too many or unusable, and
-    annotations broken.
+    A fit set has all classes. At most `tolerated` images are missing, too many or unreadable, or
+    annotations broken, in total.
     """
     report = check(key, data, decode=False)
     info = dataset_info(key)
@@ -208,7 +208,7 @@ def _row(report: Report) -> list[str]:
 
 
 def _against(pair: tuple[int, int]) -> str:
-    """Return "1,020" for a number as expected, else "1,019 of 1,020"."""
+    """Return "1,020" for an expected number, else "1,019 of 1,020"."""
     found, expected = pair
     return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
 

@@ -1,7 +1,7 @@
 """ImageNet-1k (Russakovsky et al. 2015) and ImageNet-100, which reads the same folder.
 
 The labels of the test images are not public: test is the official val split (50 images per class),
-trainval the official train split. val is a seeded draw of 50 images per class from trainval, on
+trainval is the official train split. val is a seeded draw of 50 images per class from trainval, on
 which learning rates can be chosen; the probes use trainval and test only. No paper prints the
 number of training images of ImageNet-100.
 """

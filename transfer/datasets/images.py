@@ -24,7 +24,7 @@ SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
 
 
 class DataError(ValueError):
-    """A data set is absent, incomplete or broken: what was found, expected, and what to do."""
+    """Error for an absent, incomplete or broken data set: what was found, expected, what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class Images(Dataset[tuple[Image.Image, Any]]):
         )
 
     def without(self, names: Collection[str]) -> "Images":
-        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
+        """Return all images except these; a run leaves out the broken ones that it tolerates."""
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
 
     @cached_property

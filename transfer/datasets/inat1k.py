@@ -1,9 +1,9 @@
 """iNaturalist 2019 (1,010 species), with LooC's larger test set: arXiv:2008.05659, appendix B.
 
-The published val images are few, so a tenth of the published training images, drawn at random from
-all of them alike, is moved to them: test is both together, trainval the training images that stay.
-The paper publishes no list. Here the SHA-256 of a fixed seed and a file's name decides, so the list
-is the same on every machine. val is a draw of three images per species, like the published one.
+The published val images are few, so a tenth of the published training images is added to them as
+test, drawn at random without regard to class. trainval is the rest of the training images. The
+paper publishes no list. Here the SHA-256 of a fixed seed and a file's name decides, so the list is
+the same on every machine. val is a draw of three images per species, like the published one.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The description of a data set: what is known of it before its files are looked at."""
+"""The description of a data set: all that is known of it without its files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class SmallVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """One data set: how it is called, counted, read, obtained and generated in small."""
+    """One data set: names, published counts, reader, instructions and small version."""
 
     title: str
     folder: str
@@ -59,7 +59,7 @@ class DatasetInfo:
     read: Callable[[Path, str, Sizes], AnySplit]
     """Reads a split from the data folder; the sizes say how many images a drawn split takes."""
     how_to_get: str
-    """Instructions to download and unpack the set; every error about the set ends with them."""
+    """Instructions to download and unpack the set, which end every error about it."""
     small: SmallVersion
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
     """Published images per split of the parts that are present, for a set published in parts."""

@@ -59,7 +59,7 @@ CLASS_NAMES = {
 RESIZE_PX, CROP_PX = 256, 224
 """Shorter side and crop of the clean images, the same as in ImageNet-C."""
 JPEG_QUALITY = 85
-"""The published images have the same."""
+"""JPEG quality of the published images."""
 UNFINISHED_FILE = "making.json"
 """Name of the manifest until all images are there."""
 
@@ -174,7 +174,7 @@ class Making:
 
 
 def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
-    """Return the pixels after a corruption; its random numbers depend on nothing but the name."""
+    """Return the pixels after a corruption; its random numbers depend only on the name."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     if hasattr(corruption, "rng"):
         corruption.rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Images with objects: what detection sets hold, packed to be shared by loading processes."""
+"""Images with objects, the content of detection sets, packed to be shared by loader processes."""
 
 import hashlib
 import pickle
@@ -23,9 +23,8 @@ count pixels from 0 where VOC counts from 1, stay below it."""
 class Scene:
     """One image and its m objects, in px of the original image.
 
-    Boxes are (left, top, right, bottom). `aside` objects do not count like others: a crowd of COCO
-    is not trained on, and not finding it is no error; VOC's difficult objects are trained on, but
-    not finding them is no error.
+    Boxes are (left, top, right, bottom). Missing an `aside` object in a test is no error. In
+    training, the crowds of COCO are left out; the difficult objects of VOC count like any other.
     """
 
     name: str
@@ -82,7 +81,7 @@ class Scenes:
         self.category_ids = tuple(category_ids)
         """COCO's number of each class."""
         self.annotations = annotations
-        """COCO's json file of the published split: of train and val, drawn from one, too."""
+        """COCO's JSON file of the published split; a drawn train and val have that of train2017."""
         self.faulty = frozenset(faulty)
         """Indices of broken annotations in the list of that file: they are not evaluated either."""
         self.faults = tuple(faults)
@@ -132,7 +131,7 @@ class Scenes:
         )
 
     def without(self, names: Collection[str]) -> "Scenes":
-        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
+        """Return all images except these; a run leaves out the broken ones that it tolerates."""
         if not names:
             return self
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])

@@ -1,4 +1,4 @@
-"""Images with a class for every pixel: what segmentation sets hold."""
+"""Images with a class for every pixel, the content of segmentation sets."""
 
 import hashlib
 import io
@@ -64,7 +64,7 @@ class Segmented:
         )
 
     def without(self, names: Collection[str]) -> "Segmented":
-        """Return all images but the named: a run leaves out the broken ones that it tolerates."""
+        """Return all images except these; a run leaves out the broken ones that it tolerates."""
         if not names:
             return self
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])

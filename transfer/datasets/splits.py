@@ -1,6 +1,6 @@
 """Seeded splits for sets whose publishers name none.
 
-An image's place in the draw is the SHA-256 of a fixed seed and its name. It therefore depends
+The SHA-256 of a fixed seed and an image's name gives its place in the draw. The place thus depends
 neither on the order of a directory nor on the version of a random generator, and an image that is
 missing moves no other image further than one place.
 """

@@ -1,7 +1,7 @@
 """SUN397, Xiao et al., CVPR 2010, the first of its ten published partitions.
 
-torchvision reads the images but no partition. 50 images per class are for training and 50 for
-testing; 10 of the former are held out as val by a seeded draw.
+torchvision reads the images but no partition. Each class has 50 training and 50 test images; a
+seeded draw holds out 10 of the training images as val.
 """
 
 from pathlib import Path

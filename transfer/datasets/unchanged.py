@@ -1,4 +1,4 @@
-"""Is a data set still what was checked? Asked of each split that is opened, and before a record."""
+"""Comparison of data sets with their check, for each opened split and before each record."""
 
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.check import Report

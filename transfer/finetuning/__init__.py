@@ -1,15 +1,15 @@
-"""The loop that trains whole networks for hours: detectors, segmentation, few labels.
+"""Training of whole networks for hours: detectors, segmentation, classification with few labels.
 
-loop.py                  the loop
+loop.py                  the training loop
 state.py                 its checkpoint
-schedule.py              the numbers that it reads, and the learning rate of a step
-stream.py                which images, in which order
-recipe.py                what it needs of a recipe
+schedule.py              the settings that it reads, and the learning rate of a step
+stream.py                the order of the images
+recipe.py                the interface of a recipe
 length.py                a recipe for another length or batch
-options.py               what a user may change
+options.py               the options of a user
 prepared.py              preparation of a network and its proof, identity of a training
-learning_rate_search.py  learning rates tried on held-out images
-norms.py                 which norm layer, over how many images
+learning_rate_search.py  search for a learning rate on held-out images
+norms.py                 the norm layer, and the number of images it averages over
 precise_norm.py          statistics of the norms after training
-classification.py        a class for every image, by a backbone that learns as well
+classification.py        an image classifier with a fine-tuned backbone
 """

@@ -1,4 +1,4 @@
-"""An image classifier whose backbone learns as well: its network, its training, its scores."""
+"""Fine-tuning of a backbone with a linear classifier: network, training and scores."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +32,15 @@ from transfer.running.processes import Process, any_process, this_process
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning:
-    """How the whole network is trained; the first eleven fields are what `training.Course` asks."""
+    """Settings of the training; the first eleven fields are those of `schedule.Course`."""
 
     iterations: int
     milestones: tuple[int, ...]
     """Iterations after which the learning rates decay."""
     decay: float
-    """What a milestone multiplies them by."""
+    """Factor of the learning rates at each milestone."""
     learning_rate: float
-    """Of the backbone."""
+    """Learning rate of the backbone."""
     batch_size: int
     precision: Precision
     warmup_iterations: int = 0
@@ -48,10 +48,10 @@ class FineTuning:
     accumulated: int = 1
     precise_norm_batches: int = 0
     head_factor: float
-    """The classifier's learning rate in units of the backbone's."""
+    """Learning rate of the classifier in units of the backbone's."""
     sgd_momentum: float
     weight_decay: float
-    """Of all parameters, norms' too."""
+    """Weight decay of all parameters, those of norms included."""
     crop_px: int
 
 
@@ -59,8 +59,8 @@ class FineTuning:
 class Sample:
     """A crop and its class.
 
-    No tensors: hundreds of them a batch, each a file of shared memory, would be more than a process
-    may open. The network sends the whole batch to its device at once.
+    The fields are no tensors: a batch of hundreds, each in a shared-memory file, could exceed the
+    limit of open files of a process. The network sends the whole batch to its device at once.
     """
 
     pixels: NDArray[np.uint8]
@@ -68,19 +68,19 @@ class Sample:
     label: int
 
     def to(self, device: torch.device) -> "Sample":
-        """Itself."""
+        """Return itself; the network moves the batch."""
         return self
 
     def pin_memory(self) -> "Sample":
-        """Itself."""
+        """Return itself; there is no tensor to pin."""
         return self
 
 
 class TrainingSamples:
-    """As `training.stream.Samples` says: the crops and flips of the linear probes."""
+    """Samples of `stream.Samples` with the random crops and flips of the linear probes."""
 
     wide = None
-    """Crops have one size, whatever the image's shape."""
+    """None, since all crops have the same size, whatever the image's shape."""
 
     def __init__(self, images: Images, crop_px: int, seed: int) -> None:
         self.images, self.seed = images, seed
@@ -96,10 +96,10 @@ class TrainingSamples:
 
 
 class Classifier(nn.Module):
-    """A backbone and a linear layer; given samples, it returns the cross-entropy by its name."""
+    """A backbone and a linear layer; called with samples, it returns the cross-entropy by name."""
 
     def __init__(self, backbone: Backbone, num_classes: int, seed: int) -> None:
-        """The layer starts at N(0, 0.01), drawn by the seed, its bias at 0 (MoCo's probe)."""
+        """Initialize the layer's weights by N(0, 0.01^2) from the seed, its bias by 0 (MoCo)."""
         super().__init__()
         head = nn.Linear(backbone.feature_dim, num_classes)
         generator = torch.Generator().manual_seed(seed)
@@ -112,16 +112,16 @@ class Classifier(nn.Module):
         self.layers = nn.Sequential(network, head).to(memory_format=torch.channels_last)
 
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
-        """Of one batch."""
+        """Return the cross-entropy of one batch."""
         mean, std = self.get_buffer("mean"), self.get_buffer("std")
         pixels = torch.from_numpy(np.stack([sample.pixels for sample in samples])).to(mean.device)
         labels = torch.tensor([sample.label for sample in samples]).to(mean.device)
-        # as it lies, (n, H, W, 3) is the memory of (n, 3, H, W) with the channels last
+        # the memory of (n, H, W, 3) is that of (n, 3, H, W) in channels-last layout: no copy
         images = (pixels.permute(0, 3, 1, 2).float() / 255 - mean) / std
         return {"cross-entropy": F.cross_entropy(self.layers(images).float(), labels)}
 
     def optimizer(self, course: FineTuning) -> torch.optim.SGD:
-        """SGD with a learning rate for the backbone and one for the classifier."""
+        """Return SGD with a learning rate for the backbone and one for the classifier."""
         backbone, head = self.layers
         return torch.optim.SGD(
             [
@@ -144,7 +144,7 @@ def train(
     process: Process,
     name: str,
 ) -> TrainingSummary:
-    """Train all layers on random crops; the rest is as `training.loop.train` says."""
+    """Train all layers on random crops; see `loop.train`."""
     classifier.to(process.device)
     return loop.train(
         classifier,
@@ -161,7 +161,7 @@ def train(
 def predicted(
     classifier: Classifier, images: Images, transform: EvalTransform, form: InputFormat
 ) -> Tensor:
-    """Scores (n, L) of a trained classifier, on the CPU."""
+    """Return the scores (n, L) of a trained classifier, on the CPU."""
     parts = []
     prepared = EvalImages(images, transform)
     everything, workers = range(len(images)), num_workers(len(images))

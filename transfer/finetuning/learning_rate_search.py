@@ -17,7 +17,7 @@ Trained = TypeVar("Trained", bound=TrainedNetwork)
 
 
 def best_rate(scores: dict[float, float], default: float) -> float:
-    """Return the rate with the highest score; the default where none was tried."""
+    """Return the rate with the highest score, or the default if there are no scores."""
     return max(scores, key=lambda rate: scores[rate]) if scores else default
 
 
@@ -26,8 +26,8 @@ def search_learning_rates(
 ) -> dict[float, float]:
     """Return the score of each rate that does not diverge, the same on every process.
 
-    score: trains with a rate and measures the metric, in percent; only the first process's number
-    counts. NotFiniteError if all rates diverge.
+    score: function that trains with a rate and returns the metric, in percent; only the first
+    process's number counts. NotFiniteError if all rates diverge.
     """
     process = this_process()
     scores: dict[float, float] = {}
@@ -54,9 +54,10 @@ def search_then_train(
     score: Callable[[Trained], float],
     metric: str,
 ) -> Trained:
-    """Try the rates on held-out images, if some are held out; train on all with the best.
+    """Search the rates on held-out images, if there are any; train on all images with the best.
 
-    train: on a portion, with a rate, under the name of a folder. score: the metric in percent.
+    train: trains on a portion of the images with a rate; its third argument names the folder.
+    score: returns the metric in percent.
     """
     held_out = prepared.held_out
     scores: dict[float, float] = {}
@@ -73,5 +74,5 @@ def search_then_train(
 
 
 def scores_by_name(scores: dict[float, float]) -> dict[str, float]:
-    """Return scores by rate as a record can hold them."""
+    """Return scores by rate in a form that a record can store."""
     return {f"{rate:g}": score for rate, score in scores.items()}

@@ -1,4 +1,4 @@
-"""The same training, longer or shorter, or with another batch: recipes of detectors and FCNs."""
+"""Recipes of detectors and FCNs for another number of iterations or another batch size."""
 
 from dataclasses import replace
 
@@ -7,16 +7,17 @@ from transfer.running.schedule import share
 
 
 def at_schedule(recipe: AnyRecipe, schedule: str) -> AnyRecipe:
-    """Trained for a schedule's share of the iterations; smoke: a tiny network."""
+    """Return the recipe for a schedule's share of the iterations; smoke: a tiny network."""
     if schedule == "paper":
         return recipe
     return recipe.tiny() if schedule == "smoke" else of_length(recipe, share(schedule))
 
 
 def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
-    """For a share of the iterations; the warm-up stays, up to half the way to the first drop.
+    """Return the recipe for a share of the iterations.
 
-    A drop within the warm-up would make all of it ten times lower.
+    The warm-up keeps its length, but ends at latest halfway to the first drop: a drop within the
+    warm-up would make all of it ten times lower.
     """
     milestones = tuple(max(1, round(step * share)) for step in recipe.milestones)
     return replace(
@@ -28,7 +29,10 @@ def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
 
 
 def with_batch(recipe: AnyRecipe, batch_size: int) -> AnyRecipe:
-    """Linear scaling rule: learning rate by the batch, all counts of iterations by its inverse."""
+    """Return the recipe for another batch by the linear scaling rule.
+
+    The learning rate scales with the batch, all counts of iterations with its inverse.
+    """
     factor = batch_size / recipe.batch_size
     return replace(
         recipe,

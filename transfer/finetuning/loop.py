@@ -1,7 +1,7 @@
-"""The training loop, the same for detectors of both engines and for segmentation.
+"""The training loop of detectors of both engines, segmentation and classification.
 
-An iteration is a function of its number, the seed and the state before it, so a resumed training
-equals one that never stopped.
+An iteration depends only on its number, the seed and the state before it, so a resumed training
+equals an uninterrupted one.
 """
 
 import time
@@ -27,13 +27,13 @@ from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process, any_process
 
 READ_EVERY = 20
-"""Iterations between looks at the losses, which wait for the device."""
+"""Iterations between reads of the losses, each of which waits for the device."""
 SAVE_EVERY_S = 300
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """One training, ready to go."""
+    """All inputs of one training."""
 
     samples: Samples[Sample]
     course: Course
@@ -44,7 +44,7 @@ class Job:
     name: str
 
     def batches(self, iterations: range, passes: int) -> Iterator[list[Sample]]:
-        """Of these iterations with so many passes each, on the device."""
+        """Yield the batches of these iterations, `passes` of them each, on the device."""
         loaded = training_batches(
             self.samples,
             self.course,
@@ -71,11 +71,11 @@ def train(
 ) -> TrainingSummary:
     """Train a network, which is on its device, and make its norms' statistics precise.
 
-    Called with a list of samples, the network gives the losses to be summed, by name. The folder
-    belongs to this training alone. An interrupted call, made again with the same arguments, ends
-    with the same weights; after the last iteration it only loads them.
-    Raises NotFiniteError at a loss that is not finite, Stopped where a signal asked for it.
-    num_workers: processes that load images, besides each of the training's own.
+    Called with a list of samples, the network returns the losses to sum, by name. The folder
+    belongs to this training alone. An interrupted call, repeated with the same arguments, ends with
+    the same weights; a finished training is only loaded.
+    NotFiniteError if a loss is not finite, Stopped after a signal.
+    num_workers: processes that load images for each training process.
     """
     _check(course, process)
     if num_workers is None:
@@ -90,7 +90,7 @@ def train(
         num_workers=num_workers,
         name=name,
     )
-    training = _started(network, optimizer, job)
+    training = _restored_training(network, optimizer, job)
     if not training.finished:
         _iterate(job, training)
         _make_norms_precise(job, training)
@@ -107,8 +107,8 @@ def _check(course: Course, process: Process) -> None:
         raise ValueError("float16 needs a CUDA device; take bfloat16 or float32 on a CPU")
 
 
-def _started(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
-    """From the saved state, where there is one."""
+def _restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
+    """Return the training in its saved state if there is one, else in its initial state."""
     if job.process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.process.device)
     training = Training(
@@ -134,18 +134,19 @@ def _iterate(job: Job, training: Training) -> None:
             try:
                 _step(job, training, network, batches)
             except FloatingPointError as error:
-                # an engine met what an unread iteration has left behind
+                # both engines raise it for proposals that are not finite; the diverged iteration
+                # may be an earlier, unread one
                 raise _not_finite(job, training, training.unread, str(error)) from error
             training.iteration += 1
             last = training.iteration == total
             reading = last or training.iteration % READ_EVERY == 0
-            # several processes agree only where they wait for their devices anyway
+            # several processes communicate only where they wait for their devices anyway
             if not reading and job.process.num_processes > 1:
                 continue
             due = time.monotonic() - saved_s > SAVE_EVERY_S
             stopping, due = any_process([stop.asked(), due], job.process)
             if reading or stopping or due:
-                _read(job, training)
+                _read_losses(job, training)
             if counter is not None:
                 _show(job, training, counter)
             if last or stopping or due:
@@ -153,13 +154,13 @@ def _iterate(job: Job, training: Training) -> None:
                     save(training, job.path)
                 saved_s = time.monotonic()
             if stopping:
-                _leave(job.process)
+                _stop_together(job.process)
 
 
 def _step(
     job: Job, training: Training, network: nn.Module, batches: Iterator[list[Sample]]
 ) -> None:
-    """One optimizer step; its losses are not read here."""
+    """Make one optimizer step; its losses stay on the device and are read later."""
     course, device = job.course, job.process.device.type
     set_rate(training.optimizer, learning_rate(course, training.iteration))
     training.optimizer.zero_grad(set_to_none=True)
@@ -168,7 +169,7 @@ def _step(
         samples = next(batches)
         _seed_sampling(job, training.iteration * course.accumulated + number)
         summing = number + 1 == course.accumulated
-        with _summed_later(network, later=not summing):
+        with _gradient_sync(network, later=not summing):
             with torch.autocast(device, _dtype(course), enabled=course.precision != "float32"):
                 losses: dict[str, Tensor] = network(samples)
             total = torch.stack([loss.float() for loss in losses.values()]).sum()
@@ -183,7 +184,7 @@ def _step(
 
 
 def _seed_sampling(job: Job, number: int) -> None:
-    """Anchors and proposals are drawn from torch's generator: anew in each pass and process."""
+    """Seed torch's generator, which draws anchors and proposals, for one pass and process."""
     mixed = np.random.SeedSequence([job.seed, number, job.process.rank])
     torch.manual_seed(int(mixed.generate_state(1)[0]))
 
@@ -193,8 +194,8 @@ def _dtype(course: Course) -> torch.dtype:
 
 
 @contextmanager
-def _summed_later(network: nn.Module, *, later: bool) -> Iterator[None]:
-    """Gradients of a pass that is not the last of its step stay in their process."""
+def _gradient_sync(network: nn.Module, *, later: bool) -> Iterator[None]:
+    """Keep gradients in their process, unless the pass is the last one of its step."""
     if later and isinstance(network, DistributedDataParallel):
         with network.no_sync():
             yield
@@ -206,33 +207,33 @@ def _wrapped(network: nn.Module, process: Process) -> nn.Module:
     if process.num_processes == 1:
         return network
     device_ids = [process.device.index] if process.device.type == "cuda" else None
-    # statistics of norms are shared by the norms themselves, or belong to their process
+    # buffers are not broadcast: norms synchronize their own statistics, or each process has its own
     return DistributedDataParallel(
         network, device_ids=device_ids, forward_sync_buffers=False, gradient_as_bucket_view=True
     )
 
 
 def _make_norms_precise(job: Job, training: Training) -> None:
-    """From the batches that would have come next."""
+    """Average the norms' statistics over the batches that would have come next."""
     count = job.course.precise_norm_batches
     if not count:
         return
     if job.process.speaks:
         say("norms", f"{job.name}  statistics over {count} batches")
-    set_precise_norms(training.network, _undisturbed(job, count), job.process)
+    set_precise_norms(training.network, _norm_batches(job, count), job.process)
 
 
-def _undisturbed(job: Job, count: int) -> Iterator[list[Sample]]:
+def _norm_batches(job: Job, count: int) -> Iterator[list[Sample]]:
     first = job.course.iterations * job.course.accumulated
     for number, batch in enumerate(job.batches(range(first, first + count), 1)):
         if number % READ_EVERY == 0 and any_process([stop.asked()], job.process)[0]:
-            _leave(job.process)
+            _stop_together(job.process)
         _seed_sampling(job, first + number)
         yield batch
 
 
-def _read(job: Job, training: Training) -> None:
-    """Take the losses from the device; NotFiniteError, on every process, if one is not finite."""
+def _read_losses(job: Job, training: Training) -> None:
+    """Copy the losses from the device; NotFiniteError, in every process, if one is not finite."""
     if not training.unread:
         return
     losses = torch.stack(training.unread)
@@ -249,7 +250,10 @@ def _read(job: Job, training: Training) -> None:
 def _not_finite(
     job: Job, training: Training, unread: list[Tensor], engine_says: str
 ) -> NotFiniteError:
-    """Names the first bad iteration; unread: losses of the last ones, (number of losses,) each."""
+    """Return an error that names the first bad iteration.
+
+    unread: losses of the iterations since the last read, (number of losses,) each.
+    """
     bad = [number for number, losses in enumerate(unread) if not bool(losses.isfinite().all())]
     done = training.iteration - len(training.unread)
     if bad:
@@ -266,8 +270,8 @@ def _not_finite(
     )
 
 
-def _leave(process: Process) -> None:
-    any_process([True], process)  # nobody ends while another still writes
+def _stop_together(process: Process) -> None:
+    any_process([True], process)  # no process ends while another one still writes
     raise stop.Stopped(stop.REQUEUE)
 
 

@@ -1,4 +1,4 @@
-"""Norm layers of a network in training: which kind, decided here and nowhere else."""
+"""The kind of norm layers in training, which only this module decides."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -16,9 +16,9 @@ Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
 def norm_for(
     synchronized: Literal["SyncBN", "naiveSyncBN"], device: torch.device, num_processes: int
 ) -> Norm:
-    """Plain in one process; the synchronized one that the recipe says on several GPUs.
+    """Return the kind of norm: plain in one process, the recipe's synchronized one on several GPUs.
 
-    On several CPU processes, where torch's synchronized layer does not run, the naive one.
+    Several CPU processes use the naive one, since torch's synchronized layer does not run on CPUs.
     """
     if num_processes == 1:
         return "BN"
@@ -26,13 +26,13 @@ def norm_for(
 
 
 def images_per_norm(course: Course, norm: Norm, process: Process) -> int:
-    """Over how many images a norm layer averages in training."""
+    """Return the number of images that a norm layer averages over in training."""
     shared = 1 if norm != "BN" else process.num_processes
     return course.batch_size // (course.accumulated * shared)
 
 
 def norm_layer(norm: Norm) -> Callable[[int], nn.Module]:
-    """Makes a layer of so many channels."""
+    """Return the function that makes a layer for a number of channels."""
     return {
         "BN": nn.BatchNorm2d,
         "SyncBN": nn.SyncBatchNorm,
@@ -41,15 +41,15 @@ def norm_layer(norm: Norm) -> Callable[[int], nn.Module]:
 
 
 class NaiveSyncBatchNorm(nn.BatchNorm2d):
-    """Batch norm over all processes by plain sums, each process weighing the same.
+    """Batch norm over all processes by plain sums, with equal weight of each process.
 
-    The layer of that name in detectron2, which MoCo's VOC runs use; it also runs on CPUs. Exact
-    only where all processes have as many values. Running variances are the biased ones, of the
-    batch as it is, where torch's own layers correct them by n / (n - 1).
+    It is detectron2's layer of that name, which MoCo's VOC runs use; it also runs on CPUs. It is
+    exact only if all processes have the same number of values. Running variances are biased, unlike
+    those of torch's own layers, which are corrected by n / (n - 1).
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """(n, C, H, W), n of this process."""
+        """Normalize maps (n, C, H, W), n images of this process."""
         several = dist.is_initialized() and dist.get_world_size() > 1
         if not (several and self.training):
             return super().forward(input)
@@ -58,7 +58,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
                 f"naiveSyncBN got {tuple(input.shape)} in one of {dist.get_world_size()} "
                 f"processes, and each weighs the same: expected at least one value; take SyncBN"
             )
-        # squares overflow in half precision
+        # float32, since squares overflow in half precision
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
         moments = torch.cat([values.mean(dim=(0, 2, 3)), (values * values).mean(dim=(0, 2, 3))])
         mean, square = (summed(moments) / dist.get_world_size()).chunk(2)
@@ -73,7 +73,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
 
 
 def summed(values: Tensor) -> Tensor:
-    """The sum over all processes, with gradient; torch's own is deprecated."""
+    """Return the sum over all processes, with gradient; torch's own function is deprecated."""
     total: Tensor = _Summed.apply(values)
     return total
 

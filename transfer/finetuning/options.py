@@ -1,4 +1,4 @@
-"""What a user may ask of a long training besides its protocol: engine, memory, several rates."""
+"""Options of a user for long trainings: engine, GPUs and memory, length, learning rates."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,15 +14,15 @@ EngineChoice = Literal["auto", "detectron2", "torchvision"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Of coco_*, voc0712_det_c4, voc12_seg_fcn, the last two of few labels too; what changes the
-    protocol is told in the table."""
+    """Options of coco_*, voc0712_det_c4 and voc12_seg_fcn; precision and learning_rates apply to
+    few labels, too. The table names every change of the protocol."""
 
     engine: EngineChoice = "auto"
-    """Of detectors. auto: detectron2 where it is installed, else the same detector on torchvision's
-    parts."""
+    """Engine of detectors. auto: detectron2 if it is installed, else the same detector on
+    torchvision's parts."""
     gpus: int = 0
-    """A process on each trains the network. 0: as many as torchrun started, or as many of this
-    machine as divide the batch."""
+    """Number of GPUs, with one process each. 0: as many processes as torchrun started, or as many
+    GPUs of this machine as divide the batch."""
     batch_size: int = 0
     """Images per step; learning rate and length follow by the linear scaling rule. 0: the
     protocol's."""
@@ -30,23 +30,23 @@ class TrainingOptions:
     """Images in one pass on one GPU; fewer than the batch's share accumulate gradients over several
     passes. 0: one pass."""
     iterations: int = 0
-    """Steps of the training, the drops of the rate in proportion; 0: the protocol's."""
+    """Steps of the training; drops of the learning rate scale in proportion. 0: the protocol's."""
     image_px: int = 0
-    """Detectors: short side of the test images; training images and anchors in proportion.
+    """Detectors: short side of the test images; training images and anchors scale in proportion.
     Segmentation: side of the training crops. 0: the protocol's."""
     precision: Precision | None = None
-    """Of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
+    """Arithmetic of the passes; bfloat16 and float16 by autocast. None: the protocol's, float32."""
     learning_rates: tuple[float, ...] = ()
-    """Several are tried on a held-out part of the training set; one is taken as it is; none: the
-    protocol's. Of few labels: the classifier's."""
+    """Learning rates; for few labels, those of the classifier. Several are compared on a held-out
+    part of the training set; a single one is used directly. None given: the protocol's."""
 
     @property
     def searched_rates(self) -> tuple[float, ...]:
-        """Learning rates to be tried."""
+        """Learning rates to compare; empty if there are fewer than two."""
         return self.learning_rates if len(self.learning_rates) > 1 else ()
 
     def num_processes(self, batch_size: int) -> int:
-        """As many as torchrun started, else as asked, else the most GPUs that divide the batch."""
+        """Return the number of processes: torchrun's, else `gpus`, else the most that divide."""
         gpus = num_gpus()
         asked = started_processes() or self.gpus
         if asked:
@@ -54,7 +54,7 @@ class TrainingOptions:
         return max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
 
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
-        """The recipe as it will run; ValueError if it cannot run so, or not here."""
+        """Return the recipe with these options; ValueError if it cannot run, or not here."""
         self.check()
         self._check_machine()
         if self.batch_size and self.batch_size != recipe.batch_size:
@@ -70,7 +70,7 @@ class TrainingOptions:
         return self._divided(recipe)
 
     def _divided(self, recipe: AnyRecipe) -> AnyRecipe:
-        """With as many passes as the images of a GPU ask for."""
+        """Return the recipe with as many passes per step as `images_per_gpu` requires."""
         num_processes = self.num_processes(recipe.batch_size)
         accumulated = recipe.accumulated
         if self.images_per_gpu:
@@ -87,12 +87,12 @@ class TrainingOptions:
         return replace(
             recipe,
             accumulated=accumulated,
-            # a pass has fewer images, the statistics are to be of as many as before
+            # a pass has fewer images, but the statistics are averaged over as many as before
             precise_norm_batches=recipe.precise_norm_batches * accumulated // recipe.accumulated,
         )
 
     def check(self) -> None:
-        """ValueError for numbers that nothing can run with, wherever it is."""
+        """Raise ValueError for numbers that are invalid on every machine."""
         counts = (self.gpus, self.batch_size, self.images_per_gpu, self.iterations, self.image_px)
         if (
             min(counts) < 0
@@ -108,5 +108,6 @@ class TrainingOptions:
         gpus = num_gpus()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
-        if self.precision == "float16" and not gpus and not self.gpus:  # else of another machine
+        # --gpus on a machine without any plans for another machine
+        if self.precision == "float16" and not gpus and not self.gpus:
             raise ValueError("--precision float16 needs a GPU; take bfloat16 on a CPU")

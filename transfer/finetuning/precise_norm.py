@@ -1,7 +1,7 @@
 """Statistics of norm layers, averaged over many batches at fixed weights.
 
-Wu and Johnson, Rethinking "Batch" in BatchNorm, arXiv:2105.07576: population statistics in place
-of the moving average, each batch weighing what it holds, as detectron2 computes them.
+Wu and Johnson, Rethinking "Batch" in BatchNorm, arXiv:2105.07576: population statistics replace the
+moving average. Each batch is weighted by its number of values, as in detectron2.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,25 +17,25 @@ from transfer.running.processes import Process
 
 
 class Population:
-    """Counts, sums and sums of squares of a norm layer's channels over all that reached it."""
+    """Count, sums and sums of squares of a norm layer's input, per channel over all batches."""
 
     def __init__(self, layer: _BatchNorm) -> None:
         mean = layer.get_buffer("running_mean")
-        # double, since a variance is left over when two large numbers have been subtracted
+        # double, since the variance is a small difference of two large numbers
         self.sums = torch.zeros(2, len(mean), dtype=torch.float64, device=mean.device)
         self.count = torch.zeros(1, dtype=torch.float64, device=mean.device)
 
     def add(self, layer: _BatchNorm, count: int) -> None:
-        """A batch of `count` values per channel, whose statistics the layer has just noted."""
+        """Add a batch of `count` values per channel, from the layer's running statistics."""
         mean = layer.get_buffer("running_mean").double()
         variance = layer.get_buffer("running_var").double()
-        # layers note variances with Bessel's correction
+        # running variances of torch's layers have Bessel's correction
         square = mean.square() + variance * ((count - 1) / count)
         self.sums += count * torch.stack([mean, square])
         self.count += count
 
     def write(self, layer: _BatchNorm) -> None:
-        """Into the layer; a layer that nothing reached keeps what it has."""
+        """Write the statistics into the layer; a layer without any input keeps its own."""
         if float(self.count) == 0:
             return
         mean, square = self.sums / self.count
@@ -46,10 +46,10 @@ class Population:
 def set_precise_norms(
     network: nn.Module, batches: Iterable[Sequence[Sample]], process: Process
 ) -> None:
-    """Give all norm layers the statistics of these batches, of all processes together.
+    """Set the statistics of all norm layers to those of these batches, over all processes.
 
-    Each batch passes once through the network in training mode; no weight changes. A layer that
-    is called several times in a pass counts each call.
+    Each batch passes once through the network in training mode; no weight changes. If a layer is
+    called several times in a pass, every call counts.
     """
     layers = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     populations = [Population(layer) for layer in layers]
@@ -61,7 +61,7 @@ def set_precise_norms(
     network.train()
     try:
         for layer in layers:
-            layer.momentum = 1.0  # what a layer notes is then its last batch
+            layer.momentum = 1.0  # the running statistics are then those of the last batch
         with torch.no_grad():
             for batch in batches:
                 network(batch)
@@ -80,5 +80,7 @@ def _note(
     population: Population, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
 ) -> None:
     count = inputs[0].numel() // inputs[0].shape[1]
-    if count and isinstance(layer, _BatchNorm):  # no proposals, no statistics
+    if count and isinstance(
+        layer, _BatchNorm
+    ):  # a pass without proposals gives box heads no values
         population.add(layer, count)

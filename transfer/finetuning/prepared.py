@@ -1,4 +1,4 @@
-"""What detection and segmentation do around the loop: before it starts, and after its end."""
+"""The steps of detection and segmentation before the training loop starts and after it ends."""
 
 import hashlib
 import json
@@ -21,26 +21,26 @@ Network = TypeVar("Network")
 
 @dataclass(frozen=True, eq=False)
 class Prepared(Generic[Portion]):
-    """All that the run needs, found and proven before it starts."""
+    """The inputs of a run, opened and proven before it starts."""
 
     backbone: Backbone
     norm: Norm
     differences: dict[str, float]
-    """Of each stage's map from torchvision's, the largest in units of the largest value."""
+    """Largest difference of each stage's map from torchvision's, in units of its largest value."""
     images: Portion
-    """What the network learns from, and what it is tested on."""
+    """Training images and test images."""
     held_out: Portion | None
-    """Parts of the training images, where learning rates are to be tried."""
+    """Two parts of the training images, to compare learning rates on; None without a search."""
 
 
 class TrainedNetwork(Protocol):
-    """What a training returns: a frozen dataclass with details for the record."""
+    """The result of a training: a frozen dataclass with details for the record."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def details(self) -> Mapping[str, object]:
-        """Return how the network was trained."""
+        """Details of the training."""
 
 
 def prepare_training(
@@ -53,10 +53,10 @@ def prepare_training(
     prove: Callable[[Network], dict[str, float]],
     searches: bool,
 ) -> Prepared[Portion]:
-    """Open all images, put the weights in their place and prove it on a fixed image.
+    """Open all images, load the weights into the network and prove it on a fixed image.
 
-    open_portion: of a training and a test split; searches: whether learning rates are to be tried.
-    BackboneError if there is a reason why the backbone is unfit.
+    open_portion: opens a training and a test split. searches: whether learning rates are compared.
+    BackboneError if `unfit_reason` is not empty.
     """
     if unfit_reason:
         raise BackboneError(f"{backbone.name}: no network can be built on it: {unfit_reason}")
@@ -74,7 +74,7 @@ def prepare_training(
 def unfit(backbone: Backbone, strides: str) -> str:
     """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
 
-    strides: what its stages' would not be, if it kept the image's full size.
+    strides: clause of the message on the strides that a backbone with a CIFAR stem does not have.
     """
     if backbone.stem != "imagenet":
         return f"the {backbone.stem} stem keeps the image's full size: {strides}"
@@ -92,9 +92,9 @@ def identity(
     engine: str,
     images: str,
 ) -> str:
-    """Return a hash of all that shapes the weights: a changed setting never goes on from old ones.
+    """Return a hash of all that determines the weights; a training resumes only its own state.
 
-    images: fingerprint of those that are learned from.
+    images: fingerprint of the training images.
     """
     parts = [
         code_version,
@@ -112,7 +112,7 @@ def identity(
 def training_details(
     prepared: Prepared[Portion], recipe: FineTuningRecipe, training: TrainingSummary
 ) -> dict[str, object]:
-    """Return what the record holds of a training."""
+    """Return the details of a training for its record."""
     process = this_process()
     return {
         "norm": prepared.norm,
@@ -127,6 +127,6 @@ def training_details(
 
 
 def _tf32(recipe: FineTuningRecipe) -> bool:
-    """Return whether what is called float32 has 10 bits of mantissa in convolutions."""
+    """Return whether float32 convolutions run in TF32, with 10 bits of mantissa."""
     asked = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
     return asked and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)

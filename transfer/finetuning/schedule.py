@@ -1,4 +1,4 @@
-"""What the loop must know of a training, and the learning rate of each of its steps."""
+"""The settings of a training that the loop reads, and the learning rate of each step."""
 
 from typing import Literal, Protocol
 
@@ -8,7 +8,7 @@ Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class Course(Protocol):
-    """The part of a recipe that is no business of network and images."""
+    """The part of a recipe that does not concern network and images."""
 
     @property
     def iterations(self) -> int:
@@ -20,45 +20,45 @@ class Course(Protocol):
 
     @property
     def decay(self) -> float:
-        """What each milestone multiplies the learning rate by."""
+        """Factor of the learning rate at each milestone."""
 
     @property
     def learning_rate(self) -> float:
-        """After the warm-up."""
+        """Learning rate after the warm-up."""
 
     @property
     def warmup_iterations(self) -> int:
-        """0: none."""
+        """Iterations of the warm-up; 0: none."""
 
     @property
     def warmup_factor(self) -> float:
-        """Share of the rate that the warm-up starts at."""
+        """Share of the learning rate at which the warm-up starts."""
 
     @property
     def batch_size(self) -> int:
-        """Images per optimizer step, all GPUs and accumulated passes."""
+        """Images per optimizer step, over all GPUs and accumulated passes."""
 
     @property
     def accumulated(self) -> int:
-        """Passes whose gradients make one step."""
+        """Passes per optimizer step whose gradients are accumulated."""
 
     @property
     def precision(self) -> Precision:
-        """Of the passes."""
+        """Arithmetic of the passes."""
 
     @property
     def precise_norm_batches(self) -> int:
-        """Batches over which norms' statistics are averaged at the end; 0: they stay moving."""
+        """Batches over which norms' statistics are averaged at the end; 0: moving averages stay."""
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give each group its share of a learning rate, "rate_factor", all of it where none is told."""
+    """Set each group's learning rate to its "rate_factor" (1 if absent) times `rate`."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
 def learning_rate(course: Course, iteration: int) -> float:
-    """Of the step that follows `iteration` finished ones: decayed from each milestone on.
+    """Return the learning rate of the step after `iteration` finished ones; milestones decay it.
 
     The warm-up rises linearly to the value that the milestones give at its end.
     """

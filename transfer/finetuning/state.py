@@ -1,4 +1,4 @@
-"""What a training remembers: how it is saved, and what is told of it at its end."""
+"""The state of a training, its checkpoint file, and its summary for the record."""
 
 import resource
 import time
@@ -12,23 +12,23 @@ from torch import Tensor, nn
 from transfer.running.stages import load_stage, save_stage
 
 SMOOTHED = 100
-"""Iterations whose mean is the final loss."""
+"""Number of last iterations whose mean is the final loss."""
 CURVE_POINTS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSummary:
-    """What the record tells of a training."""
+    """Summary of a training for its record."""
 
     iterations: int
     losses: dict[str, float]
-    """By name, means over the last 100 iterations."""
+    """Losses by name, means over the last 100 iterations."""
     curve: tuple[tuple[int, float], ...]
-    """Iterations done, and the mean of the summed losses since the point before."""
+    """Points of finished iterations, and mean of the summed losses since the point before."""
     seconds: float
-    """Of all its parts, if it was interrupted."""
+    """Training time, the sum over all runs of an interrupted training."""
     peak_memory_gb: float
-    """Of the first process: on its GPU, or of itself on a CPU."""
+    """Peak memory of the first process: GPU memory, or that of the process on a CPU."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -39,24 +39,24 @@ class Training:
     optimizer: torch.optim.SGD
     scaler: torch.amp.GradScaler
     iteration: int = 0
-    """Finished ones."""
+    """Finished iterations."""
     finished: bool = False
-    """Also the norms' statistics are precise."""
+    """True when the norms' statistics are precise, too."""
     seconds: float = 0.0
-    """Until `since`."""
+    """Training time before `since`."""
     since: float = field(default_factory=time.monotonic)
     peak_memory_gb: float = 0.0
     names: tuple[str, ...] = ()
-    """Of the losses, in the order of the columns below."""
+    """Names of the losses, in the order of the columns below."""
     unread: list[Tensor] = field(default_factory=list)
-    """Of each iteration since the last look, (number of losses,) on the device."""
+    """Losses (number of losses,) of each iteration since the last read, on the device."""
     losses: list[Tensor] = field(default_factory=list)
-    """Of all iterations before, (iterations, number of losses) each, means over the processes."""
+    """Losses (iterations, number of losses) of all earlier iterations, means over processes."""
 
 
 def save(training: Training, path: Path) -> None:
-    """Write the state whole, or leave the one before; a finished training has no momentum."""
-    _look_at_clock(training)
+    """Write the state whole or not at all; momentum is left out once the training is finished."""
+    _update_time(training)
     tensors = {
         "iteration": torch.tensor(training.iteration),
         "finished": torch.tensor(training.finished),
@@ -69,7 +69,7 @@ def save(training: Training, path: Path) -> None:
         tensors[f"network/{name}"] = tensor
     if not training.finished:
         tensors |= _optimizer_state(training)
-    # one storage each: the format knows no views, and no two names of one tensor
+    # a separate storage for each: the file format has neither views nor two names of one tensor
     save_stage(
         path,
         {
@@ -80,7 +80,7 @@ def save(training: Training, path: Path) -> None:
 
 
 def restore(training: Training, path: Path) -> None:
-    """Go on from a saved state; nothing changes where there is none or it is damaged."""
+    """Restore a saved state; change nothing if it is absent or damaged."""
     tensors = load_stage(path)
     if tensors is None:
         return
@@ -104,7 +104,7 @@ def restore(training: Training, path: Path) -> None:
 
 
 def summary(training: Training) -> TrainingSummary:
-    """Of a finished training; also of one that was finished long ago."""
+    """Return the summary of a finished training, also of one that was only loaded."""
     losses = _all_losses(training)
     final = losses[-SMOOTHED:].mean(dim=0)
     total = losses.sum(dim=1)
@@ -119,7 +119,7 @@ def summary(training: Training) -> TrainingSummary:
     )
 
 
-def _look_at_clock(training: Training) -> None:
+def _update_time(training: Training) -> None:
     now = time.monotonic()
     training.seconds += now - training.since
     training.since = now
@@ -132,7 +132,7 @@ def _look_at_clock(training: Training) -> None:
 
 
 def _all_losses(training: Training) -> Tensor:
-    """(iterations, number of losses)."""
+    """Return all losses (iterations, number of losses)."""
     return torch.cat([torch.zeros(0, len(training.names)), *training.losses])
 
 

@@ -1,7 +1,7 @@
-"""Which images a training sees, in which order, and the processes that load them.
+"""The order of a training's images, and the batches that loader processes make of them.
 
-The order is detectron2's: permutations of all images laid end to end, dealt to the processes in
-turn, gathered into batches of one orientation.
+The order is detectron2's: consecutive permutations of all images, dealt to the processes in turn
+and gathered into batches of one orientation.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ Place = tuple[int, int]
 
 
 class Sample(Protocol):
-    """What is drawn of one image."""
+    """One randomly transformed training image with its labels."""
 
     def to(self, device: torch.device) -> Self:
-        """Its tensors on a device."""
+        """Return the sample with its tensors on a device."""
 
     def pin_memory(self) -> Self:
-        """Its tensors where a GPU can fetch them."""
+        """Return the sample with its tensors in pinned memory."""
 
 
 S = TypeVar("S", bound=Sample)
@@ -35,14 +35,14 @@ S_co = TypeVar("S_co", bound=Sample, covariant=True)
 
 
 class Samples(Protocol[S_co]):
-    """Training images. What is drawn for one depends on the seed and its place in the stream.
+    """Training images with random transformations, drawn by the seed and the place in the stream.
 
-    So neither the number of loading processes nor an interruption changes a pixel.
+    Neither the number of loader processes nor an interruption therefore changes a pixel.
     """
 
     @property
     def wide(self) -> NDArray[np.bool_] | None:
-        """(n,), where batches are to hold only wide or only other images."""
+        """Mask (n,) of the wide images, if a batch may hold one orientation only; else None."""
 
     def __len__(self) -> int: ...
 
@@ -50,7 +50,7 @@ class Samples(Protocol[S_co]):
 
 
 def places(num_images: int, seed: int, process: Process) -> Iterator[Place]:
-    """Without end: what one process gets of the shuffled passes."""
+    """Yield, without end, the places of the shuffled passes that one process gets."""
     generator = torch.Generator().manual_seed(seed)
     for turn in count():
         order = torch.randperm(num_images, generator=generator).tolist()
@@ -63,7 +63,10 @@ def places(num_images: int, seed: int, process: Process) -> Iterator[Place]:
 def batches_of_places(
     stream: Iterator[Place], size: int, wide: NDArray[np.bool_] | None
 ) -> Iterator[list[Place]]:
-    """Batches of images that are all wide (or all not), as soon as one is full; None: of any."""
+    """Yield batches of images that are all wide, or all not, as soon as one is full.
+
+    wide: mask (n,) of the wide images; None: a batch may hold any images.
+    """
     waiting: dict[bool, list[Place]] = {True: [], False: []}
     for place in stream:
         key = wide is None or bool(wide[place[1]])
@@ -74,7 +77,7 @@ def batches_of_places(
 
 
 def images_per_pass(course: Course, process: Process) -> int:
-    """Of one process, in one of the passes that make a step; ValueError if they do not divide."""
+    """Return the images of one process in one pass; ValueError if the batch does not divide."""
     passes = process.num_processes * course.accumulated
     if course.batch_size % passes:
         raise ValueError(
@@ -93,9 +96,10 @@ def training_batches(
     passes: range,
     num_workers: int,
 ) -> Iterator[list[S]]:
-    """Batches of these passes (step 1, counted over the whole run) for this process.
+    """Yield the batches of these passes for this process.
 
-    Passes before the first are skipped without opening an image. 0 workers load in this process.
+    passes: numbers in the whole run, with step 1. Earlier passes are skipped without opening an
+    image. With 0 workers, this process loads the images.
     """
     stream = places(len(samples), seed, process)
     batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)

@@ -1,6 +1,7 @@
-"""Linear classifiers, and the one that other tasks use: kept where its own task worked.
+"""Linear classifiers, and the file of the one that other tasks use.
 
-A file is named by its content, so that trainings which share a folder never take each other's.
+The file lies in the working folder of the task that trained it. A hash of the weights names it, so
+that trainings which share a folder cannot mix up their classifiers.
 """
 
 import hashlib
@@ -26,17 +27,17 @@ class Heads:
     """(R, L)."""
 
     def scores(self, features: Tensor) -> Tensor:
-        """(R, n, L) of features (n, C)."""
+        """Return scores (R, n, L) for features (n, C)."""
         weight, bias = self.weight.to(features.device), self.bias.to(features.device)
         return torch.einsum("nc,rlc->rnl", features, weight) + bias[:, None]
 
     def only(self, index: int) -> "Heads":
-        """One of them."""
+        """Return the classifier at this index alone, R = 1."""
         return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
 
 
 def identity(head: Heads) -> str:
-    """Sixteen hex digits over every weight."""
+    """Return sixteen hex digits that hash every weight."""
     digest = hashlib.sha256()
     for tensor in (head.weight, head.bias):
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -45,24 +46,24 @@ def identity(head: Heads) -> str:
 
 
 def classifier_file(folder: Path, name: str) -> Path:
-    """In the working folder of the task that trained it; by its identity."""
+    """Return the file of a classifier in a working folder; name: its `identity`."""
     return folder / f"classifier-{name}.stage"
 
 
 def any_classifier(folder: Path) -> bool:
-    """Whether some classifier is kept there."""
+    """Return whether the folder holds any classifier."""
     return any(folder.glob(classifier_file(folder, "*").name))
 
 
 def save_classifier(folder: Path, head: Heads) -> str:
-    """Keep a single head; its identity."""
+    """Write a single head (R = 1) to its file; return its identity."""
     name = identity(head)
     save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
     return name
 
 
 def load_classifier(file: Path) -> Heads | None:
-    """The head; None if none was kept, or if the file is torn or holds another one."""
+    """Return the head in a file; None if the file is absent, torn or holds another head."""
     stored = load_stage(file)
     if stored is None:
         return None
@@ -71,15 +72,15 @@ def load_classifier(file: Path) -> Heads | None:
 
 
 def scores_of(head: Heads, features: Tensor) -> Tensor:
-    """(n, L) of features (n, C) that may be mapped from the disk."""
+    """Return scores (n, L) for features (n, C), in parts, since these may be mapped from disk."""
     parts = features.split(IMAGES_PER_PART)
     return torch.cat([head.scores(part)[0] for part in parts])
 
 
 def among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -> Tensor:
-    """Labels (n,) that count `names`, as the classes of a classifier count them.
+    """Convert labels (n,) from indices into `names` to indices into a classifier's `classes`.
 
-    ValueError if the classifier does not know one of the names.
+    ValueError if one of the names is not among the classes.
     """
     unknown = [name for name in names if name not in classes]
     if unknown:

@@ -1,15 +1,15 @@
-"""Estimated GPU hours of passes through a backbone, until they are measured on the user's GPU."""
+"""Estimated GPU hours of passes through a backbone, used until the user's GPU is measured."""
 
 from transfer.backbone import Backbone
 from transfer.convert.resnet import network_and_heads
 from transfer.datasets.catalog import DATASETS
 
 IMAGES_PER_GPU_SECOND = 2500.0
-"""Assumed for a ResNet-50 at 224 px in bf16."""
+"""Assumed speed of a ResNet-50 at 224 px in bf16."""
 FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
 """Arithmetic of a forward pass in units of a ResNet-50's (torchvision's table of GFLOPS)."""
 LAYER4_COST = {"resnet18": 0.10, "resnet34": 0.16}
-"""Arithmetic of layer4 alone, in the same unit; 0.20 where blocks are bottlenecks."""
+"""Arithmetic of layer4 alone, in the same unit; 0.20 for networks with bottlenecks."""
 BACKWARD_COST = 3.0
 """Arithmetic of a training step of the whole network in units of its forward pass."""
 CIFAR_STEM_COST = 15.0
@@ -17,7 +17,7 @@ CIFAR_STEM_COST = 15.0
 
 
 def forward_hours(backbone: Backbone, images: float) -> float:
-    """Return the hours that so many images take through a backbone at its own size."""
+    """Return the hours of a forward pass of so many images at the backbone's image size."""
     network, num_heads = network_and_heads(backbone.arch)
     cost = FORWARD_COST.get(network, 1.0)
     cost += max(0, num_heads - 1) * LAYER4_COST.get(network, 0.20)
@@ -32,7 +32,7 @@ def probe_hours(
 ) -> float:
     """Return the hours to extract a data set once and to train on random crops of it.
 
-    crops: in all; epochs: passes over trainval. Counts of images are the published ones.
+    The number of crops is `crops` plus `epochs` passes over trainval, of the published size.
     """
     counts = DATASETS[dataset].counts
     trainval, test = counts.get("trainval", 0), counts.get("test", 0)

@@ -1,4 +1,4 @@
-"""The cost of each class's SVM, by cross-validated average precision; resumable cost by cost."""
+"""The choice of each class's SVM cost by cross-validated average precision, resumable per cost."""
 
 import hashlib
 import json
@@ -18,22 +18,22 @@ from transfer.running.stages import load_stage, save_stage
 STAGE_VERSION = 1  # part of every stage's name: raise it when a solver's result changes
 
 Solver = Callable[[Problems, Tensor, Tensor | None], Solution]
-"""Problems, their costs (P,), planes to start from; `linear_svm` has two."""
+"""Function of problems, their costs (P,), and initial planes or None; `linear_svm` has two."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostSearch:
-    """What shapes the choice, beside the images."""
+    """Settings of the search, all that determines the choice besides the images."""
 
     solver: str
-    """Its name and settings: stages of different solvers never mix."""
+    """Name and settings of the solver, so that stages of different solvers never mix."""
     costs: tuple[float, ...]
-    """C, rising."""
+    """Values of C in increasing order."""
     num_folds: int
     positive_weight: float
     points: Points
     seed: int
-    """Draws the folds."""
+    """Seed of the folds."""
 
     def __post_init__(self) -> None:
         if not self.costs or sorted(set(self.costs)) != list(self.costs) or self.costs[0] <= 0:
@@ -45,17 +45,17 @@ class CostSearch:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Per class, over the costs."""
+    """Result of the search for every class."""
 
     table: Tensor
     """(costs, L) average precision in percent, mean over the folds."""
     unconverged: int
-    """Problems (a class in a fold at a cost) where the solver ran out of steps."""
+    """Number of problems (a class in a fold at a cost) where the solver ran out of steps."""
 
     @property
     def best(self) -> Tensor:
-        """(L,) index of the cost; equal averages choose the smallest cost."""
-        return self.table.argmax(dim=0)  # of equals the first, as torch promises
+        """Index (L,) of the best cost; among equal averages, the smallest cost."""
+        return self.table.argmax(dim=0)  # torch documents that the first maximum is returned
 
 
 def choose_costs(
@@ -63,8 +63,8 @@ def choose_costs(
 ) -> Choice:
     """Cross-validate features (n, C) with positive (n, L) bool at every cost.
 
-    Each cost is a stage kept in `work` and starts from the planes of the one before. A stage read
-    back is, bit for bit, what was computed, so an interruption at any point changes nothing.
+    Each cost is a stage that is stored in `work`, and starts from the planes of the cost before. A
+    stage is restored bit for bit, so an interruption at any point changes nothing.
     """
     folds = stratified_folds(positive, search.num_folds, search.seed)
     held_out = (folds.T[:, None] == torch.arange(search.num_folds)[:, None]).flatten(0, 1)
@@ -100,7 +100,7 @@ def choose_costs(
 def measured(
     solution: Solution, problems: Problems, features: Tensor, points: Points
 ) -> dict[str, Tensor]:
-    """A stage: planes, and held-out average precision (P,), NaN where no positive is held out."""
+    """Return a stage: planes and held-out average precision (P,), NaN without a positive in it."""
     precisions = [
         average_precision(scores[~trained_on], positive[~trained_on], points=points)
         if bool(positive[~trained_on].any())
@@ -117,10 +117,10 @@ def measured(
 
 
 def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:
-    """Fold 0..num_folds-1 of each image for each class, (n, L), from positive (n, L) bool.
+    """Return the fold (n, L), 0..num_folds-1, of each image for each class.
 
-    Positives and negatives of a class are each dealt out in turn, in an order drawn by the seed:
-    each fold has as many of them as the next, or one more.
+    positive (n, L) bool. The positives of a class are dealt to the folds in turn, in an order drawn
+    by the seed, and so are its negatives. The folds' numbers of each differ by one at most.
     """
     order = torch.randperm(len(positive), generator=torch.Generator().manual_seed(seed))
     drawn = positive[order]
@@ -131,7 +131,10 @@ def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:
 
 
 def search_key(search: CostSearch, features: Tensor, positive: Tensor) -> str:
-    """Hash of all that shapes the stages but the costs, which each stage adds up to its own."""
+    """Return a hash of all that determines the stages, except the costs.
+
+    Each stage adds its own cost and those before it, so a longer list of costs reuses stages.
+    """
     settings = asdict(search) | {"costs": None, "version": STAGE_VERSION}
     digest = hashlib.sha256(json.dumps([settings, list(features.shape)]).encode())
     digest.update(features.numpy().tobytes())

@@ -1,7 +1,7 @@
-"""Random crops of training images: what is drawn, and which images make up which batch.
+"""Random crops of training images, and the images of each batch.
 
-All of it depends on the seed and the place in the run, so neither the number of loader processes
-nor an interruption changes a pixel.
+All draws depend only on the seed and the position in the run, so neither the number of loader
+processes nor an interruption changes a pixel.
 """
 
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ from transfer.frozen.features import QUARTER_TURNS, normalized, num_workers, tur
 from transfer.running.loader import load_batches
 
 SEED_STRIDE = 2_654_435_769
-"""2^32 by the golden ratio: its multiples, modulo 2^32, stay far apart."""
+"""2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
 
 Labels = Literal["classes", "rotations"]
-"""rotations: each crop is turned by 0 to 3 quarters, which are to be told."""
+"""Kind of labels; rotations: each crop is turned by 0 to 3 quarter turns, which is its label."""
 
 
 def draw_seed(seed: int, number: int) -> int:
-    """Of a run's draw of this number, in 32 bits: torch's CPU generator ignores all others.
+    """Return the 32-bit seed of draw `number` of a run; torch's CPU generator ignores other bits.
 
-    Seed 0 takes the numbers as they are; every other seed begins elsewhere.
+    Seed 0 uses the numbers themselves; every other seed adds an offset.
     """
     return (number + seed * SEED_STRIDE) % 2**32
 
 
 class RandomView:
-    """Crop of 8 to 100 % of the area (torchvision's default), flip, and perhaps a turn."""
+    """Random crop of 8 to 100 % of the area (torchvision's default), flip, and rotation if set."""
 
     def __init__(self, *, px: int, labels: Labels = "classes") -> None:
         self.crop = v2.RandomResizedCrop(px, antialias=True)
@@ -42,25 +42,25 @@ class RandomView:
         self.labels = labels
 
     def __call__(self, image: Image.Image, label: int, seed: int) -> tuple[Image.Image, int]:
-        """The view that this seed draws, and what is to be told of it."""
+        """Return the view that this seed draws, and its label."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             view: Image.Image = self.flip(self.crop(image))
             if self.labels == "classes":
                 return view, label
-            # after the flip: a mirrored quarter turn would be three quarters
+            # after the flip: flipping afterwards would change one quarter turn into three
             quarters = int(torch.randint(QUARTER_TURNS, ()))
         return turned(view, quarters), quarters
 
 
 class RandomCrops(Dataset[tuple[Tensor, Tensor]]):
-    """Views as the network sees them."""
+    """Normalized views of images, indexed by (position in the run, index of the image)."""
 
     def __init__(self, images: Images, view: RandomView, form: InputFormat, seed: int) -> None:
         self.images, self.view, self.form, self.seed = images, view, form, seed
 
     def __getitem__(self, place: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """place: position in the run, index of the image."""
+        """Return pixels (3, H, W) and label; place: position in the run, index of the image."""
         position, index = place
         image, label = self.images[index]
         view, label = self.view(image, label, draw_seed(self.seed, position))
@@ -70,7 +70,7 @@ class RandomCrops(Dataset[tuple[Tensor, Tensor]]):
 def crop_batches(
     images: Images, view: RandomView, form: InputFormat, seed: int, batch_size: int, steps: range
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of steps: pixels (n, 3, H, W) and labels (n,)."""
+    """Yield the batch of each step: pixels (n, 3, H, W) and labels (n,)."""
     crops = RandomCrops(images, view, form, seed)
 
     def crop(places: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
@@ -82,9 +82,9 @@ def crop_batches(
 
 
 class Places:
-    """Which images make up which batch: reshuffled passes over the set, laid end to end.
+    """The images of each batch, from consecutive, reshuffled passes over the set.
 
-    Every batch is full; where the set does not divide by the batch, one batch spans two passes.
+    Every batch is full; if the batch size does not divide the set, a batch may span two passes.
     """
 
     def __init__(self, num_images: int, batch_size: int, seed: int, steps: range) -> None:

@@ -1,8 +1,8 @@
-"""One entry of the feature cache: rows as .npy, and behind them a mark of how many are finished.
+"""One entry of the feature cache: rows as .npy, then a mark with the number of finished rows.
 
-While it is filled the file is called KEY.partial, afterwards KEY.npy. Rows, progress and lock are
-one file, so nothing that is deleted or killed can leave two of them in contradiction. The mark is
-written after its rows have reached the disk, and is not believed if a byte of it is wrong.
+The file is called KEY.partial until all rows are finished, then KEY.npy. Rows, progress and lock
+are one file, so they cannot disagree after a deletion or a kill. The mark is written after its rows
+have reached the disk; a mark with a wrong byte is ignored.
 """
 
 import fcntl
@@ -22,26 +22,26 @@ from transfer.running import stop
 from transfer.running.atomic_files import WriteError, explain_write_errors
 
 MARK = struct.Struct("<8sQ16s")
-"""Name of the layout, number of finished rows, digest of all that the mark is about."""
+"""Name of the layout, number of finished rows, digest of these, the shape and the offset."""
 LAYOUT = b"sslrows1"
 HEADER_START_BYTES = 10
-"""Of a .npy file: magic, version, and the length of the rest of its header in two bytes."""
+"""Start of a .npy file: magic, version, and the length of the rest of its header in two bytes."""
 LOOK_AGAIN_S = 0.5
-"""Between attempts to lock a file that another process fills."""
+"""Time between attempts to lock a file that another process fills."""
 ROWS_PER_LOOK = 8192
 """Rows that are searched for an empty one at a time."""
 BEFORE = (".count", ".lock")
-"""Suffixes of files that older versions kept beside an entry."""
+"""Suffixes of files that older versions wrote beside an entry."""
 
 Shape = tuple[int, int]
-"""Of features (n, C)."""
+"""Shape (n, C) of the features."""
 
 
 def read_rows(path: Path, shape: Shape) -> np.ndarray | None:
     """Map a finished entry, (n, C) float32; None if it is absent, unfinished or torn.
 
-    Entries of older versions have no mark. These could end with rows that nobody had filled, so
-    they are believed only where no row is zero throughout.
+    Entries of older versions have no mark and may have unfilled rows at their end, so they are
+    accepted only if no row is all zero.
     """
     try:
         with path.open("rb") as file:
@@ -59,27 +59,27 @@ def read_rows(path: Path, shape: Shape) -> np.ndarray | None:
 
 
 class UnfinishedRows:
-    """Rows (n, C) float32 on their way to the cache, in a file that this process has locked."""
+    """Rows (n, C) float32 of an unfinished entry, in a file that this process has locked."""
 
     def __init__(self, path: Path, descriptor: int, shape: Shape) -> None:
         self.path, self.descriptor, self.shape = path, descriptor, shape
         self.partial = path.with_suffix(".partial")
         self.offset = _rows_offset(descriptor, shape) or 0
-        """Bytes before the rows."""
+        """Number of bytes before the rows."""
         done = _finished_rows(descriptor, shape, self.offset) if self.offset else None
         self.done = done or 0
-        """Rows that are finished."""
+        """Number of finished rows."""
         if done is None:
             self._begin()
 
     def write(self, start: int, rows: np.ndarray) -> None:
-        """Fill rows from this place on; WriteError if the disk does not take them."""
+        """Write rows from position `start` on; WriteError if that fails."""
         with explain_write_errors(self.partial, "--runs"):
             content = np.ascontiguousarray(rows, np.float32).tobytes()
             _write_all(self.descriptor, content, self.offset + start * 4 * self.shape[1])
 
     def mark(self, done: int) -> None:
-        """Note that so many rows are finished; from there a later process goes on."""
+        """Store the number of finished rows, from which a later process continues."""
         with explain_write_errors(self.partial, "--runs"):
             os.fdatasync(self.descriptor)
             content = _mark(done, self.shape, self.offset)
@@ -88,7 +88,7 @@ class UnfinishedRows:
         self.done = done
 
     def require_in_place(self) -> None:
-        """Raise WriteError if somebody has deleted the file meanwhile."""
+        """Raise WriteError if the file has been deleted meanwhile."""
         if not _is_at(self.descriptor, self.partial):
             raise WriteError(
                 f"{self.partial}: deleted while features were written to it; "
@@ -96,19 +96,19 @@ class UnfinishedRows:
             )
 
     def finish(self) -> None:
-        """Move the file, whose rows are all finished, into its place."""
+        """Give the file, whose rows are all finished, its final name."""
         self.require_in_place()
         with explain_write_errors(self.path, "--runs"):
             self.partial.replace(self.path)
 
     def _begin(self) -> None:
-        """Reserve the space of a file without finished rows."""
+        """Start the file: reserve its space and mark no row as finished."""
         header = _header(self.shape)
         size = len(header) + _num_bytes(self.shape) + MARK.size
         try:
             with explain_write_errors(self.partial, "--runs"):
                 os.ftruncate(self.descriptor, 0)
-                # a full disk is an error at once, not after hours
+                # all space is reserved now, so that a full disk is an error at once
                 os.posix_fallocate(self.descriptor, 0, size)
                 _write_all(self.descriptor, header, 0)
             self.offset = len(header)
@@ -121,9 +121,9 @@ class UnfinishedRows:
 
 @contextmanager
 def unfinished_rows(path: Path, shape: Shape) -> Iterator[UnfinishedRows | None]:
-    """Open an entry to fill it, once no other process does; None if one has finished it meanwhile.
+    """Lock an entry and yield its rows to fill; yield None if it is finished.
 
-    The lock goes with the process that holds it.
+    Waits while another process fills it. The lock ends with the process that holds it.
     """
     partial = path.with_suffix(".partial")
     with explain_write_errors(partial, "--runs"):
@@ -140,10 +140,12 @@ def unfinished_rows(path: Path, shape: Shape) -> Iterator[UnfinishedRows | None]
 
 
 def clear_old_layout(path: Path) -> None:
-    """Remove what older versions kept beside an entry; what stays does no harm."""
+    """Remove files that older versions wrote beside an entry; one that stays does no harm."""
     for suffix in BEFORE:
         with suppress(OSError):
-            if path.with_suffix(suffix).exists():  # nothing is written to a read-only cache
+            if path.with_suffix(
+                suffix
+            ).exists():  # a read-only cache without such files is no error
                 path.with_suffix(suffix).unlink()
 
 
@@ -155,7 +157,7 @@ def _open_locked(partial: Path) -> int:
         if locked and _is_at(descriptor, partial):
             return descriptor
         os.close(descriptor)
-        if not locked:  # else it was finished or deleted meanwhile
+        if not locked:  # else the file was renamed or deleted before the lock: open the new one
             stop.leave_if_asked()
             time.sleep(LOOK_AGAIN_S)
 
@@ -170,7 +172,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is still the one of this name."""
+    """Return whether the open file is still the one at this path."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -179,7 +181,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _header(shape: Shape) -> bytes:
-    """Return what stands before the rows: .npy, version 1.0."""
+    """Return the header before the rows: .npy, version 1.0."""
     header = io.BytesIO()
     dtype = npy.dtype_to_descr(np.dtype(np.float32))
     npy.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
@@ -187,10 +189,10 @@ def _header(shape: Shape) -> bytes:
 
 
 def _rows_offset(descriptor: int, shape: Shape) -> int | None:
-    """Return where the rows begin; None if the file does not begin as one of this shape.
+    """Return the offset of the rows; None if the header is not that of this shape.
 
-    Versions of NumPy differ in the spaces behind the header. Theirs is not read by NumPy, which
-    raises errors of many kinds where it is torn.
+    Versions of NumPy pad the header with different numbers of spaces. NumPy itself does not read it
+    here, since it raises errors of many kinds if the header is torn.
     """
     start = os.pread(descriptor, HEADER_START_BYTES, 0)
     length = int.from_bytes(start[HEADER_START_BYTES - 2 :], "little")
@@ -206,13 +208,13 @@ def _num_bytes(shape: Shape) -> int:
 
 
 def _mark(done: int, shape: Shape, offset: int) -> bytes:
-    """Return the bytes behind the rows that tell how many of them are finished."""
+    """Return the bytes after the rows that store the number of finished rows."""
     about = struct.pack("<8sQQQQ", LAYOUT, done, *shape, offset)
     return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
 
 
 def _finished_rows(descriptor: int, shape: Shape, offset: int) -> int | None:
-    """Return the number of finished rows; None where no mark tells it, or a damaged one."""
+    """Return the number of finished rows; None if the mark is absent or damaged."""
     end = offset + _num_bytes(shape)
     content = os.pread(descriptor, MARK.size, end)
     if len(content) < MARK.size or os.fstat(descriptor).st_size != end + MARK.size:
@@ -229,7 +231,7 @@ def _has_empty_row(rows: np.ndarray) -> bool:
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:
-    """Write at an offset; a disk that is nearly full may take a part at a time."""
+    """Write all content at an offset; a single pwrite may write only a part of it."""
     rest = memoryview(content)
     while rest:
         written = os.pwrite(descriptor, rest, offset)

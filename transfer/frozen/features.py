@@ -1,8 +1,8 @@
-"""Frozen features: extracted once per backbone, split and transform, then read from the cache.
+"""Frozen features, extracted once per backbone, split and transform, then read from the cache.
 
-A cache entry is named by a hash of all that shaped it, so it is never stale and may be deleted at
-any time. Features stream to the disk while they are made and are mapped, not loaded, afterwards.
-Several backbones may share one pass over the images: each is decoded once for all of them.
+A hash of all that determines an entry names it, so it is never stale and may be deleted at any
+time. Features are written to disk during the extraction and are memory-mapped afterwards. Several
+backbones may share one pass over the images, which are then decoded once for all of them.
 """
 
 import hashlib
@@ -42,36 +42,36 @@ from transfer.running.processes import num_gpus
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 IMAGES_PER_BATCH = 256
 QUARTER_TURNS = 4
-IMAGES_PER_PART = 8192  # after so many an interrupted extraction goes on
+IMAGES_PER_PART = 8192  # progress is stored after each part
 
 AskedPrecision = Precision | Literal["auto"]
-"""auto: bfloat16 on a GPU, float32 elsewhere."""
+"""Requested arithmetic; auto: bfloat16 on a GPU, float32 elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalTransform:
-    """Resize the short side, crop the center (or squash the whole image), normalize."""
+    """Evaluation transform: resize the short side and crop the center, or squash; normalize."""
 
     resize_px: int
     crop_px: int
     squash: bool = False
     """Resize to resize_px x resize_px regardless of the aspect, then to crop_px x crop_px."""
     border_px: int = 0
-    """Cut off on all sides before anything else."""
+    """Border that is cut off on all sides before anything else."""
     turns: int = 0
-    """Quarters by which the crop is turned at the end."""
+    """Counterclockwise quarter turns of the crop at the end."""
 
     @classmethod
     def center(cls, crop_px: int, margin_px: int) -> Self:
-        """A center crop; the short side exceeds it by the margin at 224 px, in proportion else."""
+        """Return a center crop; the short side exceeds it by margin_px * crop_px / 224."""
         return cls(resize_px=round(crop_px * (1 + margin_px / 224)), crop_px=crop_px)
 
     def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
-        """(3, crop_px, crop_px), float32."""
+        """Return the normalized image (3, crop_px, crop_px), float32."""
         return normalized(self.pixels(image), form)
 
     def pixels(self, image: Image.Image) -> Image.Image:
-        """The image as the network sees it, before normalization."""
+        """Return the network's input image before normalization."""
         if self.border_px:
             width, height, edge = *image.size, self.border_px
             image = image.crop((edge, edge, width - edge, height - edge))
@@ -85,18 +85,18 @@ class EvalTransform:
 
 
 def turned(image: Image.Image, quarters: int) -> Image.Image:
-    """Turned counterclockwise by 0 to 3 quarters; pixels only change their place."""
+    """Turn an image counterclockwise by 0 to 3 quarters; pixels are moved, not interpolated."""
     kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
     return image.transpose(kinds[quarters - 1]) if quarters else image
 
 
 def normalized(image: Image.Image, form: InputFormat) -> Tensor:
-    """(3, H, W) float32, by the mean and standard deviation that the backbone expects."""
+    """Return (3, H, W) float32, normalized by the backbone's mean and standard deviation."""
     return standardized(v2.functional.pil_to_tensor(image), form)
 
 
 def standardized(raw: Tensor, form: InputFormat) -> Tensor:
-    """float32 of pixels (..., 3, H, W) uint8, as the backbone expects them."""
+    """Convert pixels (..., 3, H, W) uint8 to normalized float32, as the backbone expects them."""
     scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
     pixels: Tensor = v2.functional.normalize(scaled, list(form.mean), list(form.std))
     return pixels
@@ -104,40 +104,40 @@ def standardized(raw: Tensor, form: InputFormat) -> Tensor:
 
 @dataclass(frozen=True)
 class Features:
-    """Of one split, in the order of its images."""
+    """Features and labels of one split, in the order of its images."""
 
     features: Tensor
-    """(n, C), float32, mapped from the cache."""
+    """(n, C) float32, memory-mapped from the cache."""
     labels: Tensor
-    """(n,), or (n, L) where an image has many."""
+    """(n,), or (n, L) for images with several labels."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a task hands to its metrics, and what else is worth a line in the record."""
+    """The predictions that a task's metrics are computed from, and details for the record."""
 
     scores: Tensor
-    """(n, L), of the test split."""
+    """(n, L) of the test split."""
     labels: Tensor
     """(n,) or (n, L)."""
     details: dict[str, Any] = field(default_factory=dict)
 
 
 def device() -> torch.device:
-    """The accelerator, if there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def num_workers(images: int) -> int:
-    """Loader processes: none where starting them costs more than they save."""
+    """Return the number of loader processes; 0 if starting them costs more than they save."""
     return 0 if images < 2048 else min(len(os.sched_getaffinity(0)), 16)
 
 
 def resolved(asked: AskedPrecision) -> Precision:
-    """What frozen networks compute in on this machine.
+    """Return the arithmetic of frozen networks on this machine.
 
-    On a CPU float32, its norms where they are: folded they would save it a sixth of its time, but
-    change the last bits of all that caches, records and unfinished trainings hold as float32.
+    "auto" on a CPU is float32 without folded norms. Folding would save a sixth of the time, but
+    would change the last bits of all float32 features in caches, records and unfinished trainings.
     """
     if asked == "auto":
         return "bfloat16" if num_gpus() else "float32"
@@ -145,7 +145,7 @@ def resolved(asked: AskedPrecision) -> Precision:
 
 
 def frozen_network(backbone: Backbone) -> nn.Module:
-    """The backbone on the device, in the memory layout its convolutions run fastest in."""
+    """Return the backbone's network on the device, in channels-last layout, which is fastest."""
     network = backbone.network()
     if backbone.precision == "bfloat16":
         network = in_bfloat16(network)
@@ -155,7 +155,7 @@ def frozen_network(backbone: Backbone) -> nn.Module:
 
 @torch.no_grad()
 def forward(network: nn.Module, images: Tensor) -> Tensor:
-    """Features (n, C) in float32 of images (n, 3, H, W), in the arithmetic of the network."""
+    """Return features (n, C) float32 of images (n, 3, H, W), in the arithmetic of the network."""
     weight = next(network.parameters())
     batch = images.to(
         weight.device, weight.dtype, memory_format=torch.channels_last, non_blocking=True
@@ -165,21 +165,21 @@ def forward(network: nn.Module, images: Tensor) -> Tensor:
 
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
-    """A split as it was checked, without the broken images that the user tolerates."""
+    """Return a split that is unchanged since its check, without the tolerated broken images."""
     return usable_split(folders, key, split, open_split(key, folders.data, split))
 
 
 def frozen_features(
     backbone: Backbone, key: str, split: str, transform: EvalTransform, folders: Folders
 ) -> Features:
-    """Features of a split, from the cache or made now. DataError if the data are not there."""
+    """Return features of a split, cached or extracted now; DataError if the data are absent."""
     (features,) = features_together([backbone], key, split, transform, folders)
     return features
 
 
 @dataclass(frozen=True)
 class TrainAndTest:
-    """What a classifier without training crops learns from, and what it is asked."""
+    """Features of training and test images, for a classifier without random crops."""
 
     train: Features
     test: Features
@@ -189,7 +189,7 @@ class TrainAndTest:
 def train_and_test(
     backbone: Backbone, key: str, transform: EvalTransform, folders: Folders
 ) -> TrainAndTest:
-    """Features of all training images and of the test images, extracted now or found cached."""
+    """Return features of trainval and test, cached or extracted now."""
     train = frozen_features(backbone, key, "trainval", transform, folders)
     test = frozen_features(backbone, key, "test", transform, folders)
     return TrainAndTest(train, test, int(train.labels.max()) + 1)
@@ -202,7 +202,7 @@ def features_together(
     transform: EvalTransform,
     folders: Folders,
 ) -> list[Features]:
-    """The same of several backbones; what is not in the cache is made in one pass."""
+    """Return features of a split for each backbone; missing ones are extracted in one pass."""
     images = open_images(key, split, folders)
     paths = [
         folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
@@ -216,7 +216,7 @@ def features_together(
 def _read_or_extract(
     entries: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> dict[Path, np.ndarray]:
-    """Rows of the entries, mapped; an entry that is deleted at once is extracted once more."""
+    """Return the mapped rows of the entries; an entry deleted meanwhile is made once more."""
     for path in entries:
         clear_old_layout(path)
     for extractions_left in (2, 1, 0):
@@ -234,7 +234,7 @@ def _read_or_extract(
 
 
 def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:
-    """Hash of weights, data, transform, precision and code."""
+    """Return a hash of weights, data, transform, device type, precision and code version."""
     parts = [
         backbone.sha256,
         images.fingerprint,
@@ -261,20 +261,20 @@ class EvalImages(Dataset[Tensor]):
 
 
 class _Entry:
-    """A cache entry on its way, and the network that fills it."""
+    """An unfinished cache entry, and the network that fills it."""
 
     def __init__(self, backbone: Backbone, rows: UnfinishedRows) -> None:
         self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
 
     def put(self, start: int, raw: Tensor) -> None:
-        """Features of pixels (n, 3, H, W) uint8, from this place on, unless they are there."""
+        """Write the features of pixels (n, 3, H, W) uint8 from row `start` on, unless finished."""
         if start + len(raw) > self.rows.done:
             features = forward(self.network, standardized(raw, self.form))
             self.rows.write(start, features.cpu().numpy())
 
     def keep(self, done: int) -> None:
-        """Note how far it is; from here a later call goes on."""
+        """Mark `done` rows as finished; a later call continues there."""
         if done > self.rows.done:
             self.rows.mark(done)
         self.rows.require_in_place()
@@ -283,13 +283,13 @@ class _Entry:
 def extract(
     backbones: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> None:
-    """Fill the entries part by part; a later call goes on after the last part.
+    """Fill the entries part by part; a later call continues after the last part.
 
-    What another process finishes while this one waits for it is left out.
+    An entry that another process finishes while this one waits for its lock is left out.
     """
     with ExitStack() as files:
         entries = []
-        for path in sorted(backbones):  # in one order: nobody waits for one who waits for him
+        for path in sorted(backbones):  # the same order in all processes, against deadlocks
             shape = (len(images), backbones[path].feature_dim)
             rows = files.enter_context(unfinished_rows(path, shape))
             if rows is not None:
@@ -300,7 +300,7 @@ def extract(
 
 
 def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None:
-    """Extract what is missing of any of the entries, and finish them."""
+    """Extract all rows that any of the entries lacks, and finish the entries."""
     done, total = min(entry.rows.done for entry in entries), len(prepared)
     with progress("features", subject, total, done=done) as counter:
         while done < total:
@@ -311,7 +311,7 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
                     entry.put(done, batch)
                 done += len(batch)
                 counter.add(len(batch))
-                if stop.asked():  # a part may take longer than a scheduler waits
+                if stop.asked():  # a whole part may take longer than the scheduler's grace period
                     break
             for entry in entries:
                 entry.keep(done)

@@ -1,8 +1,8 @@
-"""Linear classifiers on a few labelled images per class: all trials and all shots trained at once.
+"""Linear classifiers on a few labeled images per class, trained at once for all trials and shots.
 
-The problems differ in their support sets, their initial weights and the order of their images, and
-share everything else, so that their weights are one tensor (P, L, C) and a step is a batched matrix
-product. Adam works on every weight by itself: each classifier ends as if it were trained alone.
+The P problems differ only in support set, initial weights and order of images. Their weights are
+one tensor (P, L, C), and a step is a batched matrix product. Adam is elementwise, so each
+classifier ends as if it were trained alone.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from torch.nn.functional import cross_entropy
 from transfer.frozen.features import Features, device
 
 WEIGHT_STD = 0.01
-"""Of the initial weights; biases start at 0 (MoCo's probe)."""
+"""Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotTraining:
-    """How each classifier is trained."""
+    """Settings of the training of each classifier."""
 
     iterations: int
     learning_rate: float
@@ -32,16 +32,16 @@ class Problem:
     """One classifier to train."""
 
     support: Tensor
-    """(k * L,), positions in the pool: k images of each class."""
+    """Positions (k * L,) in the pool of k images of each class."""
     seed: int
-    """Of its initial weights and of the order of its images."""
+    """Seed of the initial weights and of the order of the images."""
 
 
 def draw_support(labels: Tensor, *, shots: int, num_classes: int, seed: int) -> Tensor:
-    """Positions (shots * L,) of so many images of every class, drawn without replacement.
+    """Return positions (shots * L,) of `shots` images of every class, drawn without replacement.
 
-    labels (n,). The draw of fewer shots is the beginning of the draw of more. ValueError if a class
-    has too few images.
+    labels (n,). For each class, fewer shots are the first of more shots. ValueError if a class has
+    too few images.
     """
     generator = torch.Generator().manual_seed(seed)
     drawn = []
@@ -58,7 +58,7 @@ def draw_support(labels: Tensor, *, shots: int, num_classes: int, seed: int) -> 
 def train_together(
     pool: Features, problems: Sequence[Problem], training: FewShotTraining, *, num_classes: int
 ) -> tuple[Tensor, Tensor]:
-    """Weights (P, L, C) and biases (P, L) of P classifiers, on the device that trains."""
+    """Train P classifiers; return weights (P, L, C) and biases (P, L) on the training device."""
     where = device()
     features, labels = pool.features.to(where), pool.labels.to(where)
     shape = (num_classes, features.shape[1])
@@ -72,7 +72,7 @@ def train_together(
         batch = slice(step * training.batch_size, (step + 1) * training.batch_size)
         rows = torch.stack([order[batch] for order in orders]).to(where)
         scores = torch.baddbmm(bias[:, None], features[rows], weight.transpose(1, 2))
-        # a sum over the problems, so that none has a share of another's gradient
+        # a sum over the problems: each one's gradient is then that of its own mean loss
         losses = cross_entropy(
             scores.flatten(0, 1), labels[rows].flatten(), reduction="none"
         ).view_as(rows)
@@ -83,7 +83,7 @@ def train_together(
 
 
 def _order(problem: Problem, training: FewShotTraining) -> Tensor:
-    """Positions of all iterations: reshuffled passes over the support set, laid end to end."""
+    """Return the positions of all iterations: consecutive, reshuffled passes over the support."""
     generator = torch.Generator().manual_seed(problem.seed + 1)
     wanted = training.iterations * training.batch_size
     passes = -(-wanted // len(problem.support))

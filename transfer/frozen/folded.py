@@ -1,9 +1,9 @@
-"""A frozen ResNet made for speed: batch norms inside the convolutions, bfloat16 arithmetic.
+"""A frozen ResNet optimized for speed: batch norms folded into convolutions, bfloat16 arithmetic.
 
-A frozen network is bound by the traffic of its maps. Without the passes of its norms and with
-values of two bytes it needs a third to a half of the time on processors and GPUs that compute in
-bfloat16. Of a ResNet-50's answers at 224 px 0.3 % change, of networks after one epoch, whose
-features lie close together, up to 3 % (`benchmarks.speed.bench_features`).
+The speed of a frozen network is limited by the memory traffic of its maps. Without separate passes
+for its norms and with values of two bytes, it takes a third to a half of the time on processors and
+GPUs that compute in bfloat16. Of a ResNet-50's predictions at 224 px 0.3 % change; for networks
+after one epoch, whose features are close together, up to 3 % (`benchmarks.speed.bench_features`).
 """
 
 from itertools import pairwise
@@ -15,18 +15,15 @@ from torchvision.models import ResNet
 
 
 class MeanInFloat32(nn.Module):
-    """Global average pooling (n, C, H, W) -> (n, C, 1, 1) whose sum does not round to bfloat16."""
+    """Global average pooling (n, C, H, W) -> (n, C, 1, 1) that does not round to bfloat16."""
 
     def forward(self, maps: Tensor) -> Tensor:
-        """float32, whatever the maps are."""
+        """Return the mean in float32, for maps of any dtype."""
         return maps.float().mean(dim=(2, 3), keepdim=True)
 
 
 def folded(network: ResNet) -> ResNet:
-    """The same function of a network in eval mode, every norm inside the convolution before it.
-
-    The network itself is changed.
-    """
+    """Fold every norm of a network in eval mode into the convolution before it, in place."""
     for module in list(network.modules()):
         # in torchvision's networks a norm is the next child after the convolution it follows
         for (conv_name, conv), (norm_name, norm) in pairwise(list(module.named_children())):
@@ -37,7 +34,7 @@ def folded(network: ResNet) -> ResNet:
 
 
 def in_bfloat16(network: ResNet) -> ResNet:
-    """Folded, with weights and maps in bfloat16 and features (n, C) in float32."""
+    """Fold the norms and cast to bfloat16, in place; features (n, C) are float32."""
     fast = folded(network).to(torch.bfloat16)
     fast.avgpool = MeanInFloat32()
     return fast

@@ -1,9 +1,9 @@
-"""The only supervised loop: linear heads on a frozen backbone, several learning rates at once.
+"""Training of linear heads on a frozen backbone, with several learning rates at once.
 
-The forward pass of the frozen backbone is what costs. Heads that differ only in their learning
-rate and its decay see the same random crops, so one pass serves them all: a search over seven rates
-costs what one training costs, and so do four papers' readings of one probe. Each head ends with the
-weights that a training of its own would give it.
+The forward pass of the frozen backbone dominates the cost. Heads that differ only in learning rate
+and decay see the same random crops and share this pass: a search over seven rates costs as much as
+one training, and so do four papers' readings of one probe. Each head ends with the weights that a
+separate training would give it.
 """
 
 import hashlib
@@ -34,54 +34,54 @@ from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
 Decay = Literal["cosine", "step"]
-"""Cosine to zero per step, or times 0.1 at each milestone."""
+"""Decay of the learning rate: cosine to zero per step, or times 0.1 at each milestone."""
 
 
 class NotFrozenError(RuntimeError):
-    """A backbone that should not learn has changed."""
+    """Error for a frozen backbone that has changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeTraining:
-    """How linear heads are trained on random crops."""
+    """Settings of the training of linear heads on random crops."""
 
     learning_rates: tuple[float, ...]
-    """One head each."""
+    """Learning rate of each head."""
     batch_size: int = 256
     epochs: float = 0
     """Passes over the images; either this or `steps`."""
     steps: int = 0
     """Optimizer steps; either this or `epochs`."""
     decays: tuple[Decay, ...] = ("cosine",)
-    """Of each head, or one of all."""
+    """Decay of each head, or one for all."""
     milestones: tuple[float, ...] = (0.6, 0.8)
-    """Shares of the training."""
+    """Shares of the training after which "step" decays the rate."""
     optimizer: Literal["sgd", "lars"] = "sgd"
-    """lars: each tensor's step is scaled to its size, as apex's LARC does without clipping (You et
-    al., arXiv:1708.03888)."""
+    """Optimizer; lars scales each tensor's step to the norm of its weights, like apex's LARC
+    without clipping (You et al., arXiv:1708.03888)."""
     trust_coefficient: float = 0.001
-    """Of LARS."""
+    """Trust coefficient of LARS."""
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
     labels: Labels = "classes"
     crop_px: int = 224
     weight_std: float = 0.01
-    """Of the initial weights; biases start at 0 (MoCo's probe)."""
+    """Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""
 
     def num_steps(self, num_images: int) -> int:
-        """Optimizer steps in all."""
+        """Return the number of optimizer steps; ValueError unless epochs or steps is given."""
         if bool(self.epochs) == bool(self.steps):
             raise ValueError(f"give epochs or steps, found {self.epochs} and {self.steps}")
         return self.steps or max(1, round(self.epochs * num_images / self.batch_size))
 
     def pass_ends(self, num_images: int) -> list[int]:
-        """Steps after which a pass over the images is done, and the last step."""
+        """Return the numbers of steps after which a pass over the images ends, and of all steps."""
         steps, per_pass = self.num_steps(num_images), num_images / self.batch_size
         ends = (max(1, round(n * per_pass)) for n in range(1, math.ceil(steps / per_pass)))
         return sorted({*(end for end in ends if end < steps), steps})
 
     def rate_factors(self, share: float) -> tuple[float, ...]:
-        """Of each head's learning rate after this share of the training."""
+        """Return the factor of each head's learning rate after this share of the training."""
         drops = sum(share >= milestone for milestone in self.milestones)
         factors = {"cosine": 0.5 * (1 + math.cos(math.pi * share)), "step": 0.1**drops}
         decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
@@ -91,7 +91,7 @@ class ProbeTraining:
 
 
 class HeadOptimizer:
-    """SGD with momentum as torch.optim.SGD has it, with a learning rate per head.
+    """SGD with momentum in the form of torch.optim.SGD, with a learning rate per head.
 
     The R heads are rows of one matrix, so that a step is one product forward and one backward.
     """
@@ -107,9 +107,9 @@ class HeadOptimizer:
         self.rates = rates.repeat_interleave(classes)
 
     def step(self, features: Tensor, labels: Tensor, share: float) -> Tensor:
-        """One step of every head on features (n, C), labels (n,); the heads' losses (R,).
+        """Update every head on features (n, C) and labels (n,); return the heads' losses (R,).
 
-        share: of the training that is done.
+        share: finished share of the training.
         """
         count, classes, _ = self.shape
         factors = self.rates.new_tensor(self.training.rate_factors(share))
@@ -136,7 +136,7 @@ class HeadOptimizer:
         parameter.sub_(rate * velocity)
 
     def _ratios(self, parameter: Tensor, slope: Tensor) -> Tensor:
-        """LARS's local rate of each head's tensor, (R * L,); 1 where either is all zero."""
+        """Return LARS's local rates (R * L,); 1 if a head's parameter or gradient is all zero."""
         count, classes, _ = self.shape
         size, gradient = (t.reshape(count, -1).norm(dim=1) for t in (parameter, slope))
         ratio = self.training.trust_coefficient * size
@@ -145,22 +145,22 @@ class HeadOptimizer:
         return torch.where(defined, ratio, torch.ones_like(ratio)).repeat_interleave(classes)
 
     def heads(self) -> Heads:
-        """The heads as they are now, on the CPU."""
+        """Return the current heads, on the CPU."""
         return Heads(self.weight.view(self.shape).cpu(), self.bias.view(self.shape[:2]).cpu())
 
     def state(self) -> dict[str, Tensor]:
-        """All that a resumed run needs."""
+        """Return the state that a resumed run needs."""
         names = ("weight", "bias", "weight_velocity", "bias_velocity")
         return dict(zip(names, (self.weight, self.bias, *self.velocity), strict=True))
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
 
 
 def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
-    """R heads with the same initial weights, as R runs of one seed would have."""
+    """Return R heads with equal initial weights, those that R separate runs of the seed have."""
     generator = torch.Generator().manual_seed(seed)
     weight = std * torch.randn(num_classes, width, generator=generator)
     count = len(rates)
@@ -168,9 +168,9 @@ def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, 
 
 
 class Curve:
-    """Top-1 of each head on some features after each pass over the training images.
+    """Top-1 of each head on given features after each pass over the training images.
 
-    It is only told: nothing is chosen by it. A head that has diverged counts -1.
+    It is only reported; nothing is chosen by it. The value of a diverged head is -1.
     """
 
     def __init__(self, features: Features) -> None:
@@ -178,7 +178,7 @@ class Curve:
         self.top1: list[list[float]] = []
 
     def add(self, heads: Heads) -> None:
-        """After one more pass."""
+        """Measure the heads after one more pass."""
         scores = heads.scores(self.features.features)
         labels = self.features.labels
         self.top1.append([top1(s, labels) if bool(s.isfinite().all()) else -1.0 for s in scores])
@@ -192,11 +192,11 @@ def train_heads(
     folder: Path,
     curve: Curve | None = None,
 ) -> Heads:
-    """Train a head per learning rate on random crops of the images; its state lies in the folder.
+    """Train a head per learning rate on random crops of the images; the state is in the folder.
 
-    An interrupted call, made again with the same arguments, ends with the same weights. A head
-    whose rate is too large may diverge, its scores are then not finite; NotFiniteError if all do.
-    NotFrozenError if the backbone is not, to the bit, what it was before the first pass.
+    An interrupted call, repeated with the same arguments, ends with the same weights. A head whose
+    rate is too large may diverge, with scores that are not finite; NotFiniteError if all diverge.
+    NotFrozenError if a bit of the backbone has changed since the first pass.
     """
     network = frozen_network(backbone)
     before = weights_of(network)
@@ -240,11 +240,11 @@ def probed(
     head: int = 0,
     shared: Path | None = None,
 ) -> Predictions:
-    """Train heads, and score test with the last weights of one of them.
+    """Train heads, and score test with the final weights of one of them.
 
-    These are kept in the folder, for tasks that use the classifier; the details name them. There
-    also stands top-1 after each pass, with the best, which is not the result. shared: a folder
-    where another cell may have trained the same heads, or may look for them.
+    These weights are stored in the folder, for tasks that use the classifier; the details name
+    them. The details also hold top-1 after each pass and the best of these, which is not the
+    result. shared: a folder where cells that train the same heads share their state.
     """
     curve = Curve(test)
     file = _file(backbone, images, training, seed)
@@ -264,9 +264,10 @@ def probed(
 
 @contextmanager
 def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
-    """The shared folder, or the own one where a training has begun there or another process trains.
+    """Yield the folder to train in: the shared one, locked, or the cell's own.
 
-    Nobody waits for the other: a GPU that trains the same heads is of more use than one that waits.
+    The cell's own is used if a training has begun there, or if another process trains in the shared
+    one. Waiting instead would leave a GPU idle.
     """
     if own == shared or (own / file).exists():
         yield own
@@ -281,12 +282,12 @@ def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
-    """A copy of all weights and buffers."""
+    """Return a copy of all weights and buffers."""
     return {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
 
 def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
-    """NotFrozenError unless all weights and buffers are these, and nothing is in training mode."""
+    """Raise NotFrozenError if a weight or buffer has changed, or a module is in training mode."""
     now = network.state_dict()
     changed = [name for name, tensor in before.items() if not torch.equal(now[name], tensor)]
     learning = [name for name, module in network.named_modules() if module.training]
@@ -312,7 +313,7 @@ def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int
 
 
 class SavedTraining:
-    """The training's state on the disk, replaced whole at every save."""
+    """State of the training on disk, replaced as a whole at every save."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -320,7 +321,7 @@ class SavedTraining:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def restore(self, optimizer: HeadOptimizer, curve: Curve | None = None) -> int:
-        """Load what is there; the number of steps it has behind it."""
+        """Load the saved state, if any; return its number of finished steps."""
         if not self.path.exists():
             return 0
         state = torch.load(self.path, map_location="cpu", weights_only=True)
@@ -330,13 +331,13 @@ class SavedTraining:
         return int(state["step"])
 
     def save_when_due(self, optimizer: HeadOptimizer, step: int, curve: Curve | None) -> None:
-        """Save now and then, and leave if a signal asked for it."""
+        """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
         if stop.asked() or time.monotonic() - self.last > SAVE_EVERY_S:
             self.save(optimizer, step, curve)
             stop.leave_if_asked()
 
     def save(self, optimizer: HeadOptimizer, step: int, curve: Curve | None = None) -> None:
-        """The state after `step` steps."""
+        """Save the state after `step` steps."""
         content = io.BytesIO()
         state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}
         torch.save(state, content)

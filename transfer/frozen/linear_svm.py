@@ -1,8 +1,8 @@
-"""Linear SVMs by the dozen: every class, fold and cost on the same images, solved as one batch.
+"""Many linear SVMs on the same images, one per class, fold and cost, solved as one batch.
 
-One problem is a class in a fold at a cost C: squared hinge, L2-regularized, the bias included,
-1/2 |w|^2 + C sum_i c_i max(0, 1 - y_i w'x_i)^2 with x_i = (features of image i, 1). It is what
-scikit-learn's LinearSVC minimizes (LIBLINEAR: Fan et al., JMLR 2008); that is the reference here.
+One problem is a class in a fold at a cost C: squared hinge, L2-regularized including the bias,
+1/2 |w|^2 + C sum_i c_i max(0, 1 - y_i w'x_i)^2 with x_i = (features of image i, 1). This is the
+objective of scikit-learn's LinearSVC (LIBLINEAR: Fan et al., JMLR 2008), which is the reference.
 """
 
 import warnings
@@ -15,9 +15,9 @@ from torch import Tensor
 
 NEWTON_STEPS = 200
 CG_STEPS = 500
-CG_REDUCTION = 0.1  # of the residual: a Newton step solved better is not a better step
+CG_REDUCTION = 0.1  # of the residual: a more exact Newton step is hardly a better one
 LINE_SEARCH_STEPS = 40
-LINE_SEARCH_REDUCTION = 1e-6  # of the slope: exact, as each step costs no product with the images
+LINE_SEARCH_REDUCTION = 1e-6  # of the slope; exact, as no step needs a product with the images
 LEAST_SHARE = 0.01
 LIBLINEAR_TOLERANCE = 1e-4
 LIBLINEAR_STEPS = 2000
@@ -32,7 +32,7 @@ class Problems:
     trained_on: Tensor
     """(P, n) bool; the other images are held out."""
     positive_weight: float
-    """c_i of a positive image; a negative one has 1."""
+    """Weight c_i of a positive image; it is 1 for a negative one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,13 +45,13 @@ class Solution:
     """(P,) bool on the CPU."""
 
     def scores(self, features: Tensor) -> Tensor:
-        """Signed distances (n, P), float64 on the CPU, of features (n, C), unscaled."""
+        """Return w'x (n, P) for features (n, C), float64 on the CPU: distances times |w|."""
         return features.cpu().double() @ self.weights[:, :-1].T + self.weights[:, -1]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Eigenbasis:
-    """The images in the eigenbasis of X'X: there a diagonal preconditions every problem."""
+    """The images in the eigenbasis of X'X, where a diagonal matrix preconditions every problem."""
 
     images: Tensor
     """(n, r) = X @ axes, the bias column included; r = min(n, C + 1)."""
@@ -86,12 +86,12 @@ def solve_batched(
     *,
     tolerance: float,
 ) -> Solution:
-    """Truncated Newton with exact line search on all problems at once.
+    """Solve all problems at once by truncated Newton with exact line search.
 
-    costs (P,), each a C; start (P, C + 1), for instance the solution at a lower cost. The rule to
-    stop is LIBLINEAR's for the primal: a gradient of at most `tolerance` times that at w = 0 times
-    the share of the rarer side, as at w = 0 the common side outweighs it. Products with the images
-    have the dtype of the images, all else is float64.
+    costs (P,): the problems' C. start (P, C + 1): for instance the solution at a lower cost. The
+    stopping rule is LIBLINEAR's for the primal: the gradient's norm is at most `tolerance` times
+    that at w = 0 times the share of the rarer side, because the common side dominates the gradient
+    at w = 0. Products with the images have the dtype of the images, all else is float64.
     """
     images = basis.images
     positive = problems.positive.to(images.device)
@@ -124,9 +124,9 @@ def solve_batched(
 
 
 def rarer_share(problems: Problems) -> Tensor:
-    """Share of the training images on the smaller side of each problem, (P,) float64.
+    """Return the share (P,) float64 of training images on the rarer side of each problem.
 
-    At least LEAST_SHARE: float32 products could not meet a smaller goal.
+    It is at least LEAST_SHARE: float32 products could not reach a smaller goal.
     """
     positive = (problems.positive & problems.trained_on).double().sum(dim=1)
     total = problems.trained_on.double().sum(dim=1)
@@ -136,10 +136,10 @@ def rarer_share(problems: Problems) -> Tensor:
 def newton_direction(
     basis: Eigenbasis, curvature: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Minus H^-1 gradient by preconditioned conjugate gradients, and its products with the images.
+    """Return -H^-1 gradient by preconditioned conjugate gradients, and its product with the images.
 
     curvature (P, n), gradient (P, r); H = I + X' diag(curvature) X. The preconditioner replaces the
-    curvature of each image by their mean, which makes H diagonal in this basis.
+    images' curvatures by their mean, which makes H diagonal in this basis.
     """
     mean_curvature = curvature.mean(dim=1, keepdim=True)
     inverse = 1 / (1 + mean_curvature * basis.eigenvalues)
@@ -159,7 +159,7 @@ def newton_direction(
         rough = residual.norm(dim=1) > goal
         if not rough.any():
             break
-        if not rough.all():  # what is solved must not cost products any more
+        if not rough.all():  # solved problems are dropped, to save their products
             todo, goal, energy = todo[rough], goal[rough], energy[rough]
             residual, conjugate = residual[rough], conjugate[rough]
             curvature, inverse = curvature[rough], inverse[rough]
@@ -172,10 +172,11 @@ def newton_direction(
 def line_search(
     point: Tensor, direction: Tensor, margin: Tensor, change: Tensor, pull: Tensor
 ) -> Tensor:
-    """Step lengths (P, 1) to the minima of the objectives along the directions.
+    """Return step lengths (P, 1) to the minima of the objectives along the directions.
 
     point, direction (P, r); margin, change, pull (P, n): y_i w'x_i, its change, and 2 C c_i. The
-    slope is piecewise linear and rising; Newton's method finds its zero, bisection where it strays.
+    slope is piecewise linear and rising. Newton's method finds its zero; a step that leaves the
+    bracket is replaced by bisection.
     """
     linear = (point * direction).sum(dim=1, keepdim=True)
     quadratic = direction.square().sum(dim=1, keepdim=True)
@@ -201,16 +202,16 @@ def line_search(
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """left (P, a) times right (a, b) in the precision of right, returned in that of left."""
+    """Return left (P, a) times right (a, b), computed in the dtype of right, in that of left."""
     return (left.to(right.dtype) @ right).to(left.dtype)
 
 
 def solve_scikit_learn(
     features: Tensor, problems: Problems, costs: Tensor, start: Tensor | None = None
 ) -> Solution:
-    """The reference: one LinearSVC after the other, dual, with class weights.
+    """Solve each problem with scikit-learn's LinearSVC, the reference: dual, with class weights.
 
-    features (n, C), costs (P,). LIBLINEAR knows no warm start: `start` is not read.
+    features (n, C), costs (P,). LIBLINEAR has no warm start, so `start` is ignored.
     """
     images, weights, converged = features.double().numpy(), [], []
     for positive, trained_on, cost in zip(
@@ -228,7 +229,7 @@ def solve_scikit_learn(
             random_state=0,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # `converged` tells it
+            warnings.simplefilter("ignore", ConvergenceWarning)  # reported by `converged`
             machine.fit(images[trained_on], positive[trained_on])
         plane = [*machine.coef_[0], *machine.intercept_]
         weights.append(torch.tensor(plane, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Votes of the nearest neighbors, weighted: Wu et al., CVPR 2018, arXiv:1805.01978."""
+"""Weighted k-nearest-neighbor votes: Wu et al., CVPR 2018, arXiv:1805.01978."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,10 @@ QUERIES_PER_PART = 512
 def knn_scores(
     bank: Features, queries: Tensor, *, num_classes: int, num_neighbors: int, temperature: float
 ) -> Tensor:
-    """Votes (n, L) for queries (n, C); ValueError if the bank holds fewer than k images."""
+    """Return votes (n, L) for queries (n, C): exp(cosine similarity / temperature) per neighbor.
+
+    ValueError if the bank holds fewer than `num_neighbors` images.
+    """
     if num_neighbors > len(bank.features):
         raise ValueError(
             f"{num_neighbors} neighbors are asked of a bank of {len(bank.features)} images"

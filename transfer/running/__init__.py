@@ -1,14 +1,14 @@
-"""What every long computation needs, whatever it computes.
+"""Tools for long computations of any kind.
 
 atomic_files.py  files written whole or not at all, and errors that say what to do
-stages.py        tensors of a finished stage, believed only when intact
-lock.py          one process at a time in a folder
-stop.py          signals that ask for an orderly end
-loader.py        batches made ahead by worker processes
+stages.py        files with the tensors of a finished stage, behind a checksum
+lock.py          a lock that admits one process to a folder
+stop.py          an orderly stop after a signal
+loader.py        a data loader whose worker processes make batches ahead
 portable.py      errors that another process can raise again
 processes.py     the processes of a run, the GPUs of a machine
-console.py       the lines people read
-folders.py       where things lie
-schedule.py      how much of a protocol is run
+console.py       log lines and progress
+folders.py       the folders of a cell
+schedule.py      the share of a protocol's length that is run
 not_finite.py    the error of a training that has diverged
 """

@@ -1,6 +1,6 @@
-"""Write files whole or not at all, and explain what stands in the way of writing.
+"""Write files whole or not at all, and explain errors of writing.
 
-Every kill and every full disk leaves the file as it was before, or as it was to become.
+After a kill or on a full disk, a file has either its old or its new content.
 """
 
 import errno
@@ -16,18 +16,18 @@ ADVICE = {
     errno.EPERM: "make it writable",
     errno.EROFS: "make it writable",
 }
-"""What to do, by the number of the error."""
+"""Advice by error number."""
 
 
 class WriteError(OSError):
-    """A file could not be written; the message names the file and says what to do."""
+    """Error for a file that could not be written; it names the file and says what to do."""
 
 
 @contextmanager
 def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
     """Raise WriteError in place of any other OSError.
 
-    option: the word of the command line that leads to another folder, such as --results.
+    option: the command-line option that selects another folder, such as --results.
     """
     try:
         yield
@@ -43,7 +43,7 @@ def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
 
 
 def write_whole(path: Path, content: bytes, option: str = "") -> None:
-    """Write a file by way of a temporary file, fsync and rename; WriteError if that fails."""
+    """Write a file with a temporary file, fsync and rename; WriteError if that fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with explain_write_errors(path, option):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The lines people read: progress to stderr, with done, total, rate and time left."""
+"""Log lines and progress on stderr: done, total, rate and time left."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 def duration(seconds: float) -> str:
-    """Like "4 min 07 s"."""
+    """Return a duration in the form "4 min 07 s"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -16,12 +16,12 @@ def duration(seconds: float) -> str:
 
 
 def say(room: str, text: str) -> None:
-    """One line to stderr, under the time and the step's name."""
+    """Print a line to stderr, after the time and the name of the step (`room`)."""
     print(f"{time.strftime('%H:%M:%S')}  {room:<10}  {text}", file=sys.stderr, flush=True)
 
 
 class Progress:
-    """Counts what is done and says so: live on a terminal, each half minute elsewhere."""
+    """A progress display: live on a terminal, elsewhere a line every half minute."""
 
     def __init__(self, step: str, subject: str, total: int, unit: str, done: int = 0) -> None:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
@@ -30,7 +30,7 @@ class Progress:
         self.live = sys.stderr.isatty()
 
     def add(self, count: int) -> None:
-        """Note that `count` more are done."""
+        """Add `count` finished items."""
         self.done += count
         now = time.monotonic()
         if now - self.last >= (0.5 if self.live else 30):
@@ -48,7 +48,7 @@ class Progress:
         print(f"{stamp}  {self.step:<10}  {text:<80}", file=sys.stderr, end=end, flush=True)
 
     def close(self) -> None:
-        """The last word."""
+        """Print the last line."""
         self._show("\n")
 
 
@@ -56,7 +56,7 @@ class Progress:
 def progress(
     step: str, subject: str, total: int, unit: str = "images", done: int = 0
 ) -> Iterator[Progress]:
-    """A Progress that has its last word also when the work is cut short."""
+    """Yield a Progress, and close it also when the work is interrupted."""
     counter = Progress(step, subject, total, unit, done)
     try:
         yield counter

@@ -1,4 +1,4 @@
-"""Where a cell finds its data and leaves its traces."""
+"""The folders that a cell reads and writes."""
 
 import os
 from collections.abc import Mapping
@@ -9,24 +9,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Folders:
-    """The three places that a task may touch."""
+    """The three folders that a task may use, and what is known of the data."""
 
     data: Path
-    """All data sets, one folder each."""
+    """Folder of all data sets, one folder each."""
     cache: Path
-    """Shared by all cells: what may be deleted at any time."""
+    """Cache that all cells share; it may be deleted at any time."""
     work: Path
-    """This cell's own: what a resumed run needs."""
+    """Working folder of this cell, with the state that a resumed run needs."""
     broken: frozenset[str] = frozenset()
-    """Images that cannot be read and that the user tolerates: they are left out."""
+    """Unreadable images that the user tolerates; they are left out."""
     classifier: Path | None = None
     """File of the classifier that another cell has trained and this one uses."""
     reports: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Reports of the data sets that were checked, by key: what is opened must be what they tell."""
+    """Reports of the checked data sets, by key; every opened split must agree with them."""
 
     @property
     def lists(self) -> Path:
-        """Which images our draws gave to which split, beside the cache; to be kept."""
+        """Folder, beside the cache, with the lists of drawn splits; these must not be deleted."""
         return self.cache.parent / "lists"
 
 

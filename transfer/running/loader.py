@@ -1,9 +1,9 @@
-"""Batches in order, made ahead by worker processes: one loader for everything that reads images.
+"""A loader whose worker processes make batches ahead, in order, for all code that reads images.
 
 PyTorch's DataLoader is not used. Its workers share queues and locks, so one that dies or is killed
-can block all others; its errors arrive as text; and signals of a scheduler, which reach every
-process of a job, end its workers before the run can save. Here each worker has a connection of its
-own, hears no request to stop, and may be killed at any time without harm to the others.
+can block all others. Its errors arrive as text. Signals of a scheduler, which reach every process
+of a job, end its workers before the run can save. Here each worker has its own connection, ignores
+requests to stop, and may be killed at any time without harm to the others.
 """
 
 import atexit
@@ -35,9 +35,9 @@ from transfer.running import stop
 from transfer.running.portable import pickled_error
 
 BATCHES_AHEAD = 2
-"""Batches that each worker may have made or begun before they are asked for."""
+"""Batches that each worker may make or begin before they are requested."""
 PATIENCE_S = 5.0
-"""Longest wait for a worker that hands over a batch, or that is about to be gone."""
+"""Longest wait for a worker that transfers a batch or is about to end."""
 SHARED_MEMORY = Path("/dev/shm")
 FEWER = (
     "load with fewer processes (a smaller --cpus on a cluster, taskset -c 0-3 before the command "
@@ -49,15 +49,15 @@ Batch = TypeVar("Batch")
 
 
 class WorkerKilledError(RuntimeError):
-    """A worker process is gone, and no error of its own was the reason."""
+    """Error for a worker process that ended without an error of its own."""
 
 
 class SharedMemoryError(RuntimeError):
-    """/dev/shm, through which workers hand over their tensors, is full."""
+    """Error for a full /dev/shm, through which workers transfer their tensors."""
 
 
 class Tensors(Protocol):
-    """A tensor by its index."""
+    """A sequence of tensors."""
 
     def __getitem__(self, index: int) -> Tensor: ...
 
@@ -69,13 +69,14 @@ def load_batches(
     num_workers: int,
     pin: Callable[[Batch], Batch] | None = None,
 ) -> Iterator[Batch]:
-    """Yield make(place) for each place, in order; 0 workers make them in this process.
+    """Yield make(place) for each place, in order; with 0 workers, this process makes them.
 
-    The workers are forks, so what `make` holds is shared with them, not copied. What it raises is
-    raised here as it was, with the worker's traceback as a note. WorkerKilledError tells why a
-    worker is probably gone, SharedMemoryError that /dev/shm is too small. The workers end with the
-    iteration, however that ends, and with this process or the thread that began the iteration.
-    pin: moves a batch to where a GPU can fetch it; called in a thread where there are workers.
+    The workers are forks, so the data that `make` refers to is shared, not copied. Errors of `make`
+    are raised here unchanged, with the worker's traceback as a note. WorkerKilledError names the
+    probable reason why a worker has ended; SharedMemoryError means that /dev/shm is too small. The
+    workers end with the iteration, however it ends, and with this process or the thread that began
+    the iteration.
+    pin: moves a batch to pinned memory; if there are workers, it is called in a thread.
     """
     if num_workers == 0:
         for place in places:
@@ -107,15 +108,15 @@ def load_stacked(
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error in the place of a batch."""
+    """An error that is sent instead of a batch."""
 
     error: bytes
-    """Of `pickled_error`."""
+    """Result of `pickled_error`."""
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """What follows the last pinned batch."""
+    """The marker after the last pinned batch, with the error that ended the iteration, if any."""
 
     error: BaseException | None
 
@@ -134,7 +135,7 @@ class _Workers(Generic[Place, Batch]):
     def __init__(self) -> None:
         self.workers: list[_Worker] = []
         self.flags: bytearray | mmap.mmap = bytearray(1)
-        """Shared: the first byte says that all is over, the others that a worker hands over."""
+        """Shared bytes: the first tells all workers to end, each other is 1 during a transfer."""
 
     def start(self, make: Callable[[Place], Batch], count: int) -> None:
         """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
@@ -148,13 +149,13 @@ class _Workers(Generic[Place, Batch]):
                 arguments = (make, there, inherited, flags, number + 1, os.getpid())
                 process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
-                there.close()  # so that the end of the worker is the end of the connection
+                there.close()  # so that the connection ends when the worker does
                 self.workers.append(_Worker(process, here))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
-        """Yield the batches, asking each worker for its next one as soon as it has sent one."""
+        """Yield the batches; request a worker's next one as soon as it has sent one."""
         remaining = iter(places)
         asked: deque[_Worker] = deque()
         for worker in self.workers * BATCHES_AHEAD:
@@ -176,7 +177,7 @@ class _Workers(Generic[Place, Batch]):
             return
 
     def end(self) -> None:
-        """Kill the workers, but none that would leave a file in /dev/shm behind."""
+        """Kill the workers, but not during a transfer, which would leave a file in /dev/shm."""
         self.flags[0] = 1
         until = time.monotonic() + PATIENCE_S
         try:
@@ -197,7 +198,7 @@ class _Workers(Generic[Place, Batch]):
 
 @contextlib.contextmanager
 def _death_explained(process: ForkProcess) -> Iterator[None]:
-    """Raise the likely reason where a connection has ended because the worker has."""
+    """Replace the error of a connection whose worker has ended by the likely reason."""
     try:
         yield
     except (EOFError, OSError) as error:
@@ -241,13 +242,13 @@ def _work(
     number: int,
     parent: int,
 ) -> None:
-    """Make batches until killed: the life of a worker process."""
+    """Make batches until killed; this is the main function of a worker process."""
     ctypes.CDLL(None).prctl(stop.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
     for other in inherited:
         other.close()
-    torch.set_num_threads(1)  # more would wait for threads that a fork does not have
+    torch.set_num_threads(1)  # a fork lacks the threads of its parent and would wait for them
     results: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
     threading.Thread(target=_send, args=(connection, results), daemon=True).start()
     while True:
@@ -259,26 +260,28 @@ def _work(
 
 
 def _send(connection: "Connection[Any, Any]", results: "queue.SimpleQueue[memoryview]") -> None:
-    """Send in the background, so that a full connection keeps no batch from being made."""
+    """Send results in a thread, so that a full connection does not delay the next batch."""
     with contextlib.suppress(OSError):
         while True:
             connection.send_bytes(results.get())
 
 
 def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number: int) -> memoryview:
-    """Return a batch, its tensors moved to shared memory, or what went wrong, as bytes."""
+    """Return a batch with its tensors in shared memory, or the error, as bytes."""
     try:
         batch = make(place)
-        flags[number] = 1  # before the look at the other one: `_Workers.end` does it in turn
+        # set before flags[0] is read, while `_Workers.end` sets flags[0] before it reads this one:
+        # either this worker packs nothing, or `end` waits for it
+        flags[number] = 1
         return memoryview(b"") if flags[0] else ForkingPickler.dumps(batch)
-    except Exception as error:  # raised again by the process that asked
-        return ForkingPickler.dumps(_Failure(pickled_error(_told(error))))
+    except Exception as error:  # raised again in the parent process
+        return ForkingPickler.dumps(_Failure(pickled_error(_with_traceback(error))))
     finally:
         flags[number] = 0
 
 
-def _told(error: Exception) -> Exception:
-    """Return the error with its traceback as a note, or what it means if it is of /dev/shm."""
+def _with_traceback(error: Exception) -> Exception:
+    """Return the error with its traceback as a note; an error of /dev/shm is explained instead."""
     text = str(error)
     if "/torch_" in text and ("No space left" in text or "allocate shared memory" in text):
         error = _full_shared_memory(text.partition(" (")[0])
@@ -292,7 +295,7 @@ def _pinned(
     pin: Callable[[Batch], Batch],
     workers: _Workers[Place, Batch],
 ) -> Iterator[Batch]:
-    """Yield pinned batches, received and pinned by a thread while this one computes."""
+    """Yield pinned batches; a thread receives and pins them while this one computes."""
     ready: queue.Queue[Batch | _Ended] = queue.Queue(BATCHES_AHEAD)
     device = torch.cuda.current_device() if torch.cuda.is_available() else None
 
@@ -302,7 +305,7 @@ def _pinned(
         try:
             for batch in batches:
                 ready.put(pin(batch))
-        except BaseException as error:  # raised again by the thread that waits
+        except BaseException as error:  # raised again in the thread that waits
             ready.put(_Ended(error))
         else:
             ready.put(_Ended(None))

@@ -1,4 +1,4 @@
-"""A folder in which only one process works at a time."""
+"""An exclusive lock on a folder."""
 
 import fcntl
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from transfer.running.atomic_files import explain_write_errors
 
 
 class BusyError(RuntimeError):
-    """Another process works on the same cell."""
+    """Error for a cell that another process works on."""
 
 
 @contextmanager
 def alone(work: Path) -> Iterator[None]:
-    """BusyError if another process is in the folder; the lock goes with the process."""
+    """Lock a folder; BusyError if another process has it locked. The lock ends with the process."""
     with explain_write_errors(work / "lock", "--runs"):
         work.mkdir(parents=True, exist_ok=True)
         file = (work / "lock").open("w")

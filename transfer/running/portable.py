@@ -1,11 +1,11 @@
-"""Errors that cross the border between processes: same type, same message, same attributes."""
+"""Errors that are sent to another process with their type, message and attributes."""
 
 import pickle
 from typing import Any
 
 
 class _Rebuilt:
-    """A pickled error whose constructor asks for something else than a message."""
+    """A pickled error whose constructor takes other arguments than a message."""
 
     def __init__(self, error: Exception) -> None:
         self.parts = type(error), error.args, error.__dict__
@@ -22,15 +22,16 @@ def _rebuild(kind: type[Exception], args: tuple[Any, ...], state: dict[str, Any]
 
 
 def pickled_error(error: Exception) -> bytes:
-    """Return what pickle.loads turns into the same error; what cannot be, into a RuntimeError.
+    """Return bytes from which pickle.loads restores the same error.
 
-    The fallback names the type and tells the message. Notes stay, causes and tracebacks do not.
+    An error that cannot be pickled becomes a RuntimeError with its type and message. Notes are
+    kept, causes and tracebacks are not.
     """
     for form in (error, _Rebuilt(error)):
         try:
             content = pickle.dumps(form)
             copy = pickle.loads(content)
-        except Exception:  # what a library's error does while it is copied is its own affair
+        except Exception:  # an error class of a library may raise anything while it is copied
             continue
         if type(copy) is type(error) and str(copy) == str(error):
             return content

@@ -1,4 +1,4 @@
-"""The processes of a run that torchrun started, or the one that is there."""
+"""The processes of a run: those that torchrun started, or a single one."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from transfer.running import stop
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """This process among those of the run."""
+    """Rank and device of this process, and the number of processes of the run."""
 
     rank: int = 0
     num_processes: int = 1
@@ -22,7 +22,7 @@ class Process:
 
     @property
     def speaks(self) -> bool:
-        """Whether it writes records and talks to the console."""
+        """True for the process that writes records and prints, which is rank 0."""
         return self.rank == 0
 
 
@@ -30,14 +30,14 @@ _assumed_gpus: ContextVar[int | None] = ContextVar("assumed_gpus", default=None)
 
 
 def num_gpus() -> int:
-    """Return the number of GPUs of this machine, or of the one that is planned for."""
+    """Return the number of GPUs of this machine, or the one set by `assume_gpus`."""
     assumed = _assumed_gpus.get()
     return torch.cuda.device_count() if assumed is None else assumed
 
 
 @contextmanager
 def assume_gpus(count: int) -> Iterator[None]:
-    """Plan for another machine: `num_gpus` returns this count within the context."""
+    """Make `num_gpus` return this count within the context, to plan for another machine."""
     token = _assumed_gpus.set(count)
     try:
         yield
@@ -46,7 +46,7 @@ def assume_gpus(count: int) -> Iterator[None]:
 
 
 def this_process() -> Process:
-    """Rank, count and device, wherever in a run it is asked."""
+    """Return rank and device of this process, and the number of processes."""
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
     if not dist.is_initialized():
@@ -57,12 +57,12 @@ def this_process() -> Process:
 
 
 def started_processes() -> int:
-    """As many as torchrun started, 0 without it."""
+    """Return the number of processes that torchrun started, 0 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", 0))
 
 
 def any_process(wishes: list[bool], process: Process) -> list[bool]:
-    """Whether any process has each wish; all processes come here at the same time."""
+    """Return, for each wish, whether any process has it; all processes must call this together."""
     if process.num_processes == 1:
         return wishes
     flags = torch.tensor(wishes, dtype=torch.int32, device=process.device)
@@ -71,10 +71,10 @@ def any_process(wishes: list[bool], process: Process) -> list[bool]:
 
 
 def dealt(count: int, process: Process) -> Iterator[int]:
-    """This process's indices among `count`, dealt in turn.
+    """Yield this process's indices below `count`, which are dealt to the processes in turn.
 
-    Raises Stopped where a signal asked any process for it, and on all of them: none is left waiting
-    for one that is gone. All take equally many turns for that, if not equally many indices.
+    After a signal to any process, all raise Stopped, so that none waits for one that is gone. All
+    processes therefore take the same number of turns, also those with one index less.
     """
     for first in range(0, count, process.num_processes):
         if any_process([stop.asked()], process)[0]:
@@ -85,7 +85,7 @@ def dealt(count: int, process: Process) -> Iterator[int]:
 
 @contextmanager
 def joined() -> Iterator[Process]:
-    """Join the processes that torchrun started, nccl on GPUs and gloo on CPUs, or be alone."""
+    """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none."""
     if started_processes() <= 1:
         yield this_process()
         return

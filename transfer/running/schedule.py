@@ -1,13 +1,16 @@
-"""How much of a protocol's length is run: the paper's, a share of it, or a few steps."""
+"""The length at which a protocol is run: the paper's, a share of it, or a few steps."""
 
 import math
 
 NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
-"""A smoke run has no share: each task says what its few steps are."""
+"""Share of each named schedule; a smoke run has none, since each task defines its few steps."""
 
 
 def share(schedule: str) -> float:
-    """Of the paper's length, 0 to 1: of "paper", "short", "smoke", or a number such as "0.02"."""
+    """Return a schedule's share of the paper's length, 0 to 1.
+
+    schedule: "paper", "short", "smoke", or a number such as "0.02".
+    """
     if schedule in NAMED:
         return NAMED[schedule]
     try:

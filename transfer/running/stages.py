@@ -1,4 +1,4 @@
-"""Finished stages of a long computation: written whole, believed only when intact."""
+"""Files of finished stages of a long computation, written whole and verified by a checksum."""
 
 import hashlib
 from pathlib import Path
@@ -12,13 +12,13 @@ DIGEST_BYTES = 32
 
 
 def save_stage(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors whole or not at all, behind their SHA-256; WriteError if that fails."""
+    """Write tensors, after their SHA-256, whole or not at all; WriteError if that fails."""
     content = safetensors.torch.save(tensors)
     write_whole(path, hashlib.sha256(content).digest() + content, "--runs")
 
 
 def load_stage(path: Path) -> dict[str, Tensor] | None:
-    """The tensors of a finished stage; None if it is absent, torn or altered: compute it again."""
+    """Return the tensors of a finished stage; None if the file is absent, torn or altered."""
     try:
         stored = path.read_bytes()
     except FileNotFoundError:

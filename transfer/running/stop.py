@@ -1,4 +1,4 @@
-"""Leaving in an orderly way: a signal sets a flag, and the loops look at it between steps."""
+"""An orderly stop: a signal sets a flag, which loops check between steps."""
 
 import ctypes
 import os
@@ -14,48 +14,48 @@ _asked: list[int] = []
 
 
 class Stopped(SystemExit):
-    """State is saved; the same command goes on from here."""
+    """Exit after a signal, with all state saved; the same command continues from here."""
 
 
 def listen() -> None:
-    """From now on the signals of schedulers and of Ctrl-C ask for an orderly end."""
+    """Install the handler that makes signals of schedulers and Ctrl-C request an orderly stop."""
     for number in SIGNALS:
         signal.signal(number, _note)
 
 
 def asked_at_parents_end() -> None:
-    """Let the kernel ask this process to stop once its parent is gone; called where it starts."""
+    """Let the kernel signal this process when its parent ends; called at the process's start."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def leave_if_asked() -> None:
-    """Raise Stopped if a signal came. Call it only where all state is saved."""
+    """Raise Stopped if a signal has come. Call it only when all state is saved."""
     if _asked:
         raise Stopped(REQUEUE)
 
 
 def asked() -> bool:
-    """Whether a signal came."""
+    """Return whether a signal has come."""
     return bool(_asked)
 
 
 def exit_status(main: Callable[[list[str]], int], words: list[str]) -> int:
-    """Return the exit status of a command line; where it was stopped, its last line says so."""
+    """Run a command line and return its exit status; print a last line if it was stopped."""
     try:
         return main(words)
     except Stopped:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+        if os.environ.get("RANK", "0") == "0":  # only rank 0 prints
             print(last_words(), file=sys.stderr, flush=True)
         return REQUEUE
 
 
 def last_words() -> str:
-    """Return what a stopped command says; another process may have heard the signal."""
+    """Return the last line of a stopped command; the signal may have come to another process."""
     by = f" by {signal.Signals(_asked[0]).name}" if _asked else ""
     return f"stopped{by}, run the same command to go on"
 
 
 def _note(number: int, frame: FrameType | None) -> None:
     if number in _asked and number == signal.SIGINT:
-        raise KeyboardInterrupt  # the second Ctrl-C means now
+        raise KeyboardInterrupt  # a second Ctrl-C stops at once
     _asked.append(number)

@@ -24,10 +24,10 @@ POOL_IMAGES = 2_000
 
 
 def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) -> None:
-    """Write small versions of these sets below `data`; the key "pretrain" is images to train on.
+    """Write small versions of these sets below `data`; the key "pretrain" gives unlabeled images.
 
-    Without keys: everything. A version that `generate` wrote before is replaced; a folder of any
-    other origin is an error.
+    Without keys, everything is written. A version that `generate` wrote before is replaced; a
+    folder of any other origin is an error.
     """
     requested = [*DATASETS, POOL_FOLDER] if keys is None else list(keys)
     data.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _write_set(
     write: Callable[[Path, np.random.Generator], None],
     rng: np.random.Generator,
 ) -> None:
-    """Write beside the data first, so that an interruption leaves no half set in its place."""
+    """Write a set to a temporary folder and move it, so that an interruption leaves no half set."""
     folder = dataset_info(key).folder
     _refuse_foreign(data, key, folder)
     with tempfile.TemporaryDirectory(dir=data, prefix=".generating-") as staging:
@@ -69,7 +69,7 @@ def _write_set(
 
 
 def _mark(data: Path, written: str) -> None:
-    """Enter a set into `small-data.json`, and every set that only reads entered ones."""
+    """Enter a set into `small-data.json`, and every set whose files all belong to entered sets."""
     mark_small(data, written, dataset_info(written).small.sizes)
     entered = {key for key, sizes in small_sizes(data).items() if sizes.drawn}
     for key, info in DATASETS.items():

@@ -114,7 +114,7 @@ def _draw_scene(
 
 
 def _mark(things: list[Thing], label: int) -> int:
-    """Return 1 if an object of a class is not difficult, 0 if all are difficult, -1 without any."""
+    """Return VOC's mark of a class: 1 present, 0 only difficult objects, -1 absent."""
     difficult = [thing.difficult for thing in things if thing.label == label]
     if not difficult:
         return -1
