@@ -16,7 +16,7 @@ EDIT = re.compile(r"In `([\w/.]+)`:\n\n((?:```diff\n.*?```\n\n)+)", re.S)
 COMMANDS = re.compile(r"```bash\n(.*?)```", re.S)
 PREPARED = (
     "python -m transfer generate-data --data runs/small",
-    "python -m pretrain jcl/smoke --data runs/small/pretrain --out runs/jcl-smoke",
+    "python -m pretrain jcl/smoke --data runs/small/pretrain --out runs/jcl-smoke --steps 2",
 )
 
 
