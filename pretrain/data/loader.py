@@ -189,7 +189,7 @@ def _make_portable(error: Exception) -> Exception:
     note = f"In a worker process:\n{traceback.format_exc()}"
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:
+    except Exception:  # an error class of a library may raise anything while it is copied
         error = RuntimeError(f"{type(error).__name__}: {error}")
     error.add_note(note)
     return error
