@@ -23,7 +23,7 @@ from benchmarks.tables import renew_tables
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.cell import Cell, Place
 from transfer.datasets.images import DataError
-from transfer.frozen.features import AskedPrecision
+from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.folders import data_folder
 from transfer.running.schedule import share
@@ -50,7 +50,7 @@ class Request:
     """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     tolerate: int = 0
     """Missing, surplus or unreadable images that a data set may have."""
-    features_in: AskedPrecision = "auto"
+    features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
 
 

@@ -50,7 +50,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.features import AskedPrecision
+from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import duration
@@ -92,7 +92,7 @@ class RunAll:
         default_factory=TrainingOptions
     )
     """Options of tasks that train the whole network."""
-    features_in: AskedPrecision = "auto"
+    features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     workers: int = 1
     """Cells that run at the same time on this machine, each on its own GPUs."""

@@ -28,16 +28,10 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
 from transfer.frozen.crops import RandomView
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    device,
-    forward,
-    frozen_network,
-    normalized,
-)
-from transfer.frozen.folded import folded
+from transfer.frozen.features import Features
 from transfer.frozen.nearest import knn_scores
+from transfer.frozen.network import device, fold_norms, forward, frozen_network
+from transfer.frozen.transforms import EvalTransform, normalize_image
 from transfer.metrics import top1
 from transfer.running.folders import data_folder
 
@@ -105,7 +99,7 @@ def of_photographs(folder: Path, views: int, backbone: Backbone) -> tuple[Pixels
     view = RandomView(px=size_px)
 
     def cropped(place: int, seed: int) -> Callable[[], Tensor]:
-        return lambda: normalized(view(images[place][0], 0, seed)[0], backbone.input)
+        return lambda: normalize_image(view(images[place][0], 0, seed)[0], backbone.input)
 
     count = len(images)
     centers = [_centered(images, place, transform, backbone) for place in range(count)]
@@ -176,7 +170,7 @@ def main(settings: Settings) -> None:
     networks: dict[str, nn.Module] = {
         way: frozen_network(replace(backbone, precision=way)) for way in WAYS
     }
-    exact = folded(backbone.network()).to(device(), memory_format=torch.channels_last)
+    exact = fold_norms(backbone.network()).to(device(), memory_format=torch.channels_last)
     timed = times(
         {**networks, "folded": exact}, bank.batch(0, settings.batch_size), settings.rounds
     )

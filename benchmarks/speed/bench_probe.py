@@ -19,7 +19,8 @@ import tyro
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.synthetic.generate import generate
-from transfer.frozen.linear_heads import ProbeTraining, train_heads
+from transfer.frozen.linear_heads import train_heads
+from transfer.frozen.probe_training import ProbeTraining
 from transfer.tasks.linear_transfer import RATES
 
 

@@ -92,7 +92,7 @@ def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
 
     with ExitStack() as patches:
         change: Any = patch.object
-        extract = clock.timed("extraction", transfer.frozen.features.extract)
+        extract = clock.timed("extraction", transfer.frozen.extraction.extract)
         patches.enter_context(change(transfer.frozen.features, "extract", extract))
         for kind in {
             type(task): None

@@ -21,8 +21,10 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.finetuning.prepared import Prepared, identity
 from transfer.frozen.cost_search import search_key
-from transfer.frozen.features import EvalTransform, cache_key
-from transfer.frozen.linear_heads import ProbeTraining, _file
+from transfer.frozen.feature_cache import cache_key
+from transfer.frozen.linear_heads import _file
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.transforms import EvalTransform
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection

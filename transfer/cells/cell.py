@@ -25,7 +25,7 @@ from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import keep_list
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.features import AskedPrecision, resolved
+from transfer.frozen.precision import RequestedPrecision, feature_precision
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,
@@ -66,7 +66,7 @@ class Place:
     """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """Options of tasks that train the whole network."""
-    features_in: AskedPrecision = "auto"
+    features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks."""
 
     @property
@@ -121,7 +121,7 @@ class Cell:
     @property
     def computing(self) -> Backbone:
         """Backbone with the arithmetic of its frozen features."""
-        return replace(self.backbone, precision=resolved(self.place.features_in))
+        return replace(self.backbone, precision=feature_precision(self.place.features_in))
 
 
 def finished(cell: Cell) -> Record | None:

@@ -12,7 +12,7 @@ from transfer.cells.cell import Cell, Place, departures
 from transfer.cells.many_gpus import evaluate_where_asked
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.features import AskedPrecision
+from transfer.frozen.precision import RequestedPrecision
 from transfer.record import Record, file_of
 from transfer.running.console import duration
 from transfer.running.folders import data_folder
@@ -47,7 +47,7 @@ class Evaluate:
     """Evaluate a random initialization of the checkpoint's network in its place."""
     heads: tuple[int, ...] = ()
     """Heads of a LooC++ or MoCo++ file, such as 0 2, with concatenated features; default all."""
-    features_in: AskedPrecision = "auto"
+    features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions

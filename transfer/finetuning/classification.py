@@ -16,14 +16,9 @@ from transfer.finetuning.schedule import Precision
 from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
 from transfer.frozen.crops import RandomView, draw_seed
-from transfer.frozen.features import (
-    IMAGES_PER_BATCH,
-    EvalImages,
-    EvalTransform,
-    forward,
-    num_workers,
-    standardized,
-)
+from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
+from transfer.frozen.network import forward
+from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.running import stop
 from transfer.running.console import progress
 from transfer.running.loader import load_stacked
@@ -169,6 +164,6 @@ def predicted(
         for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers):
             if any_process([stop.asked()], this_process())[0]:
                 raise stop.Stopped(stop.REQUEUE)
-            parts.append(forward(classifier.layers, standardized(batch, form)).cpu())
+            parts.append(forward(classifier.layers, normalize_pixels(batch, form)).cpu())
             counter.add(len(batch))
     return torch.cat(parts)

@@ -20,7 +20,7 @@ from transfer.finetuning.precise_norm import set_precise_norms
 from transfer.finetuning.schedule import Course, learning_rate, set_rate
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
 from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches
-from transfer.frozen.features import num_workers as usual_workers
+from transfer.frozen.extraction import num_workers as usual_workers
 from transfer.running import stop
 from transfer.running.console import Progress, progress, say
 from transfer.running.not_finite import NotFiniteError

@@ -71,13 +71,13 @@ def load_classifier(file: Path) -> Heads | None:
     return head if file == classifier_file(file.parent, identity(head)) else None
 
 
-def scores_of(head: Heads, features: Tensor) -> Tensor:
+def classifier_scores(head: Heads, features: Tensor) -> Tensor:
     """Return scores (n, L) for features (n, C), in parts, since these may be mapped from disk."""
     parts = features.split(IMAGES_PER_PART)
     return torch.cat([head.scores(part)[0] for part in parts])
 
 
-def among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -> Tensor:
+def labels_among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -> Tensor:
     """Convert labels (n,) from indices into `names` to indices into a classifier's `classes`.
 
     ValueError if one of the names is not among the classes.

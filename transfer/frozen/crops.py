@@ -5,7 +5,6 @@ processes nor an interruption changes a pixel.
 """
 
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from PIL import Image
@@ -15,14 +14,13 @@ from torchvision.transforms import v2
 
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
-from transfer.frozen.features import QUARTER_TURNS, normalized, num_workers, turned
+from transfer.frozen.extraction import num_workers
+from transfer.frozen.probe_training import Labels
+from transfer.frozen.transforms import QUARTER_TURNS, normalize_image, rotate_quarters
 from transfer.running.loader import load_batches
 
 SEED_STRIDE = 2_654_435_769
 """2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
-
-Labels = Literal["classes", "rotations"]
-"""Kind of labels; rotations: each crop is turned by 0 to 3 quarter turns, which is its label."""
 
 
 def draw_seed(seed: int, number: int) -> int:
@@ -50,7 +48,7 @@ class RandomView:
                 return view, label
             # after the flip: flipping afterwards would change one quarter turn into three
             quarters = int(torch.randint(QUARTER_TURNS, ()))
-        return turned(view, quarters), quarters
+        return rotate_quarters(view, quarters), quarters
 
 
 class RandomCrops(Dataset[tuple[Tensor, Tensor]]):
@@ -64,7 +62,7 @@ class RandomCrops(Dataset[tuple[Tensor, Tensor]]):
         position, index = place
         image, label = self.images[index]
         view, label = self.view(image, label, draw_seed(self.seed, position))
-        return normalized(view, self.form), torch.as_tensor(label)
+        return normalize_image(view, self.form), torch.as_tensor(label)
 
 
 def crop_batches(

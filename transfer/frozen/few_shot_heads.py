@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from transfer.frozen.features import Features, device
+from transfer.frozen.features import Features
+from transfer.frozen.network import device
 
 WEIGHT_STD = 0.01
 """Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""

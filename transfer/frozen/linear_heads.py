@@ -9,13 +9,11 @@ separate training would give it.
 import hashlib
 import io
 import json
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +21,11 @@ from torch import Tensor, nn
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads, save_classifier
-from transfer.frozen.crops import Labels, RandomView, crop_batches
-from transfer.frozen.features import QUARTER_TURNS, Features, Predictions, forward, frozen_network
+from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.features import Features, Predictions
+from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.metrics import top1
 from transfer.running import stop
 from transfer.running.atomic_files import write_whole
@@ -33,61 +34,10 @@ from transfer.running.lock import BusyError, alone
 from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
-Decay = Literal["cosine", "step"]
-"""Decay of the learning rate: cosine to zero per step, or times 0.1 at each milestone."""
 
 
 class NotFrozenError(RuntimeError):
     """Error for a frozen backbone that has changed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeTraining:
-    """Settings of the training of linear heads on random crops."""
-
-    learning_rates: tuple[float, ...]
-    """Learning rate of each head."""
-    batch_size: int = 256
-    epochs: float = 0
-    """Passes over the images; either this or `steps`."""
-    steps: int = 0
-    """Optimizer steps; either this or `epochs`."""
-    decays: tuple[Decay, ...] = ("cosine",)
-    """Decay of each head, or one for all."""
-    milestones: tuple[float, ...] = (0.6, 0.8)
-    """Shares of the training after which "step" decays the rate."""
-    optimizer: Literal["sgd", "lars"] = "sgd"
-    """Optimizer; lars scales each tensor's step to the norm of its weights, like apex's LARC
-    without clipping (You et al., arXiv:1708.03888)."""
-    trust_coefficient: float = 0.001
-    """Trust coefficient of LARS."""
-    sgd_momentum: float = 0.9
-    weight_decay: float = 0.0
-    labels: Labels = "classes"
-    crop_px: int = 224
-    weight_std: float = 0.01
-    """Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""
-
-    def num_steps(self, num_images: int) -> int:
-        """Return the number of optimizer steps; ValueError unless epochs or steps is given."""
-        if bool(self.epochs) == bool(self.steps):
-            raise ValueError(f"give epochs or steps, found {self.epochs} and {self.steps}")
-        return self.steps or max(1, round(self.epochs * num_images / self.batch_size))
-
-    def pass_ends(self, num_images: int) -> list[int]:
-        """Return the numbers of steps after which a pass over the images ends, and of all steps."""
-        steps, per_pass = self.num_steps(num_images), num_images / self.batch_size
-        ends = (max(1, round(n * per_pass)) for n in range(1, math.ceil(steps / per_pass)))
-        return sorted({*(end for end in ends if end < steps), steps})
-
-    def rate_factors(self, share: float) -> tuple[float, ...]:
-        """Return the factor of each head's learning rate after this share of the training."""
-        drops = sum(share >= milestone for milestone in self.milestones)
-        factors = {"cosine": 0.5 * (1 + math.cos(math.pi * share)), "step": 0.1**drops}
-        decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
-        if len(decays) != len(self.learning_rates):
-            raise ValueError(f"{len(self.learning_rates)} learning rates, {len(decays)} decays")
-        return tuple(factors[decay] for decay in decays)
 
 
 class HeadOptimizer:
@@ -230,7 +180,7 @@ def train_heads(
     return optimizer.heads()
 
 
-def probed(
+def train_and_score(
     backbone: Backbone,
     images: Images,
     training: ProbeTraining,

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from transfer.frozen.features import Features, device
+from transfer.frozen.features import Features
+from transfer.frozen.network import device
 
 QUERIES_PER_PART = 512
 

@@ -15,15 +15,11 @@ from torch import Tensor
 
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
-from transfer.frozen.classifier import Heads, among, load_classifier, scores_of
+from transfer.frozen.classifier import Heads, classifier_scores, labels_among, load_classifier
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    features_together,
-    frozen_features,
-    open_images,
-)
+from transfer.frozen.feature_cache import features_of_backbones, frozen_features, open_images
+from transfer.frozen.features import Features
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
@@ -103,7 +99,7 @@ class CorruptionEval(TaskDefaults):
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
         transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
-        features_together(backbones, self.dataset, "test", transform, folders)
+        features_of_backbones(backbones, self.dataset, "test", transform, folders)
         return True
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -132,8 +128,8 @@ class CorruptionEval(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier."""
-        scores = scores_of(prepared.head, prepared.test.features)
-        labels = among(prepared.test.labels, prepared.names, prepared.classes)
+        scores = classifier_scores(prepared.head, prepared.test.features)
+        labels = labels_among(prepared.test.labels, prepared.names, prepared.classes)
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
         return Corrupted(scores, labels, kinds, severities)
 

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import EvalTransform, TrainAndTest, train_and_test
+from transfer.frozen.feature_cache import train_and_test
+from transfer.frozen.features import TrainAndTest
 from transfer.frozen.few_shot_heads import FewShotTraining, Problem, draw_support, train_together
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError

@@ -9,8 +9,10 @@ from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import EvalTransform, Predictions, TrainAndTest, train_and_test
+from transfer.frozen.feature_cache import train_and_test
+from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.frozen.nearest import knn_scores
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults

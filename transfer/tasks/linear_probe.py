@@ -14,14 +14,11 @@ import torch
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    Predictions,
-    frozen_features,
-    open_images,
-)
-from transfer.frozen.linear_heads import Decay, ProbeTraining, probed
+from transfer.frozen.feature_cache import frozen_features, open_images
+from transfer.frozen.features import Features, Predictions
+from transfer.frozen.linear_heads import train_and_score
+from transfer.frozen.probe_training import Decay, ProbeTraining
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.running.schedule import share
@@ -118,7 +115,7 @@ class LinearProbe(TaskDefaults):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-        predictions = probed(
+        predictions = train_and_score(
             prepared.backbone,
             prepared.train,
             training,

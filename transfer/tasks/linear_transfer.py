@@ -16,14 +16,11 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    Predictions,
-    frozen_features,
-    open_images,
-)
-from transfer.frozen.linear_heads import ProbeTraining, train_heads
+from transfer.frozen.feature_cache import frozen_features, open_images
+from transfer.frozen.features import Features, Predictions
+from transfer.frozen.linear_heads import train_heads
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import EvalTransform, Features, TrainAndTest, train_and_test
+from transfer.frozen.feature_cache import train_and_test
+from transfer.frozen.features import Features, TrainAndTest
 from transfer.frozen.few_shot_heads import draw_support
 from transfer.frozen.nearest import knn_scores
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults

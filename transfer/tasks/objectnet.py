@@ -10,16 +10,11 @@ from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.objectnet import BORDER_PX
-from transfer.frozen.classifier import Heads, among, load_classifier, scores_of
+from transfer.frozen.classifier import Heads, classifier_scores, labels_among, load_classifier
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    Predictions,
-    features_together,
-    frozen_features,
-    open_images,
-)
+from transfer.frozen.feature_cache import features_of_backbones, frozen_features, open_images
+from transfer.frozen.features import Features, Predictions
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
@@ -82,7 +77,7 @@ class ObjectNetEval(TaskDefaults):
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
-        features_together(backbones, self.dataset, "test", self.transform, folders)
+        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 
     def gpu_hours(self, backbone: Backbone) -> float:
@@ -108,8 +103,10 @@ class ObjectNetEval(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier."""
-        scores = scores_of(prepared.head, prepared.test.features)
-        return Predictions(scores, among(prepared.test.labels, prepared.names, prepared.classes))
+        scores = classifier_scores(prepared.head, prepared.test.features)
+        return Predictions(
+            scores, labels_among(prepared.test.labels, prepared.names, prepared.classes)
+        )
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""

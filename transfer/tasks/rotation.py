@@ -13,15 +13,11 @@ import torch
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.features import (
-    QUARTER_TURNS,
-    EvalTransform,
-    Features,
-    Predictions,
-    frozen_features,
-    open_images,
-)
-from transfer.frozen.linear_heads import ProbeTraining, probed
+from transfer.frozen.feature_cache import frozen_features, open_images
+from transfer.frozen.features import Features, Predictions
+from transfer.frozen.linear_heads import train_and_score
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.schedule import share
@@ -103,7 +99,7 @@ class RotationProbe(TaskDefaults):
             labels="rotations",
             crop_px=self.crop_px,
         )
-        return probed(
+        return train_and_score(
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
         )
 

@@ -29,7 +29,9 @@ from transfer.finetuning.learning_rate_search import (
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.cost import BACKWARD_COST, forward_hours
-from transfer.frozen.features import EvalTransform, Predictions, open_images
+from transfer.frozen.feature_cache import open_images
+from transfer.frozen.features import Predictions
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError

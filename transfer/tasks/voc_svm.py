@@ -15,15 +15,11 @@ from transfer.backbone import Backbone
 from transfer.datasets.images import DataError
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.cost_search import Choice, CostSearch, Solver, choose_costs
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    Predictions,
-    device,
-    frozen_features,
-    open_images,
-)
+from transfer.frozen.feature_cache import frozen_features, open_images
+from transfer.frozen.features import Features, Predictions
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
+from transfer.frozen.network import device
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import Points, average_precision
 from transfer.running.console import say
 from transfer.running.folders import Folders

@@ -152,7 +152,7 @@ def test_preparing_for_several_backbones_decodes_once(
     cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
     names = [backbone.name for backbone in backbones]
     words = preparation([*cells, cells[0]], dict(zip(names, origins, strict=True)))
-    extract, passes = transfer.frozen.features.extract, []
+    extract, passes = transfer.frozen.extraction.extract, []
 
     def counted(entries: dict[Path, Backbone], *others: Any) -> None:
         passes.append(len(entries))

@@ -224,7 +224,7 @@ def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifi
     prepare([other])
     assert other.needed is not None
     assert not other.needed.folders.work.exists()
-    monkeypatch.setattr("transfer.frozen.features.extract", None)  # all is there
+    monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
     work = other.needed.folders.work
     name = save_classifier(work, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
     folders = replace(other.folders, classifier=classifier_file(work, name))

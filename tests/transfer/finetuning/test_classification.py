@@ -18,7 +18,7 @@ from transfer.finetuning.classification import (
     train,
 )
 from transfer.finetuning.schedule import learning_rate, set_rate
-from transfer.frozen.features import EvalTransform
+from transfer.frozen.transforms import EvalTransform
 from transfer.running import stop
 from transfer.running.processes import Process
 

@@ -7,11 +7,11 @@ import torch
 
 from transfer.frozen.classifier import (
     Heads,
-    among,
     classifier_file,
+    classifier_scores,
+    labels_among,
     load_classifier,
     save_classifier,
-    scores_of,
 )
 
 HEAD = Heads(torch.arange(12.0).view(1, 3, 4), torch.tensor([[0.0, 1.0, 2.0]]))
@@ -22,7 +22,7 @@ def test_a_kept_classifier_scores_as_before(tmp_path: Path) -> None:
     assert found is not None
     features = torch.arange(20.0).view(5, 4)  # whole numbers, whose products and sums are exact
     expected = features @ HEAD.weight[0].T + HEAD.bias[0]
-    assert torch.equal(scores_of(found, features), expected)
+    assert torch.equal(classifier_scores(found, features), expected)
 
 
 def test_a_torn_or_absent_file_is_none(tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ def test_classifiers_of_one_folder_are_never_taken_for_each_other(tmp_path: Path
 
 def test_labels_are_counted_by_name() -> None:
     labels = torch.tensor([0, 1, 1, 0])
-    assert among(labels, ("n3", "n1"), ("n1", "n2", "n3")).tolist() == [2, 0, 0, 2]
+    assert labels_among(labels, ("n3", "n1"), ("n1", "n2", "n3")).tolist() == [2, 0, 0, 2]
 
 
 def test_a_class_that_the_classifier_lacks_is_named() -> None:
     with pytest.raises(ValueError, match="of 2 classes knows no n9"):
-        among(torch.tensor([0]), ("n9", "n1"), ("n1", "n2"))
+        labels_among(torch.tensor([0]), ("n9", "n1"), ("n1", "n2"))

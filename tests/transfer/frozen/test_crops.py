@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
 from transfer.frozen.crops import Places, RandomCrops, RandomView, draw_seed
-from transfer.frozen.features import normalized, turned
+from transfer.frozen.transforms import normalize_image, rotate_quarters
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
@@ -34,7 +34,7 @@ def test_seed_0_draws_by_the_position_alone_as_all_records_so_far(
     crops = RandomCrops(images, RandomView(px=32), form, seed=0)
     torch.manual_seed(position)
     crop = v2.RandomResizedCrop(32, scale=(0.08, 1.0), antialias=True)
-    expected = normalized(v2.RandomHorizontalFlip()(crop(images[3][0])), form)
+    expected = normalize_image(v2.RandomHorizontalFlip()(crop(images[3][0])), form)
     assert torch.equal(crops[position, 3][0], expected)
 
 
@@ -64,7 +64,7 @@ def test_a_turn_is_told_and_undone_by_its_complement() -> None:
         plain, label = RandomView(px=16)(image, 7, seed)
         assert label == 7
         view, quarters = RandomView(px=16, labels="rotations")(image, 7, seed)
-        assert turned(view, (4 - quarters) % 4).tobytes() == plain.tobytes()
+        assert rotate_quarters(view, (4 - quarters) % 4).tobytes() == plain.tobytes()
         # numpy turns as Pillow does, counterclockwise
         assert np.array_equal(np.rot90(np.asarray(plain), quarters), np.asarray(view))
         told.add(quarters)

@@ -21,8 +21,10 @@ import transfer.frozen.feature_file
 import transfer.frozen.features
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
+from transfer.frozen.extraction import EvalImages
+from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.feature_file import LAYOUT, unfinished_rows
-from transfer.frozen.features import EvalImages, EvalTransform, features_together
+from transfer.frozen.transforms import EvalTransform
 from transfer.running.atomic_files import WriteError
 from transfer.running.folders import Folders
 
@@ -59,7 +61,7 @@ def extract(
     patch(transfer.frozen.feature_file, "LOOK_AGAIN_S", 0.01)
 
     def work() -> list[Tensor]:
-        both = features_together([small_backbone, other], "dtd", "val", TRANSFORM, folders)
+        both = features_of_backbones([small_backbone, other], "dtd", "val", TRANSFORM, folders)
         return [features.features.clone() for features in both]
 
     return work
@@ -244,7 +246,7 @@ def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
     assert killed_at(11, extract, (FDATASYNC,))
     ahead, behind = sorted(cache.glob("*.partial"), key=_finished, reverse=True)
     assert (_finished(ahead), _finished(behind)) == (8, 4)
-    forward, computed = transfer.frozen.features.forward, []
+    forward, computed = transfer.frozen.network.forward, []
 
     def counted(network: nn.Module, pixels: Tensor) -> Tensor:
         computed.append(len(pixels))

@@ -18,14 +18,14 @@ from transfer.frozen.linear_heads import (
     Curve,
     HeadOptimizer,
     NotFrozenError,
-    ProbeTraining,
     SavedTraining,
     new_heads,
-    probed,
     require_frozen,
+    train_and_score,
     train_heads,
     weights_of,
 )
+from transfer.frozen.probe_training import ProbeTraining
 from transfer.running import stop
 
 CPU = torch.device("cpu")
@@ -205,14 +205,14 @@ def test_the_last_head_is_scored_and_the_best_only_told(
     images = open_split("cars", small_data, "train").subset(range(16))
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
     training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
-    found = probed(small_backbone, images, training, test, 0, tmp_path)
+    found = train_and_score(small_backbone, images, training, test, 0, tmp_path)
     passes = found.details["top1_after_each_pass"]
     assert len(passes) == 3
     assert found.details["best_top1"] == max(passes)
     last = train_heads(small_backbone, images, training, 0, tmp_path).scores(test.features)[0]
     assert torch.equal(found.scores, last)
     # found again, not made again
-    again = probed(small_backbone, images, training, test, 0, tmp_path)
+    again = train_and_score(small_backbone, images, training, test, 0, tmp_path)
     assert again.details == found.details
 
 
@@ -231,13 +231,13 @@ def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(
     images = open_split("cars", small_data, "train").subset(range(16))
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
     training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
-    whole = probed(small_backbone, images, training, test, 0, tmp_path / "whole")
+    whole = train_and_score(small_backbone, images, training, test, 0, tmp_path / "whole")
     answers = iter([False, False, True])
     with monkeypatch.context() as patch:
         patch.setattr(stop, "asked", lambda: next(answers))
         patch.setattr(stop, "_asked", [15])
         with pytest.raises(stop.Stopped):
-            probed(small_backbone, images, training, test, 0, tmp_path / "parts")
-    resumed = probed(small_backbone, images, training, test, 0, tmp_path / "parts")
+            train_and_score(small_backbone, images, training, test, 0, tmp_path / "parts")
+    resumed = train_and_score(small_backbone, images, training, test, 0, tmp_path / "parts")
     assert torch.equal(resumed.scores, whole.scores)
     assert resumed.details == whole.details

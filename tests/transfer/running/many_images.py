@@ -8,7 +8,7 @@ from transfer.datasets import cifar
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.synthetic.labeled import PerClass
-from transfer.frozen.features import num_workers
+from transfer.frozen.extraction import num_workers
 
 PER_CLASS = 350
 

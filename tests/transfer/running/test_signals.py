@@ -31,7 +31,7 @@ from transfer.running.loader import _packed
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
 NUM_WORKERS_HERE = (
-    "transfer.frozen.features.num_workers",
+    "transfer.frozen.extraction.num_workers",
     "transfer.frozen.crops.num_workers",
     "transfer.finetuning.classification.num_workers",
     "transfer.finetuning.loop.usual_workers",

@@ -12,7 +12,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
-from transfer.frozen.linear_heads import ProbeTraining
+from transfer.frozen.probe_training import ProbeTraining
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.tasks import TASKS

@@ -6,7 +6,8 @@ import torch
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
-from transfer.frozen.features import EvalTransform, frozen_network, turned
+from transfer.frozen.network import frozen_network
+from transfer.frozen.transforms import EvalTransform, rotate_quarters
 from transfer.running.folders import Folders
 from transfer.tasks.rotation import RotationProbe
 
@@ -30,7 +31,7 @@ def test_features_of_a_position_are_those_of_the_turned_image(
     network = frozen_network(small_backbone)
     for quarters in range(4):
         seen = EvalTransform(resize_px=32, crop_px=32)(
-            turned(picture, quarters), small_backbone.input
+            rotate_quarters(picture, quarters), small_backbone.input
         )
         expected = network(seen[None].contiguous(memory_format=torch.channels_last))[0]
         found = test.features[160 * quarters + 7]

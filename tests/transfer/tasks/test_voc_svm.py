@@ -11,7 +11,8 @@ from torch import Tensor
 from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.images import DataError
-from transfer.frozen.features import EvalTransform, Features, Predictions
+from transfer.frozen.features import Features, Predictions
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
 from transfer.running.folders import Folders
 from transfer.running.stages import save_stage

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from transfer.backbone import Backbone, random_backbone
 from transfer.frozen.features import Features
-from transfer.frozen.folded import folded, in_bfloat16
 from transfer.frozen.nearest import knn_scores
+from transfer.frozen.network import fold_norms, in_bfloat16
 
 
 def with_lived_in_norms(arch: str, stem: str) -> Backbone:
@@ -33,7 +33,7 @@ def images(count: int, px: int = 32) -> Tensor:
 def test_a_folded_network_computes_the_same_features_without_norms(arch: str, stem: str) -> None:
     backbone = with_lived_in_norms(arch, stem)
     exact = backbone.network().double()
-    network = folded(backbone.network().double())
+    network = fold_norms(backbone.network().double())
     assert not any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
     with torch.no_grad():
         torch.testing.assert_close(network(images(2).double()), exact(images(2).double()))

@@ -13,15 +13,11 @@ from PIL import Image
 import transfer.frozen.features
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
+from transfer.frozen.feature_cache import cache_key, features_of_backbones, frozen_features
 from transfer.frozen.feature_file import unfinished_rows
-from transfer.frozen.features import (
-    EvalTransform,
-    Features,
-    cache_key,
-    features_together,
-    frozen_features,
-    resolved,
-)
+from transfer.frozen.features import Features
+from transfer.frozen.precision import feature_precision
+from transfer.frozen.transforms import EvalTransform
 from transfer.running import stop
 from transfer.running.folders import Folders
 
@@ -65,7 +61,7 @@ def test_an_interrupted_extraction_goes_on_and_ends_the_same(
     whole = extract(small_backbone, folders).features
     elsewhere = replace(folders, cache=folders.cache / "second")
     calls = []
-    forward = transfer.frozen.features.forward
+    forward = transfer.frozen.network.forward
 
     def breaks(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
         calls.append(len(images))
@@ -110,7 +106,7 @@ def test_a_stop_within_a_part_keeps_the_batches_that_are_done(
     monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_BATCH", 20)
     whole = extract(small_backbone, replace(folders, cache=folders.cache / "whole")).features
     seen: list[int] = []
-    forward = transfer.frozen.features.forward
+    forward = transfer.frozen.network.forward
 
     def counted(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
         seen.append(len(images))
@@ -181,7 +177,7 @@ def test_several_backbones_share_one_pass_over_the_images(
         return pixels(transform, image)
 
     monkeypatch.setattr(EvalTransform, "pixels", counted)
-    both = features_together([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
+    both = features_of_backbones([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
     assert len(decoded) == 80
     for one, shared in zip(alone, both, strict=True):
         assert torch.equal(one, shared.features)
@@ -203,6 +199,6 @@ def test_precision_shapes_the_key_and_the_features_but_little(
 def test_a_gpu_makes_nearly_the_features_of_a_cpu(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fast = extract(replace(small_backbone, precision=resolved("auto")), folders).features
+    fast = extract(replace(small_backbone, precision=feature_precision("auto")), folders).features
     monkeypatch.setattr(transfer.frozen.features, "device", lambda: torch.device("cpu"))
     assert torch.cosine_similarity(fast, extract(small_backbone, folders).features).min() > 0.999

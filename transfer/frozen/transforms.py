@@ -1,0 +1,67 @@
+"""Evaluation transforms: from a decoded image to the normalized input of a network."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms import v2
+
+from transfer.backbone import InputFormat
+
+QUARTER_TURNS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalTransform:
+    """Evaluation transform: resize the short side and crop the center, or squash; normalize."""
+
+    resize_px: int
+    crop_px: int
+    squash: bool = False
+    """Resize to resize_px x resize_px regardless of the aspect, then to crop_px x crop_px."""
+    border_px: int = 0
+    """Border that is cut off on all sides before anything else."""
+    turns: int = 0
+    """Counterclockwise quarter turns of the crop at the end."""
+
+    @classmethod
+    def center(cls, crop_px: int, margin_px: int) -> Self:
+        """Return a center crop; the short side exceeds it by margin_px * crop_px / 224."""
+        return cls(resize_px=round(crop_px * (1 + margin_px / 224)), crop_px=crop_px)
+
+    def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
+        """Return the normalized image (3, crop_px, crop_px), float32."""
+        return normalize_image(self.pixels(image), form)
+
+    def pixels(self, image: Image.Image) -> Image.Image:
+        """Return the network's input image before normalization."""
+        if self.border_px:
+            width, height, edge = *image.size, self.border_px
+            image = image.crop((edge, edge, width - edge, height - edge))
+        if self.squash:
+            whole = image.resize((self.resize_px, self.resize_px), Image.Resampling.BILINEAR)
+            squashed = whole.resize((self.crop_px, self.crop_px), Image.Resampling.BILINEAR)
+            return rotate_quarters(squashed, self.turns)
+        small = v2.functional.resize(image, [self.resize_px])
+        center: Image.Image = v2.functional.center_crop(small, [self.crop_px, self.crop_px])
+        return rotate_quarters(center, self.turns)
+
+
+def rotate_quarters(image: Image.Image, quarters: int) -> Image.Image:
+    """Turn an image counterclockwise by 0 to 3 quarters; pixels are moved, not interpolated."""
+    kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
+    return image.transpose(kinds[quarters - 1]) if quarters else image
+
+
+def normalize_image(image: Image.Image, form: InputFormat) -> Tensor:
+    """Return (3, H, W) float32, normalized by the backbone's mean and standard deviation."""
+    return normalize_pixels(v2.functional.pil_to_tensor(image), form)
+
+
+def normalize_pixels(raw: Tensor, form: InputFormat) -> Tensor:
+    """Convert pixels (..., 3, H, W) uint8 to normalized float32, as the backbone expects them."""
+    scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
+    pixels: Tensor = v2.functional.normalize(scaled, list(form.mean), list(form.std))
+    return pixels
