@@ -23,7 +23,7 @@ from unittest.mock import patch
 import torch
 import tyro
 
-import transfer.frozen.features
+import transfer.frozen.extraction
 from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
@@ -93,7 +93,7 @@ def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
     with ExitStack() as patches:
         change: Any = patch.object
         extract = clock.timed("extraction", transfer.frozen.extraction.extract)
-        patches.enter_context(change(transfer.frozen.features, "extract", extract))
+        patches.enter_context(change(transfer.frozen.extraction, "extract", extract))
         for kind in {
             type(task): None
             for task in TASKS.values()

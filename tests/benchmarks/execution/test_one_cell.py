@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import benchmarks.execution.one_cell
-import transfer.frozen.features
+import transfer.frozen.extraction
 from benchmarks.execution.one_cell import PREPARE, main, preparation, run, wanted, words_of
 from benchmarks.planning.checkpoints import Origin, loaded
 from transfer.backbone import Backbone, load_backbone
@@ -158,7 +158,7 @@ def test_preparing_for_several_backbones_decodes_once(
         passes.append(len(entries))
         extract(entries, *others)
 
-    monkeypatch.setattr(transfer.frozen.features, "extract", counted)
+    monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-import transfer.frozen.features
+import transfer.frozen.extraction
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.feature_cache import cache_key, features_of_backbones, frozen_features
@@ -49,7 +49,7 @@ def test_the_second_call_computes_nothing(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = extract(small_backbone, folders).features
-    monkeypatch.delattr(transfer.frozen.features, "forward")
+    monkeypatch.delattr(transfer.frozen.extraction, "forward")
     assert torch.equal(extract(small_backbone, folders).features, first)
 
 
@@ -57,7 +57,7 @@ def test_an_interrupted_extraction_goes_on_and_ends_the_same(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # before both: batches of other sizes may differ in the last bit
-    monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_PART", 32)
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_PART", 32)
     whole = extract(small_backbone, folders).features
     elsewhere = replace(folders, cache=folders.cache / "second")
     calls = []
@@ -69,7 +69,7 @@ def test_an_interrupted_extraction_goes_on_and_ends_the_same(
             raise KeyboardInterrupt
         return forward(network, images)
 
-    monkeypatch.setattr(transfer.frozen.features, "forward", breaks)
+    monkeypatch.setattr(transfer.frozen.extraction, "forward", breaks)
     with pytest.raises(KeyboardInterrupt):
         extract(small_backbone, elsewhere)
     assert torch.equal(extract(small_backbone, elsewhere).features, whole)
@@ -103,7 +103,7 @@ def test_a_request_to_stop_is_heard_while_another_process_extracts(
 def test_a_stop_within_a_part_keeps_the_batches_that_are_done(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer.frozen.features, "IMAGES_PER_BATCH", 20)
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
     whole = extract(small_backbone, replace(folders, cache=folders.cache / "whole")).features
     seen: list[int] = []
     forward = transfer.frozen.network.forward
@@ -112,7 +112,7 @@ def test_a_stop_within_a_part_keeps_the_batches_that_are_done(
         seen.append(len(images))
         return forward(network, images)
 
-    monkeypatch.setattr(transfer.frozen.features, "forward", counted)
+    monkeypatch.setattr(transfer.frozen.extraction, "forward", counted)
     with monkeypatch.context() as patch:
         patch.setattr(stop, "_asked", [15])
         with pytest.raises(stop.Stopped):

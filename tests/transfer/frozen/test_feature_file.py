@@ -17,8 +17,8 @@ import torch
 from numpy.lib.format import open_memmap
 from torch import Tensor, nn
 
+import transfer.frozen.extraction
 import transfer.frozen.feature_file
-import transfer.frozen.features
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.extraction import EvalImages
@@ -54,10 +54,10 @@ def extract(
     patch = monkeypatch.setattr
     patch(transfer.frozen.features, "open_images", lambda *_: images)
     patch(EvalImages, "__getitem__", lambda _, index: pixels[index])
-    patch(transfer.frozen.features, "frozen_network", lambda _: nn.Identity())
-    patch(transfer.frozen.features, "forward", lambda _, pixels: pixels.flatten(1)[:, :512])
-    patch(transfer.frozen.features, "IMAGES_PER_PART", ROWS_PER_PART)
-    patch(transfer.frozen.features, "IMAGES_PER_BATCH", 2)
+    patch(transfer.frozen.extraction, "frozen_network", lambda _: nn.Identity())
+    patch(transfer.frozen.extraction, "forward", lambda _, pixels: pixels.flatten(1)[:, :512])
+    patch(transfer.frozen.extraction, "IMAGES_PER_PART", ROWS_PER_PART)
+    patch(transfer.frozen.extraction, "IMAGES_PER_BATCH", 2)
     patch(transfer.frozen.feature_file, "LOOK_AGAIN_S", 0.01)
 
     def work() -> list[Tensor]:
@@ -252,7 +252,7 @@ def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
         computed.append(len(pixels))
         return forward(network, pixels)
 
-    monkeypatch.setattr(transfer.frozen.features, "forward", counted)
+    monkeypatch.setattr(transfer.frozen.extraction, "forward", counted)
     assert same(extract(), expected)
     assert sum(computed) == (NUM_IMAGES - 8) + (NUM_IMAGES - 4)
 
@@ -296,7 +296,7 @@ def test_finished_entries_of_an_older_version_are_read(
     extract()
     for path in cache.iterdir():
         np.save(path, np.load(path))  # without a mark
-    monkeypatch.delattr(transfer.frozen.features, "forward")
+    monkeypatch.delattr(transfer.frozen.extraction, "forward")
     assert same(extract(), expected)
 
 
@@ -345,5 +345,5 @@ def test_what_another_process_finishes_meanwhile_is_not_made_again(
             fcntl.flock(rows.descriptor, fcntl.LOCK_UN)
 
         monkeypatch.setattr(time, "sleep", sleep)
-        monkeypatch.delattr(transfer.frozen.features, "forward")
+        monkeypatch.delattr(transfer.frozen.extraction, "forward")
         assert same(extract(), expected)
