@@ -12,6 +12,7 @@ import pytest
 
 import benchmarks.execution.one_cell
 import transfer.frozen.extraction
+import transfer.frozen.feature_cache
 from benchmarks.execution.one_cell import PREPARE, main, preparation, run, wanted, words_of
 from benchmarks.planning.checkpoints import Origin, loaded
 from transfer.backbone import Backbone, load_backbone
@@ -158,7 +159,7 @@ def test_preparing_for_several_backbones_decodes_once(
         passes.append(len(entries))
         extract(entries, *others)
 
-    monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
+    monkeypatch.setattr(transfer.frozen.feature_cache, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
 

@@ -18,6 +18,7 @@ from numpy.lib.format import open_memmap
 from torch import Tensor, nn
 
 import transfer.frozen.extraction
+import transfer.frozen.feature_cache
 import transfer.frozen.feature_file
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
@@ -52,7 +53,7 @@ def extract(
     )
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
     patch = monkeypatch.setattr
-    patch(transfer.frozen.features, "open_images", lambda *_: images)
+    patch(transfer.frozen.feature_cache, "open_images", lambda *_: images)
     patch(EvalImages, "__getitem__", lambda _, index: pixels[index])
     patch(transfer.frozen.extraction, "frozen_network", lambda _: nn.Identity())
     patch(transfer.frozen.extraction, "forward", lambda _, pixels: pixels.flatten(1)[:, :512])
