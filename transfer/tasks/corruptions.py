@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
+from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.frozen.classifier import Heads, among, load_classifier, scores_of
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import (

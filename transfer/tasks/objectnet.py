@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.datasets.objectnet import BORDER_PX
+from transfer.datasets.imagenet.objectnet import BORDER_PX
 from transfer.frozen.classifier import Heads, among, load_classifier, scores_of
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import (
