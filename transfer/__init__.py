@@ -1,6 +1,8 @@
 """Evaluate a backbone file on downstream tasks.
 
 __main__.py    python -m transfer
+readme_tables.py
+               renews the generated tables of README.md
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 detection/     detectors: recipe, two engines, metrics

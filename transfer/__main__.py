@@ -18,9 +18,9 @@ from transfer.cells.command import Evaluate
 from transfer.convert.inspection import render as render_inspection
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
+from transfer.datasets.imagenet.make_corruptions import make_corruptions
 from transfer.datasets.images import DataError
-from transfer.datasets.make_corruptions import make_corruptions
-from transfer.datasets.sbd import convert_sbd
+from transfer.datasets.objects.sbd import convert_sbd
 from transfer.datasets.synthetic.generate import generate
 from transfer.running import stop
 from transfer.running.folders import data_folder

@@ -17,7 +17,7 @@ MAY_IMPORT = {
 }
 LAYERS = {
     "transfer": (
-        ("__main__",),
+        ("__main__", "readme_tables"),
         ("cells",),
         ("tasks",),
         ("detection", "segmentation"),

@@ -13,7 +13,7 @@ from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
 from transfer.cells.cell import Cell, Place, departures, evaluate
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.imagenet_c import KINDS
+from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.features import Predictions
 from transfer.record import Record, protocol_hash, read_record

@@ -13,33 +13,32 @@ without objects.
 
 from pathlib import Path
 
-from transfer.datasets import (
+from transfer.datasets.classification import (
     aircraft,
     birdsnap,
     caltech101,
     cars,
     cifar,
-    coco,
     cub200,
     dtd,
     flowers,
     food,
+    inat1k,
+    pets,
+    places365,
+    sun397,
+)
+from transfer.datasets.expected import Sizes, small_sizes
+from transfer.datasets.imagenet import (
     imagenet,
     imagenet_c,
     imagenet_c_made,
     imagenet_subsets,
-    inat1k,
     objectnet,
-    pets,
-    places365,
-    sun397,
-    voc,
-    voc_masks,
-    voc_objects,
 )
-from transfer.datasets.expected import Sizes, small_sizes
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.info import AnySplit, DatasetInfo
+from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import Backbone
-from transfer.datasets.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
-from transfer.frozen.classifier import Heads, classifier_scores, labels_among, load_classifier
+from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
+from transfer.frozen.classifier_test import ClassifierTest, open_classifier_test
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import features_of_backbones, frozen_features, open_images
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.running.folders import Folders
@@ -40,20 +39,6 @@ class Corrupted:
     """Corruptions (n,), such as "glass_blur"."""
     severities: tuple[int, ...]
     """Severities (n,), 1 to 5."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Trained classifier and test images."""
-
-    head: Heads
-    classes: tuple[str, ...]
-    """Class names of the classifier."""
-    test: Features
-    names: tuple[str, ...]
-    """Class names of the test labels."""
-    files: tuple[str, ...]
-    """File names of the test images, which name corruption and severity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,42 +81,38 @@ class CorruptionEval(TaskDefaults):
         size_px = backbone.input.size_px
         return replace(self, resize_px=size_px, crop_px=size_px)
 
+    @property
+    def transform(self) -> EvalTransform:
+        """Return the transform of the test images."""
+        return EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
+
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
-        transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
-        features_of_backbones(backbones, self.dataset, "test", transform, folders)
+        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 
     def gpu_hours(self, backbone: Backbone) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Load the classifier, and return it with the test features, extracted or from the cache.
+    def prepare(self, backbone: Backbone, folders: Folders) -> ClassifierTest:
+        """Return the classifier with the test features, extracted or from the cache.
 
         FileNotFoundError if the classifier is not trained.
         """
-        head = load_classifier(folders.classifier) if folders.classifier else None
-        if head is None:
-            raise FileNotFoundError(
-                f"no trained classifier in {folders.classifier}; run {self.classifier} first"
-            )
-        transform = EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
-        images = open_images(self.dataset, "test", folders)
-        return Prepared(
-            head,
-            open_images(self.classes_of, "test", folders).class_names,
-            frozen_features(backbone, self.dataset, "test", transform, folders),
-            images.class_names,
-            tuple(images.name(i) for i in range(len(images))),
+        return open_classifier_test(
+            backbone,
+            self.dataset,
+            self.transform,
+            folders,
+            classifier=self.classifier,
+            classes_of=self.classes_of,
         )
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
+    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier."""
-        scores = classifier_scores(prepared.head, prepared.test.features)
-        labels = labels_among(prepared.test.labels, prepared.names, prepared.classes)
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
-        return Corrupted(scores, labels, kinds, severities)
+        return Corrupted(prepared.scores(), prepared.labels(), kinds, severities)
 
     def metrics(self, predictions: Corrupted) -> dict[str, float]:
         """Return top-1 in percent, means over corruptions and severities.

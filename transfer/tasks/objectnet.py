@@ -9,27 +9,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.datasets.objectnet import BORDER_PX
-from transfer.frozen.classifier import Heads, classifier_scores, labels_among, load_classifier
+from transfer.datasets.imagenet.objectnet import BORDER_PX
+from transfer.frozen.classifier_test import ClassifierTest, open_classifier_test
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import features_of_backbones, frozen_features, open_images
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.feature_cache import features_of_backbones
+from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Trained classifier and test images."""
-
-    head: Heads
-    classes: tuple[str, ...]
-    """Class names of the classifier."""
-    test: Features
-    names: tuple[str, ...]
-    """Class names of the test labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,29 +72,23 @@ class ObjectNetEval(TaskDefaults):
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Load the classifier, and return it with the test features, extracted or from the cache.
+    def prepare(self, backbone: Backbone, folders: Folders) -> ClassifierTest:
+        """Return the classifier with the test features, extracted or from the cache.
 
         FileNotFoundError if the classifier is not trained.
         """
-        head = load_classifier(folders.classifier) if folders.classifier else None
-        if head is None:
-            raise FileNotFoundError(
-                f"no trained classifier in {folders.classifier}; run {self.classifier} first"
-            )
-        return Prepared(
-            head,
-            open_images(self.classes_of, "test", folders).class_names,
-            frozen_features(backbone, self.dataset, "test", self.transform, folders),
-            open_images(self.dataset, "test", folders).class_names,
+        return open_classifier_test(
+            backbone,
+            self.dataset,
+            self.transform,
+            folders,
+            classifier=self.classifier,
+            classes_of=self.classes_of,
         )
 
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier."""
-        scores = classifier_scores(prepared.head, prepared.test.features)
-        return Predictions(
-            scores, labels_among(prepared.test.labels, prepared.names, prepared.classes)
-        )
+        return Predictions(prepared.scores(), prepared.labels())
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""

@@ -21,7 +21,7 @@ from transfer.datasets.catalog import (
 )
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.images import DataError, ImageFiles
-from transfer.datasets.voc_classes import CLASSES
+from transfer.datasets.objects.voc_classes import CLASSES
 
 # classes, metric, train, val, test of LORAC's Table II and of the sets' own papers
 PUBLISHED = {

@@ -13,8 +13,8 @@ import pytest
 import torch
 from pycocotools import mask as coco_mask
 
-from transfer.datasets.coco import read_coco17, read_coco17_keypoints
 from transfer.datasets.expected import Sizes
+from transfer.datasets.objects.coco import read_coco17, read_coco17_keypoints
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.results import Detections, in_original

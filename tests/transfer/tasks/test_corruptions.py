@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transfer.datasets.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
+from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
 from transfer.tasks.corruptions import Corrupted, CorruptionEval, accuracies
 
 

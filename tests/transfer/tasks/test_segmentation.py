@@ -18,8 +18,8 @@ from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cells.cell import Cell, Place, departures, evaluate, finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
+from transfer.datasets.objects.voc_masks import FOLDER
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
-from transfer.datasets.voc_masks import FOLDER
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.not_finite import NotFiniteError
 from transfer.tasks import TASKS

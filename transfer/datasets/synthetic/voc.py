@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.segmented import IGNORED, write_mask
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
-from transfer.datasets.voc_classes import CLASSES
 
 SMALL_IMAGES: dict[str, dict[str, int]] = {
     "2007": {"train": 100, "val": 100, "test": 160},

@@ -12,7 +12,7 @@ from transfer.__main__ import main
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.check import check
 from transfer.datasets.images import DataError
-from transfer.datasets.sbd import convert_sbd, read_sbd_mask
+from transfer.datasets.objects.sbd import convert_sbd, read_sbd_mask
 from transfer.datasets.segmented import IGNORED, Segmented
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, ImageFiles, Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.splits import plain_split
 from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
-from transfer.datasets.voc_classes import CLASSES
 
 SMALL_VAL12 = 40
 """Images of the small VOC 2012 that are held out as val."""

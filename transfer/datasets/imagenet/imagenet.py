@@ -109,7 +109,7 @@ DATASETS = {
         read=read_in100,
         known_classes=imagenet100_wnids,
         how_to_get="Get ImageNet-1k, or only the 100 classes of "
-        "transfer/datasets/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
+        "transfer/datasets/imagenet/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
         small=SmallVersion(sizes=PerClass(classes=len(SMALL_WNIDS) - 2).sizes, needs=("in1k",)),
     ),
 }

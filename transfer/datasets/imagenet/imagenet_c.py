@@ -11,7 +11,11 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet import imagenet100_wnids, paint_small_class, small_in100_wnids
+from transfer.datasets.imagenet.imagenet import (
+    imagenet100_wnids,
+    paint_small_class,
+    small_in100_wnids,
+)
 from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, SmallVersion
 from transfer.datasets.synthetic.files import write_file

@@ -20,8 +20,8 @@ from torchvision.transforms.v2 import functional
 
 from transfer.datasets.catalog import expected_sizes, open_split
 from transfer.datasets.expected import Sizes, mark_small, small_sizes
-from transfer.datasets.imagenet_c import KINDS, SEVERITIES
-from transfer.datasets.imagenet_c_made import (
+from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES
+from transfer.datasets.imagenet.imagenet_c_made import (
     FOLDER,
     MANIFEST_FILE,
     Manifest,

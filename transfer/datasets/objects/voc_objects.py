@@ -13,10 +13,10 @@ import numpy as np
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
 from transfer.datasets.splits import drawn_split
 from transfer.datasets.synthetic.voc import SMALL_IMAGES
-from transfer.datasets.voc_classes import CLASSES
 
 IMAGE_SETS = {
     "trainval": (("VOC2007", "trainval"), ("VOC2012", "trainval")),

@@ -10,7 +10,13 @@ import pytest
 from transfer.datasets.catalog import dataset_info, expected_sizes, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import SMALL_DATA, Sizes, mark_small
-from transfer.datasets.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS, kind_and_severity
+from transfer.datasets.imagenet.imagenet_c import (
+    EXTRA_KINDS,
+    GROUPS,
+    KINDS,
+    MAIN_KINDS,
+    kind_and_severity,
+)
 from transfer.datasets.images import DataError
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.sbd import AUGMENTED_LISTS, read_ids, sbd_folder
+from transfer.datasets.objects.sbd import AUGMENTED_LISTS, read_ids, sbd_folder
+from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.splits import drawn_split
 from transfer.datasets.synthetic.voc import ADDED_MASKS, MASKED
-from transfer.datasets.voc_classes import CLASSES
 
 FOLDER = "VOCdevkit/VOC2012"
 CLASS_NAMES = ("background", *CLASSES)

@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-import transfer.datasets.make_corruptions
+import transfer.datasets.imagenet.make_corruptions
 from transfer.datasets.catalog import dataset_info, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import Sizes, mark_small
-from transfer.datasets.imagenet_c import KINDS, SEVERITIES, kind_and_severity
-from transfer.datasets.images import DataError
-from transfer.datasets.make_corruptions import (
+from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES, kind_and_severity
+from transfer.datasets.imagenet.make_corruptions import (
     CLASS_NAMES,
     corrupt,
     make_corruptions,
     package_corruptions,
     round_to_image,
 )
+from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 
 KINDS_MADE = ("snow", "fog", "contrast")
@@ -47,12 +47,16 @@ def unseeded_noise() -> dict[tuple[str, int], Noise]:
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small ImageNet, an image of each class, and noise in the place of the package."""
     generate(tmp_path, keys=["in1k"])
-    monkeypatch.setattr(transfer.datasets.make_corruptions, "CROP_PX", 16)
-    monkeypatch.setattr(transfer.datasets.make_corruptions, "RESIZE_PX", 16)
-    monkeypatch.setattr(transfer.datasets.make_corruptions, "version", lambda package: "0.13")
-    monkeypatch.setattr(transfer.datasets.make_corruptions, "package_corruptions", unseeded_noise)
+    monkeypatch.setattr(transfer.datasets.imagenet.make_corruptions, "CROP_PX", 16)
+    monkeypatch.setattr(transfer.datasets.imagenet.make_corruptions, "RESIZE_PX", 16)
+    monkeypatch.setattr(
+        transfer.datasets.imagenet.make_corruptions, "version", lambda package: "0.13"
+    )
+    monkeypatch.setattr(
+        transfer.datasets.imagenet.make_corruptions, "package_corruptions", unseeded_noise
+    )
     small = open_split("in100", tmp_path, "test").subset(range(0, 160, 20))
-    monkeypatch.setattr(transfer.datasets.make_corruptions, "open_split", lambda *_: small)
+    monkeypatch.setattr(transfer.datasets.imagenet.make_corruptions, "open_split", lambda *_: small)
     mark_small(tmp_path, "in100", Sizes(classes=8, counts={"test": 8}))
     return tmp_path
 
@@ -118,7 +122,9 @@ def test_what_another_version_or_the_generator_made_is_not_mixed_in(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_corruptions(data)
-    monkeypatch.setattr(transfer.datasets.make_corruptions, "version", lambda package: "0.14")
+    monkeypatch.setattr(
+        transfer.datasets.imagenet.make_corruptions, "version", lambda package: "0.14"
+    )
     with pytest.raises(DataError, match=r"by torch-uncertainty 0\.13, not .* 0\.14; remove it"):
         make_corruptions(data)
 

@@ -1,0 +1,102 @@
+"""The tables of tasks and data sets in README.md: python -m transfer.readme_tables renews them.
+
+They stand between markers and are made from TASKS and DATASETS alone.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.info import DatasetInfo
+from transfer.running.atomic_files import write_whole
+from transfer.tasks import TASKS, reading_of
+
+README = Path(__file__).with_name("README.md")
+COMMAND = "python -m transfer.readme_tables"
+
+
+def task_table() -> str:
+    """Return a markdown table with one row per task, in the order of TASKS."""
+    header = ("task", "data sets", "primary metric", "runs", "heading")
+    rows = (
+        (
+            f"`{key}`",
+            ", ".join(f"`{dataset}`" for dataset in task.datasets()),
+            task.primary_metric,
+            "by default" if task.by_default else "on request",
+            task.heading,
+        )
+        for key, task in TASKS.items()
+    )
+    return _markdown(header, rows)
+
+
+def dataset_table() -> str:
+    """Return a markdown table with one row per data set, in the order of DATASETS."""
+    header = ("data set", "title", "classes", "train", "val", "test", "source", "tasks")
+    rows = (
+        (
+            f"`{key}`",
+            info.title,
+            str(info.num_classes),
+            *(_count(info, split) for split in ("train", "val", "test")),
+            _source(info),
+            _tasks_on(key),
+        )
+        for key, info in DATASETS.items()
+    )
+    return _markdown(header, rows)
+
+
+TABLES = {"tasks": task_table, "data sets": dataset_table}
+"""The function of each marked table."""
+
+
+def with_current_tables(text: str) -> str:
+    """Return a README's text with its marked tables renewed; ValueError without the markers."""
+    for name, table in TABLES.items():
+        start, end = f"<!-- {name}: written by {COMMAND} -->\n", f"<!-- end of {name} -->\n"
+        before, found_start, rest = text.partition(start)
+        _, found_end, after = rest.partition(end)
+        if not found_start or not found_end:
+            raise ValueError(f"the README has no {start.strip()!r} followed by {end.strip()!r}")
+        text = f"{before}{start}\n{table()}\n{end}{after}"
+    return text
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _count(info: DatasetInfo, split: str) -> str:
+    if split not in info.counts:
+        return "–"
+    return f"{info.counts[split]:,}" if info.counts[split] else "unpublished"
+
+
+def _source(info: DatasetInfo) -> str:
+    """Return a link to the first page that the instructions name; a dash if they name none."""
+    page = re.search(r"https?://([^/\s]+)[^\s,()]*", info.how_to_get)
+    return f"[{page[1].removeprefix('www.')}]({page[0]})" if page else "–"
+
+
+def _tasks_on(dataset: str) -> str:
+    """Return the tasks that read a data set, the readings of one task in braces."""
+    readings: dict[str, list[str]] = {}
+    for key, task in TASKS.items():
+        if dataset in task.datasets():
+            name, reading = reading_of(key)
+            readings.setdefault(name, []).append(f"@{reading}" if reading else "")
+    return ", ".join(f"`{name}{_one_or_braces(keys)}`" for name, keys in readings.items()) or "–"
+
+
+def _one_or_braces(readings: Sequence[str]) -> str:
+    """Return the only reading, or {, @one, @other} of several; the plain task has an empty one."""
+    return readings[0] if len(readings) == 1 else "{" + ", ".join(readings) + "}"
+
+
+if __name__ == "__main__":
+    write_whole(README, with_current_tables(README.read_text()).encode())
+    print(f"tables of {len(TASKS)} tasks and {len(DATASETS)} data sets  ->  {README}")
