@@ -248,7 +248,7 @@ def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
     ahead, behind = sorted(cache.glob("*.partial"), key=_finished, reverse=True)
     assert (_finished(ahead), _finished(behind)) == (8, 4)
     computed: list[int] = []
-    forward = vars(transfer.frozen.extraction)["forward"]  # the one that the fixture put there
+    forward: Callable[[nn.Module, Tensor], Tensor] = vars(transfer.frozen.extraction)["forward"]
 
     def counted(network: nn.Module, pixels: Tensor) -> Tensor:
         computed.append(len(pixels))
