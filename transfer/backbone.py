@@ -4,32 +4,32 @@ Our own file is a `torch.save` (or safetensors) of plain tensors and values, wri
 of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-from torchvision.models import ResNet
-
-from transfer.convert.account import Group
-from transfer.convert.from_public import convert, plain_floats
-from transfer.convert.inspection import Inspection, render
-from transfer.convert.read_file import Contents, read_file
-from transfer.convert.resnet import (
+from transfer.convert.architectures import (
     BackboneError,
     Stem,
-    build_resnet,
     feature_dim,
     is_optional,
     network_and_heads,
-    network_with,
-    tensor_shapes,
 )
-from transfer.convert.safe_pickle import StoredTensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torchvision.models import ResNet
+
+    from transfer.convert.inspection import Inspection
+    from transfer.convert.read_file import Contents
+    from transfer.convert.safe_pickle import StoredTensor
+
+    Loaded = tuple[dict[str, Tensor], "InputFormat", Inspection]
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -38,13 +38,10 @@ __all__ = [
     "BackboneError",
     "InputFormat",
     "Precision",
-    "Stem",
-    "build_resnet",
     "inspect_file",
     "load_backbone",
     "random_backbone",
     "random_twin",
-    "render",
     "with_heads",
 ]
 
@@ -97,6 +94,8 @@ class Backbone:
 
     def network(self) -> ResNet:
         """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
+        from transfer.convert.resnet import network_with
+
         copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
         return network_with(self.arch, self.stem, copies).requires_grad_(False)
 
@@ -153,6 +152,8 @@ def content_sha256(
     arch: str, stem: Stem, input: InputFormat, state_dict: Mapping[str, Tensor]
 ) -> str:
     """Return a hash of all that determines the features, independent of the file format."""
+    import torch
+
     digest = hashlib.sha256(json.dumps([arch, stem, asdict(input)]).encode())
     for name, tensor in sorted(state_dict.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -178,6 +179,10 @@ def random_backbone(
     *, arch: str, stem: Stem, seed: int, input: InputFormat | None = None, name: str = "random"
 ) -> Backbone:
     """Return torchvision's initialization, fixed by the seed; the global generator is unchanged."""
+    import torch
+
+    from transfer.convert.resnet import build_resnet
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build_resnet(arch, stem)
@@ -207,6 +212,8 @@ def _usual_input(stem: Stem) -> InputFormat:
 
 
 def _load(path: Path, name: str) -> tuple[Backbone, Inspection]:
+    from transfer.convert.read_file import read_file
+
     try:
         contents = read_file(path)
         read = _read_own if _is_own(contents.tree) else _read_foreign
@@ -230,10 +237,9 @@ def _load(path: Path, name: str) -> tuple[Backbone, Inspection]:
     return backbone, inspection
 
 
-Loaded = tuple[dict[str, Tensor], InputFormat, Inspection]
-
-
 def _read_foreign(contents: Contents, path: Path) -> Loaded:
+    from transfer.convert.from_public import convert
+
     converted = convert(contents, path)
     inspection = converted.inspection
     return converted.state_dict, _usual_input(inspection.stem), inspection
@@ -245,6 +251,11 @@ def _is_own(tree: Any) -> bool:
 
 def _read_own(contents: Contents, path: Path) -> Loaded:
     """Read our own file; check every field, and that names and shapes are the architecture's."""
+    from transfer.convert.account import Group
+    from transfer.convert.from_public import plain_floats
+    from transfer.convert.inspection import Inspection
+    from transfer.convert.resnet import tensor_shapes
+
     match contents.tree:
         case {
             "format": "ssl-backbone/1",  # FORMAT; a bare name in a pattern would match anything
@@ -287,6 +298,8 @@ def _read_own(contents: Contents, path: Path) -> Loaded:
 def _check_names(
     stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]], arch: str
 ) -> None:
+    from transfer.convert.safe_pickle import StoredTensor
+
     missing = [name for name in shapes if name not in stored]
     unexpected = [name for name in stored if name not in shapes]
     if missing or unexpected:

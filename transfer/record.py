@@ -17,8 +17,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from transfer.running.atomic_files import WriteError, write_whole
 
 PACKAGES = (
@@ -266,6 +264,8 @@ def surroundings() -> dict[str, Any]:
 
 def hardware() -> dict[str, str]:
     """Return processor, threads and accelerator."""
+    import torch
+
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "machine": platform.machine(),

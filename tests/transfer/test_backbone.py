@@ -17,14 +17,14 @@ from transfer.backbone import (
     Backbone,
     BackboneError,
     InputFormat,
-    Stem,
-    build_resnet,
     inspect_file,
     load_backbone,
     random_backbone,
-    render,
     with_heads,
 )
+from transfer.convert.architectures import Stem
+from transfer.convert.inspection import render
+from transfer.convert.resnet import build_resnet
 
 MADE_BY = {"method": "jcl", "recipe": "jcl_cifar", "epochs": 3, "seed": 0, "versions": {"a": "1"}}
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from transfer.convert.architectures import BackboneError
 from transfer.convert.candidates import Candidate
-from transfer.convert.resnet import BackboneError
 from transfer.convert.safe_pickle import StoredTensor
 
 HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"

@@ -8,8 +8,9 @@ from functools import cache
 
 import torch
 
+from transfer.convert.architectures import FEATURE_DIM, BackboneError, Stem, is_optional
 from transfer.convert.layouts import SCHEMES, Scheme
-from transfer.convert.resnet import FEATURE_DIM, BackboneError, Stem, is_optional, tensor_shapes
+from transfer.convert.resnet import tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
 
 MIN_NAMES = 20

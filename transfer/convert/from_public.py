@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from transfer.convert.account import account
+from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate, choose, find_candidates
 from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.proof import prove
 from transfer.convert.read_file import Contents
-from transfer.convert.resnet import BackboneError, is_optional, network_with, tensor_shapes
+from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

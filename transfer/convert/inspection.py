@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from transfer.convert.account import Group
-from transfer.convert.resnet import Stem
+from transfer.convert.architectures import Stem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transfer.convert.resnet import STEMS, Stem
+from transfer.convert.architectures import STEMS, Stem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import ResNet
 
-from transfer.convert.resnet import BackboneError
+from transfer.convert.architectures import BackboneError
 
 TOLERANCE = 1e-4
 """Largest allowed difference, relative to the largest feature; rounding gives about 1e-6."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from transfer.convert.resnet import BackboneError
+from transfer.convert.architectures import BackboneError
 from transfer.convert.safe_pickle import (
     Inert,
     NeedsCodeError,

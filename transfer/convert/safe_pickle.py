@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transfer.convert.resnet import BackboneError
+from transfer.convert.architectures import BackboneError
 
 MALFORMED = (
     pickle.UnpicklingError,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from transfer.convert.resnet import is_optional
+from transfer.convert.architectures import is_optional
 
 
 def place_in_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> int:

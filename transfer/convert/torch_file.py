@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from transfer.convert.resnet import BackboneError
+from transfer.convert.architectures import BackboneError
 from transfer.convert.safe_pickle import ReadableFile, Storage, StorageType, load_pickle
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C

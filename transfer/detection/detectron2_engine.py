@@ -16,18 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transfer.convert.resnet import FEATURE_DIM
+from transfer.convert.architectures import FEATURE_DIM
 from transfer.convert.to_detectron2 import to_detectron2
 from transfer.detection.fit import check_all_placed, check_can_be_built
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Found, Sample
 from transfer.detection.scaled_gradient import scale_gradient
 from transfer.finetuning.norms import Norm
-
-HOW_TO_INSTALL = (
-    "pip install --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git' "
-    "(with a compiler, and torch already there; more in detectron2's INSTALL.md)"
-)
 
 STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"}
 
@@ -55,7 +50,7 @@ def known_noise_ignored() -> Iterator[None]:
 
 
 @cache
-def available() -> bool:
+def can_be_imported() -> bool:
     """Return whether detectron2 imports, with all that training and test need."""
     try:
         with known_noise_ignored():

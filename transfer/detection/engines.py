@@ -1,18 +1,32 @@
 """Choice of the engine that builds a detector."""
 
-from typing import Literal
+from __future__ import annotations
 
-from transfer.detection.detectron2_engine import HOW_TO_INSTALL, available
-from transfer.detection.detectron2_engine import build_detector as build_on_detectron2
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
 from transfer.detection.recipe import Recipe
-from transfer.detection.sample import Detector
-from transfer.detection.torchvision_engine import build_detector as build_on_torchvision
-from transfer.finetuning.norms import Norm
 from transfer.finetuning.options import EngineChoice
 
-__all__ = ["HOW_TO_INSTALL", "EngineName", "available", "build_detector", "engine_for"]
+if TYPE_CHECKING:
+    from transfer.detection.sample import Detector
+    from transfer.finetuning.norms import Norm
 
 EngineName = Literal["detectron2", "torchvision"]
+
+HOW_TO_INSTALL = (
+    "pip install --no-build-isolation 'git+https://github.com/facebookresearch/detectron2.git' "
+    "(with a compiler, and torch already there; more in detectron2's INSTALL.md)"
+)
+
+
+def available() -> bool:
+    """Return whether detectron2 imports, with all that training and test need."""
+    if find_spec("detectron2") is None:
+        return False
+    from transfer.detection.detectron2_engine import can_be_imported
+
+    return can_be_imported()
 
 
 def engine_for(choice: EngineChoice) -> EngineName:
@@ -30,5 +44,8 @@ def build_detector(
     engine: EngineName, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm
 ) -> Detector:
     """Return a detector with new layers drawn from torch's generator and no backbone loaded."""
+    from transfer.detection.detectron2_engine import build_detector as build_on_detectron2
+    from transfer.detection.torchvision_engine import build_detector as build_on_torchvision
+
     build = build_on_detectron2 if engine == "detectron2" else build_on_torchvision
     return build(recipe, arch=arch, num_classes=num_classes, norm=norm)

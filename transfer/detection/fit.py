@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from transfer.convert.resnet import FEATURE_DIM, is_optional
+from transfer.convert.architectures import FEATURE_DIM, is_optional
 from transfer.detection.recipe import PYRAMID_STRIDES_PX, Recipe
 
 

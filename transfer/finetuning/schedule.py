@@ -1,8 +1,11 @@
 """The settings of a training that the loop reads, and the learning rate of each step."""
 
-from typing import Literal, Protocol
+from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    import torch
 
 Precision = Literal["float32", "bfloat16", "float16"]
 

@@ -1,7 +1,7 @@
 """Estimated GPU hours of passes through a backbone, used until the user's GPU is measured."""
 
 from transfer.backbone import Backbone
-from transfer.convert.resnet import network_and_heads
+from transfer.convert.architectures import network_and_heads
 from transfer.datasets.catalog import DATASETS
 
 IMAGES_PER_GPU_SECOND = 2500.0

@@ -5,26 +5,27 @@ time. Features are written to disk during the extraction and are memory-mapped a
 backbones may share one pass over the images, which are then decoded once for all of them.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
-from transfer.datasets.images import Images
 from transfer.datasets.unchanged import usable_split
-from transfer.frozen.extraction import extract
-from transfer.frozen.feature_file import clear_old_layout, read_rows
 from transfer.frozen.features import Features, TrainAndTest
-from transfer.frozen.network import device
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.atomic_files import WriteError
 from transfer.running.folders import Folders
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from transfer.datasets.images import Images
 
 CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 
@@ -59,6 +60,8 @@ def features_of_backbones(
     folders: Folders,
 ) -> list[Features]:
     """Return features of a split for each backbone; missing ones are extracted in one pass."""
+    import torch
+
     images = open_images(key, split, folders)
     paths = [
         folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
@@ -73,6 +76,9 @@ def _read_or_extract(
     entries: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
 ) -> dict[Path, np.ndarray]:
     """Return the mapped rows of the entries; an entry deleted meanwhile is made once more."""
+    from transfer.frozen.extraction import extract
+    from transfer.frozen.feature_file import clear_old_layout, read_rows
+
     for path in entries:
         clear_old_layout(path)
     for extractions_left in (2, 1, 0):
@@ -91,6 +97,8 @@ def _read_or_extract(
 
 def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:
     """Return a hash of weights, data, transform, device type, precision and code version."""
+    from transfer.frozen.network import device
+
     parts = [
         backbone.sha256,
         images.fingerprint,

@@ -1,9 +1,12 @@
 """The data types of tasks on frozen features."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from __future__ import annotations
 
-from torch import Tensor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """Evaluation transforms: from a decoded image to the normalized input of a network."""
 
-from dataclasses import dataclass
-from typing import Self
+from __future__ import annotations
 
-import torch
-from PIL import Image
-from torch import Tensor
-from torchvision.transforms import v2
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from transfer.backbone import InputFormat
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from torch import Tensor
 
 QUARTER_TURNS = 4
 
@@ -37,6 +38,9 @@ class EvalTransform:
 
     def pixels(self, image: Image.Image) -> Image.Image:
         """Return the network's input image before normalization."""
+        from PIL import Image
+        from torchvision.transforms import v2
+
         if self.border_px:
             width, height, edge = *image.size, self.border_px
             image = image.crop((edge, edge, width - edge, height - edge))
@@ -51,17 +55,24 @@ class EvalTransform:
 
 def rotate_quarters(image: Image.Image, quarters: int) -> Image.Image:
     """Turn an image counterclockwise by 0 to 3 quarters; pixels are moved, not interpolated."""
+    from PIL import Image
+
     kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
     return image.transpose(kinds[quarters - 1]) if quarters else image
 
 
 def normalize_image(image: Image.Image, form: InputFormat) -> Tensor:
     """Return (3, H, W) float32, normalized by the backbone's mean and standard deviation."""
+    from torchvision.transforms import v2
+
     return normalize_pixels(v2.functional.pil_to_tensor(image), form)
 
 
 def normalize_pixels(raw: Tensor, form: InputFormat) -> Tensor:
     """Convert pixels (..., 3, H, W) uint8 to normalized float32, as the backbone expects them."""
+    import torch
+    from torchvision.transforms import v2
+
     scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
     pixels: Tensor = v2.functional.normalize(scaled, list(form.mean), list(form.std))
     return pixels

@@ -1,15 +1,24 @@
 """The processes of a run: those that torchrun started, or a single one."""
 
+from __future__ import annotations
+
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-
-import torch
-import torch.distributed as dist
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transfer.running import stop
+
+if TYPE_CHECKING:
+    import torch
+
+
+DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
+"""Devices of the drivers that torch.cuda works with: NVIDIA's, its Tegra's, AMD's, Windows'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +41,14 @@ _assumed_gpus: ContextVar[int | None] = ContextVar("assumed_gpus", default=None)
 def num_gpus() -> int:
     """Return the number of GPUs of this machine, or the one set by `assume_gpus`."""
     assumed = _assumed_gpus.get()
-    return torch.cuda.device_count() if assumed is None else assumed
+    if assumed is not None:
+        return assumed
+    # without a driver there is no GPU to count, and a plan is spared the import of torch
+    if "torch" not in sys.modules and not any(Path(device).exists() for device in DRIVER_DEVICES):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
 
 
 @contextmanager
@@ -47,6 +63,9 @@ def assume_gpus(count: int) -> Iterator[None]:
 
 def this_process() -> Process:
     """Return rank and device of this process, and the number of processes."""
+    import torch
+    import torch.distributed as dist
+
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
     if not dist.is_initialized():
@@ -63,6 +82,9 @@ def started_processes() -> int:
 
 def any_process(wishes: list[bool], process: Process) -> list[bool]:
     """Return, for each wish, whether any process has it; all processes must call this together."""
+    import torch
+    import torch.distributed as dist
+
     if process.num_processes == 1:
         return wishes
     flags = torch.tensor(wishes, dtype=torch.int32, device=process.device)
@@ -86,6 +108,9 @@ def dealt(count: int, process: Process) -> Iterator[int]:
 @contextmanager
 def joined() -> Iterator[Process]:
     """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none."""
+    import torch
+    import torch.distributed as dist
+
     if started_processes() <= 1:
         yield this_process()
         return

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate, pad
 
-from transfer.convert.resnet import FEATURE_DIM
+from transfer.convert.architectures import FEATURE_DIM
 from transfer.convert.to_mmseg import place_in_mmseg
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer

@@ -4,24 +4,25 @@ The ImageNet-100 classifier of the same backbone is tested on the val images und
 corruptions at five severities. The metric is accuracy, not the benchmark's corruption error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import ClassVar, Literal
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
-from transfer.frozen.classifier_test import ClassifierTest, open_classifier_test
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transfer.frozen.classifier_test import ClassifierTest
 
 SEVERE = 3
 """Lowest severity of the paper's d >= 3."""
@@ -72,11 +73,11 @@ class CorruptionEval(TaskDefaults):
         """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
 
-    def at_schedule(self, schedule: str) -> "CorruptionEval":
+    def at_schedule(self, schedule: str) -> CorruptionEval:
         """Return the same protocol: only the classifier's training, another task, has a length."""
         return self
 
-    def for_backbone(self, backbone: Backbone) -> "CorruptionEval":
+    def for_backbone(self, backbone: Backbone) -> CorruptionEval:
         """Return the protocol with the backbone's image size."""
         size_px = backbone.input.size_px
         return replace(self, resize_px=size_px, crop_px=size_px)
@@ -100,6 +101,8 @@ class CorruptionEval(TaskDefaults):
 
         FileNotFoundError if the classifier is not trained.
         """
+        from transfer.frozen.classifier_test import open_classifier_test
+
         return open_classifier_test(
             backbone,
             self.dataset,
@@ -142,6 +145,11 @@ class CorruptionEval(TaskDefaults):
 
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
     """Return top-1 in percent per corruption and severity."""
+    import numpy as np
+    import torch
+
+    from transfer.metrics import top1
+
     kinds, severities = np.array(predictions.kinds), np.array(predictions.severities)
     top1_by_kind: dict[str, dict[int, float]] = {}
     for kind in dict.fromkeys(predictions.kinds):

@@ -4,23 +4,18 @@ JCL Table 2 (Cai et al., NeurIPS 2020, arXiv:2009.14776), which LORAC's Table IV
 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar, Self
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.datasets.unchanged import usable_split
-from transfer.detection.coco_ap import Kind, coco_ap
-from transfer.detection.detect import detect
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
-from transfer.detection.proof import prove
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
     COCO_4CONV1FC_MASKS,
@@ -32,25 +27,22 @@ from transfer.detection.recipe import (
     VOC_C4_NONE,
     Recipe,
 )
-from transfer.detection.results import Detections
-from transfer.detection.sample import Detector
-from transfer.detection.train import train as train_detector
-from transfer.detection.voc_ap import voc_ap
-from transfer.finetuning.learning_rate_search import search_then_train
 from transfer.finetuning.length import at_schedule
-from transfer.finetuning.norms import Norm
 from transfer.finetuning.options import EngineChoice, TrainingOptions
-from transfer.finetuning.prepared import (
-    Prepared,
-    identity,
-    prepare_training,
-    training_details,
-    unfit,
-)
 from transfer.frozen.cost import FORWARD_COST
 from transfer.running.folders import Folders
 from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from transfer.detection.coco_ap import Kind
+    from transfer.detection.results import Detections
+    from transfer.detection.sample import Detector
+    from transfer.finetuning.norms import Norm
+    from transfer.finetuning.prepared import Prepared
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
@@ -95,6 +87,9 @@ class Detected:
     @cached_property
     def precisions(self) -> Mapping[Kind, Mapping[str, float]]:
         """Return average precisions in percent by kind, those of sizes and classes included."""
+        from transfer.detection.coco_ap import coco_ap
+        from transfer.detection.voc_ap import voc_ap
+
         if not self.kinds:
             return {"bbox": voc_ap(self.found, self.scenes)}
         return coco_ap(self.found, self.scenes, self.kinds)
@@ -154,6 +149,8 @@ class Detection(TaskDefaults):
 
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot carry a detector; empty if it can."""
+        from transfer.finetuning.prepared import unfit
+
         return unfit(backbone, "the stages' strides are not the detectors' 4 to 32")
 
     @property
@@ -196,6 +193,9 @@ class Detection(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Open all annotations, load the backbone into a detector and check its maps."""
+        from transfer.detection.proof import prove
+        from transfer.finetuning.prepared import prepare_training
+
         return prepare_training(
             backbone,
             self.recipe,
@@ -221,6 +221,8 @@ class Detection(TaskDefaults):
         self, recipe: Recipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
     ) -> Detector:
         """Return the detector before training; torch's global generator keeps its state."""
+        import torch
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             detector = build_detector(
@@ -238,6 +240,8 @@ class Detection(TaskDefaults):
 
         If several learning rates are given, they are compared first.
         """
+        from transfer.finetuning.learning_rate_search import search_then_train
+
         return search_then_train(
             prepared,
             self.learning_rates,
@@ -257,6 +261,10 @@ class Detection(TaskDefaults):
         name: str,
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
+        from transfer.detection.detect import detect
+        from transfer.detection.train import train as train_detector
+        from transfer.finetuning.prepared import identity, training_details
+
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         detector = self.initial(recipe, prepared.backbone, portion.train, prepared.norm, seed=seed)

@@ -5,25 +5,27 @@ images. It is scored on the whole test split; the result is the mean over the dr
 interval.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import ClassVar, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import train_and_test
 from transfer.frozen.features import TrainAndTest
-from transfer.frozen.few_shot_heads import FewShotTraining, Problem, draw_support, train_together
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transfer.frozen.few_shot_heads import Problem
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class FewShot(TaskDefaults):
         """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at_schedule(self, schedule: str) -> "FewShot":
+    def at_schedule(self, schedule: str) -> FewShot:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, trials=3, iterations=25)
@@ -75,7 +77,7 @@ class FewShot(TaskDefaults):
             return self
         return replace(self, iterations=max(1, round(self.iterations * share(schedule))))
 
-    def for_backbone(self, backbone: Backbone) -> "FewShot":
+    def for_backbone(self, backbone: Backbone) -> FewShot:
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -93,6 +95,10 @@ class FewShot(TaskDefaults):
 
         This takes a few seconds, so that no state is saved.
         """
+        import torch
+
+        from transfer.frozen.few_shot_heads import FewShotTraining, train_together
+
         problems = self.problems(prepared, seed)
         training = FewShotTraining(
             iterations=self.iterations,
@@ -115,6 +121,8 @@ class FewShot(TaskDefaults):
 
     def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
         """Return all trials of the first number of shots, then of the next."""
+        from transfer.frozen.few_shot_heads import Problem, draw_support
+
         # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
         return [
             Problem(
@@ -132,6 +140,8 @@ class FewShot(TaskDefaults):
 
     def accuracies(self, predictions: FewShotScores, shots: int) -> list[float]:
         """Return top-1 in percent of each trial."""
+        from transfer.metrics import top1
+
         return [top1(scores, predictions.labels) for scores in predictions.scores[shots]]
 
     def metrics(self, predictions: FewShotScores) -> dict[str, float]:

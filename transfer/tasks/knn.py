@@ -11,9 +11,7 @@ from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import train_and_test
 from transfer.frozen.features import Predictions, TrainAndTest
-from transfer.frozen.nearest import knn_scores
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
@@ -60,6 +58,8 @@ class KNN(TaskDefaults):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
+        from transfer.frozen.nearest import knn_scores
+
         scores = knn_scores(
             prepared.train,
             prepared.test.features,
@@ -71,6 +71,8 @@ class KNN(TaskDefaults):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 in percent."""
+        from transfer.metrics import top1
+
         return {"top1": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:

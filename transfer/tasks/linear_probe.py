@@ -5,24 +5,24 @@ split after the last epoch. Each paper's reading is a named instance of one data
 differ only in learning rate and decay are trained in one pass over the images.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.datasets.images import Images
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.linear_heads import train_and_score
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from transfer.datasets.images import Images
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LinearProbe(TaskDefaults):
     reading."""
 
     @property
-    def shared_pass(self) -> "LinearProbe":
+    def shared_pass(self) -> LinearProbe:
         """Return the settings that probes of one pass share: equal crops and kind of update."""
         return replace(
             self, protocol="", learning_rate=0.0, decay="cosine", together=(), by_default=True
@@ -74,7 +74,7 @@ class LinearProbe(TaskDefaults):
         """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at_schedule(self, schedule: str) -> "LinearProbe":
+    def at_schedule(self, schedule: str) -> LinearProbe:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32)
@@ -82,7 +82,7 @@ class LinearProbe(TaskDefaults):
             return self
         return replace(self, epochs=self.epochs * share(schedule))
 
-    def for_backbone(self, backbone: Backbone) -> "LinearProbe":
+    def for_backbone(self, backbone: Backbone) -> LinearProbe:
         """Return the protocol with the backbone's image size and pixel scale."""
         std = self.std and backbone.input.std
         return replace(self, crop_px=backbone.input.size_px, std=std)
@@ -102,6 +102,8 @@ class LinearProbe(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
+        from transfer.frozen.linear_heads import train_and_score
+
         own = (self.learning_rate, self.decay)
         heads = self.together or (own,)
         rates, decays = zip(*heads, strict=True)
@@ -131,11 +133,15 @@ class LinearProbe(TaskDefaults):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
+        from transfer.metrics import top1, topk
+
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
         """Return the number of test images and top-1 after each pass, which chooses nothing."""
+        import torch
+
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 

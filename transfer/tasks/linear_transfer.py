@@ -5,27 +5,28 @@ learning rates are trained at once on the train split. The rate that is best on 
 used to train on train and val together, and the test split is scored once.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.images import Images
-from transfer.frozen.classifier import Heads
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.linear_heads import train_heads
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import mean_per_class, top1
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transfer.datasets.images import Images
+    from transfer.frozen.classifier import Heads
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
@@ -70,7 +71,7 @@ class LinearTransfer(TaskDefaults):
         """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at_schedule(self, schedule: str) -> "LinearTransfer":
+    def at_schedule(self, schedule: str) -> LinearTransfer:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, steps=24, epochs=0.0, batch_size=32)
@@ -79,7 +80,7 @@ class LinearTransfer(TaskDefaults):
         part = share(schedule)
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
-    def for_backbone(self, backbone: Backbone) -> "LinearTransfer":
+    def for_backbone(self, backbone: Backbone) -> LinearTransfer:
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -105,6 +106,8 @@ class LinearTransfer(TaskDefaults):
 
         NotFiniteError if the last training diverges.
         """
+        from transfer.frozen.linear_heads import train_heads
+
         backbone = prepared.backbone
         searched = train_heads(
             backbone, prepared.train, self.training(self.learning_rates), seed, folders.work
@@ -147,6 +150,8 @@ class LinearTransfer(TaskDefaults):
 
     def accuracy(self, scores: Tensor, labels: Tensor) -> float:
         """Return top-1 or mean per class in percent, whichever the data set's column reports."""
+        from transfer.metrics import mean_per_class, top1
+
         metric = DATASETS[self.dataset].metric
         return (
             mean_per_class(scores, labels) if metric == "mean_per_class" else top1(scores, labels)
@@ -159,6 +164,8 @@ class LinearTransfer(TaskDefaults):
 
     def details(self, predictions: Predictions) -> dict[str, object]:
         """Return the chosen rate and the val accuracy of each rate."""
+        import torch
+
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 

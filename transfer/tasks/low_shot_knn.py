@@ -5,22 +5,22 @@ paper of this suite prints it. The settings are the usual ones: k 20 as in DINO,
 and the temperature of the full monitor.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import ClassVar, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import train_and_test
 from transfer.frozen.features import Features, TrainAndTest
-from transfer.frozen.few_shot_heads import draw_support
-from transfer.frozen.nearest import knn_scores
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class LowShotKNN(TaskDefaults):
         """Return the keys of the data sets it reads."""
         return (self.dataset,)
 
-    def at_schedule(self, schedule: str) -> "LowShotKNN":
+    def at_schedule(self, schedule: str) -> LowShotKNN:
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=3) if schedule == "smoke" else self
 
-    def for_backbone(self, backbone: Backbone) -> "LowShotKNN":
+    def for_backbone(self, backbone: Backbone) -> LowShotKNN:
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -76,6 +76,8 @@ class LowShotKNN(TaskDefaults):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> LowShotVotes:
         """Return the votes of all banks."""
+        from transfer.frozen.nearest import knn_scores
+
         votes = {
             f"{percent}pct": [
                 knn_scores(
@@ -93,6 +95,8 @@ class LowShotKNN(TaskDefaults):
 
     def bank(self, prepared: TrainAndTest, percent: int, seed: int) -> Features:
         """Return a drawn bank of equally many images of every class."""
+        from transfer.frozen.few_shot_heads import draw_support
+
         train = prepared.train
         per_class = len(train.labels) / prepared.num_classes
         support = draw_support(
@@ -105,6 +109,8 @@ class LowShotKNN(TaskDefaults):
 
     def metrics(self, predictions: LowShotVotes) -> dict[str, float]:
         """Return top-1 in percent, means over the draws."""
+        from transfer.metrics import top1
+
         return {
             f"top1_{share}": fmean(top1(votes, predictions.labels) for votes in draws)
             for share, draws in predictions.votes.items()
@@ -112,6 +118,8 @@ class LowShotKNN(TaskDefaults):
 
     def details(self, predictions: LowShotVotes) -> dict[str, object]:
         """Return top-1 in percent of each draw."""
+        from transfer.metrics import top1
+
         return {
             "draws": {
                 f"top1_{share}": [top1(votes, predictions.labels) for votes in draws]

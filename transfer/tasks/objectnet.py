@@ -4,20 +4,23 @@ The ImageNet-100 classifier of the same backbone is tested on photographs from o
 may answer with any of its hundred classes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.objectnet import BORDER_PX
-from transfer.frozen.classifier_test import ClassifierTest, open_classifier_test
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from transfer.frozen.classifier_test import ClassifierTest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +52,11 @@ class ObjectNetEval(TaskDefaults):
         """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
 
-    def at_schedule(self, schedule: str) -> "ObjectNetEval":
+    def at_schedule(self, schedule: str) -> ObjectNetEval:
         """Return the same protocol: only the classifier's training, another task, has a length."""
         return self
 
-    def for_backbone(self, backbone: Backbone) -> "ObjectNetEval":
+    def for_backbone(self, backbone: Backbone) -> ObjectNetEval:
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -77,6 +80,8 @@ class ObjectNetEval(TaskDefaults):
 
         FileNotFoundError if the classifier is not trained.
         """
+        from transfer.frozen.classifier_test import open_classifier_test
+
         return open_classifier_test(
             backbone,
             self.dataset,
@@ -92,6 +97,8 @@ class ObjectNetEval(TaskDefaults):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
+        from transfer.metrics import top1, topk
+
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 

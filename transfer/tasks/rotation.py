@@ -5,23 +5,23 @@ and then rotated by a uniformly drawn multiple of 90 degrees, and is scored on e
 all four rotations. The paper names no settings for it; those of its ImageNet-100 probe are used.
 """
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
-from transfer.datasets.images import Images
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.linear_heads import train_and_score
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
-from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.schedule import share
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from transfer.datasets.images import Images
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class RotationProbe(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images in each rotation."""
+        import torch
+
         upright = EvalTransform.center(self.crop_px, self.margin_px)
         positions = [
             frozen_features(
@@ -89,6 +91,8 @@ class RotationProbe(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
+        from transfer.frozen.linear_heads import train_and_score
+
         training = ProbeTraining(
             learning_rates=(self.learning_rate,),
             batch_size=self.batch_size,
@@ -105,6 +109,8 @@ class RotationProbe(TaskDefaults):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return accuracy in percent."""
+        from transfer.metrics import top1
+
         return {"acc": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:

@@ -3,40 +3,31 @@
 CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217, sections 3.4 and A.2), with MoCo's network.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar, Self
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.datasets.unchanged import usable_split
-from transfer.finetuning.learning_rate_search import search_then_train
 from transfer.finetuning.length import at_schedule
-from transfer.finetuning.norms import Norm
 from transfer.finetuning.options import TrainingOptions
-from transfer.finetuning.prepared import (
-    Prepared,
-    identity,
-    prepare_training,
-    training_details,
-    unfit,
-)
 from transfer.frozen.cost import FORWARD_COST
 from transfer.running.folders import Folders
 from transfer.running.processes import this_process
-from transfer.segmentation.iou import Overlap, confusion, overlap
-from transfer.segmentation.network import FCN, build_network, load_backbone
-from transfer.segmentation.predict import predict, prediction_path
-from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.segmentation.train import train as train_network
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
+
+if TYPE_CHECKING:
+    from transfer.finetuning.norms import Norm
+    from transfer.finetuning.prepared import Prepared
+    from transfer.segmentation.iou import Overlap
+    from transfer.segmentation.network import FCN
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
@@ -64,6 +55,11 @@ class Predicted:
     @cached_property
     def overlap(self) -> Overlap:
         """Return the scores over the pixels of all images together."""
+        import numpy as np
+
+        from transfer.segmentation.iou import confusion, overlap
+        from transfer.segmentation.predict import prediction_path
+
         num_classes = len(self.split.class_names)
         counts = np.zeros((num_classes, num_classes), dtype=np.int64)
         for i in range(len(self.split)):
@@ -117,6 +113,8 @@ class Segmentation(TaskDefaults):
 
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
+        from transfer.finetuning.prepared import unfit
+
         return unfit(backbone, "layer4 would not have the protocol's stride of 16")
 
     @property
@@ -150,6 +148,9 @@ class Segmentation(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
         """Find all images and masks, load the backbone into a network and check its maps."""
+        from transfer.finetuning.prepared import prepare_training
+        from transfer.segmentation.proof import prove
+
         return prepare_training(
             backbone,
             self.recipe,
@@ -173,6 +174,10 @@ class Segmentation(TaskDefaults):
         self, backbone: Backbone, split: Segmented, norm: Norm, folders: Folders, *, seed: int
     ) -> FCN:
         """Return the network before training; torch's global generator keeps its state."""
+        import torch
+
+        from transfer.segmentation.network import build_network, load_backbone
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = build_network(
@@ -190,6 +195,8 @@ class Segmentation(TaskDefaults):
 
         If several learning rates are given, they are compared first.
         """
+        from transfer.finetuning.learning_rate_search import search_then_train
+
         return search_then_train(
             prepared,
             self.learning_rates,
@@ -209,6 +216,10 @@ class Segmentation(TaskDefaults):
         name: str,
     ) -> Predicted:
         """Train on a portion's images; return the predictions of the last weights for its test."""
+        from transfer.finetuning.prepared import identity, training_details
+        from transfer.segmentation.predict import predict
+        from transfer.segmentation.train import train as train_network
+
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         network = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)

@@ -4,40 +4,34 @@ CO2 Table 2 (Wei et al., ICLR 2021, arXiv:2010.02217, section 3.3) and LORAC Tab
 arXiv:2108.02696, section 6.2).
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.drawn_lists import keep_list
-from transfer.datasets.images import Images
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
-from transfer.finetuning.classification import Classifier, FineTuning, predicted
-from transfer.finetuning.classification import train as train_classifier
-from transfer.finetuning.learning_rate_search import (
-    best_rate,
-    scores_by_name,
-    search_learning_rates,
-)
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.cost import BACKWARD_COST, forward_hours
 from transfer.frozen.feature_cache import open_images
 from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 from transfer.running.schedule import share
 from transfer.tasks.task import PlannedTask, TaskDefaults
+
+if TYPE_CHECKING:
+    from transfer.datasets.images import Images
+    from transfer.finetuning.classification import FineTuning
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
@@ -162,6 +156,8 @@ class SemiSupervised(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
+        from transfer.finetuning.learning_rate_search import best_rate, scores_by_name
+
         labelled, held_out = prepared.labelled, {}
         if len(self.head_rates) > 1:
             held_out = self.search(prepared, folders, seed)
@@ -192,6 +188,11 @@ class SemiSupervised(TaskDefaults):
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Return top-1 on held-out labelled images, by the classifier's rate."""
+        import numpy as np
+
+        from transfer.finetuning.learning_rate_search import search_learning_rates
+        from transfer.metrics import top1
+
         labelled = prepared.labelled
         least = int(np.bincount(labelled.labels.numpy()).min())
         held_out = max(1, round(self.held_out_share * least))
@@ -217,6 +218,9 @@ class SemiSupervised(TaskDefaults):
         name: str,
     ) -> Predictions:
         """Fine-tune on `learned` with a rate of the classifier; return the scores of `judged`."""
+        from transfer.finetuning.classification import Classifier, predicted
+        from transfer.finetuning.classification import train as train_classifier
+
         backbone, process = prepared.backbone, this_process()
         course = self.course(len(learned), rate)
         parts = [CODE_VERSION, backbone.sha256, learned.fingerprint, asdict(course), seed]
@@ -246,6 +250,8 @@ class SemiSupervised(TaskDefaults):
 
     def course(self, num_images: int, rate: float) -> FineTuning:
         """Return the settings of a training on `num_images` images."""
+        from transfer.finetuning.classification import FineTuning
+
         steps = max(1, round(self.epochs * num_images / self.batch_size))
         return FineTuning(
             iterations=steps,
@@ -262,11 +268,15 @@ class SemiSupervised(TaskDefaults):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
+        from transfer.metrics import top1, topk
+
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
         """Return the chosen rate, the held-out score of each rate, and details of the training."""
+        import torch
+
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
 

@@ -4,26 +4,27 @@ Each class has its own one-vs-rest SVM, at a cost chosen by cross-validated aver
 (Goyal et al., ICCV 2019, arXiv:1905.01235).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, Self
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
-from transfer.datasets.images import DataError
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.cost_search import Choice, CostSearch, Solver, choose_costs
 from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
 from transfer.frozen.network import device
 from transfer.frozen.transforms import EvalTransform
-from transfer.metrics import Points, average_precision
 from transfer.running.console import say
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transfer.frozen.cost_search import Choice, CostSearch, Solver
+    from transfer.metrics import Points
 
 PRESENT, DIFFICULT = 1, 0  # an absent class is -1
 VISSL_COSTS = (0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 50.0, 100.0, 1000.0)
@@ -121,6 +122,8 @@ class VOCSVM(TaskDefaults):
         With two positives in trainval, a fold that holds one out can train on the other. DataError
         if fewer than `min_classes` remain.
         """
+        from transfer.datasets.images import DataError
+
         present = train.labels == PRESENT
         enough = (
             (present.sum(dim=0) >= 2)
@@ -144,6 +147,11 @@ class VOCSVM(TaskDefaults):
 
     def run(self, data: SVMData, folders: Folders, seed: int) -> Predictions:
         """Choose a cost per class on trainval, train on all of it, return scores (n, L) of test."""
+        import torch
+
+        from transfer.frozen.cost_search import choose_costs
+        from transfer.frozen.linear_svm import Problems
+
         features, positive = data.train.features, data.train.labels == PRESENT
         solve = self.bound_solver(features)
         choice = choose_costs(solve, self.search(seed), features, positive, folders.work)
@@ -164,6 +172,8 @@ class VOCSVM(TaskDefaults):
 
     def bound_solver(self, features: Tensor) -> Solver:
         """Return the solver bound to features (n, C)."""
+        from transfer.frozen.linear_svm import eigenbasis, solve_batched, solve_scikit_learn
+
         if self.solver == "scikit-learn":
             return partial(solve_scikit_learn, features)
         basis = eigenbasis(features.to(device()))
@@ -171,6 +181,8 @@ class VOCSVM(TaskDefaults):
 
     def search(self, seed: int) -> CostSearch:
         """Return the settings of the cost search."""
+        from transfer.frozen.cost_search import CostSearch
+
         tolerance = f" {self.gradient_tolerance}" if self.solver == "batched" else ""
         return CostSearch(
             solver=self.solver + tolerance,
@@ -201,6 +213,8 @@ class VOCSVM(TaskDefaults):
 
     def precisions(self, predictions: Predictions) -> list[float]:
         """Return the average precision of each class in percent, its difficult images ignored."""
+        from transfer.metrics import average_precision
+
         return [
             average_precision(
                 scores[labels != DIFFICULT],

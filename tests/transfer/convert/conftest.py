@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.convert.resnet import Stem, build_resnet
+from transfer.convert.architectures import Stem
+from transfer.convert.resnet import build_resnet
 
 Weights = dict[str, Tensor]
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from transfer.convert.architectures import BackboneError, Stem
 from transfer.convert.proof import fixed_images, prove, raw_features
-from transfer.convert.resnet import BackboneError, Stem, network_with
+from transfer.convert.resnet import network_with
 
 Weights = dict[str, Tensor]
 GetWeights = Callable[..., Weights]

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
+from transfer.convert.architectures import BackboneError
 from transfer.convert.read_file import read_file
-from transfer.convert.resnet import BackboneError
 
 BASE = torch.arange(24.0)
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from transfer.convert.resnet import FEATURE_DIM, tensor_shapes
+from transfer.convert.architectures import FEATURE_DIM
+from transfer.convert.resnet import tensor_shapes
 from transfer.convert.to_detectron2 import detectron2_name, to_detectron2
 
 

@@ -13,7 +13,7 @@ from tests.transfer.detection.parity import in_double
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.backbone import random_backbone
 from transfer.detection import recipe as recipes
-from transfer.detection.detectron2_engine import available, build_detector, config
+from transfer.detection.engines import available, build_detector, config
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Found, Sample
 

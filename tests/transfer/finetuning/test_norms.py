@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.two_processes import two_processes
-from transfer.detection.detectron2_engine import available, known_noise_ignored
+from transfer.detection.engines import available, known_noise_ignored
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm, norm_for, norm_layer
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

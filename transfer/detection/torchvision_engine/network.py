@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-from transfer.convert.resnet import FEATURE_DIM
+from transfer.convert.architectures import FEATURE_DIM
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, Recipe
 from transfer.detection.sample import Found, Sample
 from transfer.detection.torchvision_engine import heads

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms.functional import normalize
 
-from transfer.backbone import build_resnet
+from transfer.convert.resnet import build_resnet
 from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine import build_detector

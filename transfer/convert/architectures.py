@@ -1,0 +1,55 @@
+"""The architectures that can be transferred, by name: torchvision's ResNets with two kinds of stem.
+
+He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
+files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
+"""
+
+import re
+from typing import Literal
+
+Stem = Literal["imagenet", "cifar"]
+"""imagenet: 7x7 convolution of stride 2, then max-pool; cifar: 3x3 of stride 1, no max-pool."""
+
+STEMS: tuple[Stem, ...] = ("imagenet", "cifar")
+
+FEATURE_DIM = {
+    "resnet18": 512,
+    "resnet34": 512,
+    "resnet50": 2048,
+    "resnet101": 2048,
+    "resnet152": 2048,
+}
+"""Feature dimension C of each architecture, by torchvision's names."""
+
+MANY_HEADS = re.compile(r"(.+)-heads([1-9][0-9]?)")
+"""Pattern of architectures with copies of layer4, such as resnet50-heads4 with four."""
+
+
+class BackboneError(ValueError):
+    """Error in a checkpoint; the message says what was found, what was expected and what to do."""
+
+
+def network_and_heads(arch: str) -> tuple[str, int]:
+    """Return torchvision's name and the number of heads, 0 for an ordinary network.
+
+    resnet50-heads4 gives resnet50 and 4. BackboneError for an unknown name.
+    """
+    several = MANY_HEADS.fullmatch(arch)
+    name, num_heads = (several[1], int(several[2])) if several else (arch, 0)
+    if name not in FEATURE_DIM:
+        raise BackboneError(
+            f"architecture {arch!r} was asked for; known are {', '.join(FEATURE_DIM)}, and each "
+            f"with 1 to 99 copies of layer4, such as resnet50-heads4"
+        )
+    return name, num_heads
+
+
+def feature_dim(arch: str) -> int:
+    """Return the feature dimension C, the sum over all heads."""
+    name, num_heads = network_and_heads(arch)
+    return FEATURE_DIM[name] * max(1, num_heads)
+
+
+def is_optional(name: str) -> bool:
+    """Return whether a tensor is a step counter: never read in evaluation, often not exported."""
+    return name.endswith("num_batches_tracked")
