@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from transfer.detection.detectron2_engine import HOW_TO_INSTALL, available
+from transfer.detection.detectron2_engine import HOW_TO_INSTALL, is_available
 from transfer.detection.detectron2_engine import build_detector as build_on_detectron2
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
@@ -10,19 +10,19 @@ from transfer.detection.torchvision_engine import build_detector as build_on_tor
 from transfer.finetuning.norms import Norm
 from transfer.finetuning.options import EngineChoice
 
-__all__ = ["HOW_TO_INSTALL", "EngineName", "available", "build_detector", "engine_for"]
+__all__ = ["HOW_TO_INSTALL", "EngineName", "build_detector", "engine_for", "is_available"]
 
 EngineName = Literal["detectron2", "torchvision"]
 
 
 def engine_for(choice: EngineChoice) -> EngineName:
     """Return the engine that will run; ValueError if detectron2 is chosen but not installed."""
-    if choice == "detectron2" and not available():
+    if choice == "detectron2" and not is_available():
         raise ValueError(
             f"--engine detectron2, but detectron2 cannot be imported here. {HOW_TO_INSTALL}"
         )
     if choice == "auto":
-        return "detectron2" if available() else "torchvision"
+        return "detectron2" if is_available() else "torchvision"
     return choice
 
 

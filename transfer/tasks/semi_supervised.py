@@ -16,7 +16,7 @@ import torch
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.drawn_lists import keep_list
+from transfer.datasets.drawn_lists import write_list
 from transfer.datasets.images import Images
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
 from transfer.finetuning.classification import Classifier, FineTuning, predicted
@@ -178,7 +178,7 @@ class SemiSupervised(TaskDefaults):
         }
         if self.drawn_share and this_process().speaks:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
-            details["list_of_labelled"] = keep_list(folders.lists, name, {"labelled": labelled})
+            details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labelled})
         return replace(predictions, details=details)
 
     def labels(self) -> str:

@@ -16,11 +16,11 @@ from unittest.mock import patch
 
 import pytest
 from PIL import Image
-from tests.transfer.datasets.test_make_corruptions import contents
-from tests.transfer.datasets.test_make_corruptions import data as data_to_corrupt
 
 import benchmarks.execution.one_cell
 import transfer.__main__
+from tests.transfer.datasets.imagenet.test_make_corruptions import contents
+from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
 from tests.transfer.running.forked_command import ForkedCommand, children
 from tests.transfer.running.many_images import generate_many
 from transfer.datasets.images import DataError, Images
