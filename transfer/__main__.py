@@ -52,14 +52,16 @@ class CheckData:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
-    """Print what a checkpoint file is, and account for every tensor in it."""
+    """Print in a dozen lines what a checkpoint file is."""
 
     file: Annotated[Path, tyro.conf.Positional]
     """Checkpoint file."""
+    all: bool = False
+    """Also list every group of tensors, and all that the file says about its training."""
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
-        print(render_inspection(inspect_file(self.file)))
+        print(render_inspection(inspect_file(self.file), everything=self.all))
         return 0
 
 

@@ -172,7 +172,16 @@ def load_backbone(path: Path, *, name: str | None = None) -> Backbone:
 
 def inspect_file(path: Path) -> Inspection:
     """Return how `load_backbone` reads the file, for `render`; raise the same errors."""
-    return _load(path, path.stem)[1]
+    backbone, inspection = _load(path, path.stem)
+    form = backbone.input
+    mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
+    assumed = "" if inspection.layout == FORMAT else "; assumed, the file does not say"
+    return replace(
+        inspection,
+        path=str(path),
+        image=f"{form.channels}, {form.size_px} px{assumed}",
+        norm=f"mean {mean}, std {std}{assumed}",
+    )
 
 
 def random_backbone(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from transfer.backbone import random_backbone
 from transfer.detection import recipe
-from transfer.detection.engines import HOW_TO_INSTALL, EngineName, available, build_detector
+from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, is_available
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector, Sample
 from transfer.detection.solver import sgd
@@ -185,7 +185,7 @@ def main(settings: Settings) -> None:
     """Print a line per task and engine."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     engines: tuple[EngineName, ...] = ("detectron2", "torchvision")
-    if not available():
+    if not is_available():
         engines = ("torchvision",)
         print(f"detectron2 is not installed. {HOW_TO_INSTALL}")
     print(f"{settings.images} x {settings.height_px} x {settings.width_px} px, {settings.arch}")

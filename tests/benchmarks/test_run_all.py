@@ -235,7 +235,7 @@ def test_the_plan_tells_the_hours_of_segmentation(
 def test_detectron2_asked_for_and_absent_is_a_wrong_request(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transfer.detection.engines.available", lambda: False)
+    monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
     request = request_for(training=TrainingOptions(engine="detectron2"), tasks="coco_det")
     with pytest.raises(ValueError, match="detectron2 cannot be imported here"):
         run(request)

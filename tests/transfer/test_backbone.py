@@ -266,29 +266,65 @@ def test_a_cifar_stem_keeps_all_pixels_until_the_second_stage() -> None:
     assert x.shape == (1, 64, 32, 32)
 
 
-def test_the_report_tells_layout_network_counts_and_proof(tmp_path: Path) -> None:
+def save_moco(path: Path) -> None:
+    """Write a checkpoint in MoCo's layout, with a queue."""
     weights = build_resnet("resnet18", "imagenet").state_dict()
     content = {f"module.encoder_q.{name}": tensor for name, tensor in weights.items()}
     content["module.queue"] = torch.ones(128, 10)
-    torch.save({"epoch": 200, "state_dict": content}, tmp_path / "moco.pth")
+    torch.save({"epoch": 200, "state_dict": content}, path)
+
+
+def test_the_report_of_a_foreign_file_tells_layout_network_and_proof(tmp_path: Path) -> None:
+    save_moco(tmp_path / "moco.pth")
     text = render(inspect_file(tmp_path / "moco.pth"))
     for words in (
-        "moco.pth: MoCo layout, prefix state_dict.module.encoder_q.",
-        "resnet18, imagenet stem",
-        "tensors   121, all accounted for",
-        "1,280 values",
-        "state_dict.module.queue",
+        f"path          {tmp_path / 'moco.pth'}",
+        "format        MoCo layout, backbone below state_dict.module.encoder_q.",
+        "architecture  resnet18, imagenet stem",
+        "features      512 per image",
+        "image         RGB, 224 px; assumed, the file does not say",
+        "weights       121 tensors, all accounted for: 120 in the backbone, 1 beside the backbone",
         "relative difference",
         "the file says: epoch 200",
     ):
         assert words in text
+    assert len(text.splitlines()) <= 12
 
 
-def test_the_report_of_our_own_file_tells_how_it_was_made(cifar: Backbone, tmp_path: Path) -> None:
-    torch.save(own_file(cifar), tmp_path / "jcl.pt")
-    text = render(inspect_file(tmp_path / "jcl.pt"))
-    assert "method jcl, recipe jcl_cifar" in text
-    assert "ssl-backbone/1" in text
+def test_the_long_report_of_a_foreign_file_lists_every_group_of_tensors(tmp_path: Path) -> None:
+    save_moco(tmp_path / "moco.pth")
+    text = render(inspect_file(tmp_path / "moco.pth"), everything=True)
+    assert "1 beside the backbone below state_dict.module.queue, 1,280 values" in text
+
+
+def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) -> None:
+    settings = {f"views.setting_{i}": i for i in range(60)}
+    made_by = {**MADE_BY, "changed": {"epochs": 3}, "steps": 9, "settings": settings, "commit": "c"}
+    torch.save({**own_file(cifar), "made_by": made_by}, tmp_path / "jcl.pt")
+    assert render(inspect_file(tmp_path / "jcl.pt")).splitlines() == [
+        f"path          {tmp_path / 'jcl.pt'}",
+        "format        ssl-backbone/1 layout, backbone below state_dict.",
+        "architecture  resnet18, cifar stem",
+        "features      512 per image",
+        "image         RGB, 32 px",
+        "norm          mean 0.1 0.2 0.3, std 0.229 0.224 0.225",
+        "weights       120 tensors, all accounted for: 120 in the backbone",
+        "proof         not needed: this suite wrote the file, and names and shapes agree",
+        "method        jcl, recipe jcl_cifar",
+        "changed       epochs 3",
+        "epochs        3, steps 9",
+        "run           seed 0",
+        "code          commit c, a 1",
+    ]
+
+
+def test_the_long_report_of_our_own_file_lists_every_setting(
+    cifar: Backbone, tmp_path: Path
+) -> None:
+    made_by = {**MADE_BY, "settings": {"views.blur_sigma_px": [0.1, 2.0]}}
+    torch.save({**own_file(cifar), "made_by": made_by}, tmp_path / "jcl.pt")
+    text = render(inspect_file(tmp_path / "jcl.pt"), everything=True)
+    assert "made by       settings.views.blur_sigma_px 0.1 2" in text.splitlines()
 
 
 def test_every_refusal_names_the_file(tmp_path: Path) -> None:

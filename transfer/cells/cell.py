@@ -23,7 +23,7 @@ from transfer.cells.checked_data import (
 from transfer.cells.shared_classifier import WEIGHTS, Trainer, borrowed, kept, why_missing
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import Report
-from transfer.datasets.drawn_lists import keep_list
+from transfer.datasets.drawn_lists import write_list
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision, feature_precision
 from transfer.record import (
@@ -246,7 +246,7 @@ def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
             parts = {part: open_split(key, cell.place.data, part) for part in ("trainval", "test")}
-            details[f"list_of_{key}"] = keep_list(cell.folders.lists, f"{key}-{draw}", parts)
+            details[f"list_of_{key}"] = write_list(cell.folders.lists, f"{key}-{draw}", parts)
     if lender is not None:
         details["classifier"] = _classifier_hash(cell)
         details["classifier_weights"] = lender.details[WEIGHTS]

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from transfer.datasets.catalog import DATASETS, open_any
-from transfer.datasets.check import DISJOINT, Report, joined_fingerprint, require
+from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.images import DataError
-from transfer.datasets.unchanged import ChangedDataError, change_of, require_same_fingerprint
+from transfer.datasets.unchanged import (
+    ChangedDataError,
+    changed_data_error,
+    require_same_fingerprint,
+)
 from transfer.running.console import say
 from transfer.running.folders import Folders
 
@@ -28,7 +32,7 @@ def fingerprint(key: str, data: Path) -> str:
     It is cached, since a plan needs it many times; `evaluate` clears the cache.
     """
     splits = [split for split in DISJOINT if split in DATASETS[key].counts]
-    return joined_fingerprint({s: open_any(key, data, s).fingerprint for s in splits})
+    return combine_fingerprints({s: open_any(key, data, s).fingerprint for s in splits})
 
 
 @lru_cache(maxsize=64)
@@ -79,5 +83,5 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
         try:
             now = fingerprint(key, data)
         except DataError as error:
-            raise change_of(key, str(error)) from error
+            raise changed_data_error(key, str(error)) from error
         require_same_fingerprint(report, now)

@@ -11,6 +11,6 @@ proof.py          proves that the converted network computes what the file's ten
 from_public.py    the steps above in order: a foreign file under torchvision's names
 to_detectron2.py  a backbone under detectron2's names
 to_mmseg.py       a backbone in mmsegmentation's ResNet
-same_maps.py      proves that a backbone inside another network computes what torchvision's does
+compare_maps.py      proves that a backbone inside another network computes what torchvision's does
 inspection.py     the report of `python -m transfer inspect`
 """

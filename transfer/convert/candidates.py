@@ -134,13 +134,13 @@ def choose(
     """
     complete = [candidate for candidate in candidates if candidate.num_flaws == 0]
     if not complete:
-        raise BackboneError(_nearest_miss(candidates, tensors))
+        raise BackboneError(_refusal(candidates, tensors))
     chosen, reason = _prefer(complete, tensors)
     if chosen.has(MOMENTUM_SIDE) and not chosen.has("teacher"):
         # if the query encoder is damaged, the momentum copy must not silently replace it
         damaged = [c for c in candidates if c.num_flaws and not c.has(MOMENTUM_SIDE)]
         if damaged:
-            raise BackboneError(_nearest_miss(damaged, tensors))
+            raise BackboneError(_refusal(damaged, tensors))
     if chosen.scheme.refusal:
         raise BackboneError(
             f"below {chosen.prefix!r} stands a network that is not torchvision's ResNet: "
@@ -181,7 +181,7 @@ def _equal(one: Candidate, other: Candidate, tensors: Mapping[str, StoredTensor]
     )
 
 
-def _nearest_miss(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -> str:
+def _refusal(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -> str:
     """Return a message that says what was found instead of a complete ResNet."""
     if not candidates:
         examples = ", ".join(list(tensors)[:3])

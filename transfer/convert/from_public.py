@@ -18,7 +18,7 @@ from transfer.convert.safe_pickle import StoredTensor
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-TOLD_VALUES = ("epoch", "arch", "global_step", "__author__", "matching_heuristics")
+REPORTED_VALUES = ("epoch", "arch", "global_step", "__author__", "matching_heuristics")
 """Names of plain values that the report repeats."""
 
 
@@ -102,7 +102,7 @@ def _notes(chosen: Candidate, contents: Contents) -> list[str]:
     """Return notes for people: values stored in the file, and assumptions about the network."""
     notes = [
         f"the file says: {name} {contents.values[name]}"
-        for name in TOLD_VALUES
+        for name in REPORTED_VALUES
         if name in contents.values
     ]
     dtypes = {

@@ -1,9 +1,28 @@
 """The report of `python -m transfer inspect FILE` on a checkpoint."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from transfer.convert.account import Group
-from transfer.convert.architectures import Stem
+from transfer.convert.architectures import Stem, feature_dim
+
+PLACES = {
+    "backbone": "in the backbone",
+    "head": "in a head",
+    "another ResNet": "in another ResNet",
+    "optimizer": "in the optimizer",
+    "beside the backbone": "beside the backbone",
+}
+"""The kinds of tensors in words."""
+TRAINING = {
+    "method": ("method", "recipe"),
+    "changed": ("changed",),
+    "epochs": ("epochs", "steps"),
+    "data": ("data",),
+    "run": ("seed", "precision", "num_processes", "texture"),
+    "code": ("commit", "versions"),
+}
+"""Lines of the report on our own file, and the entries of `made_by` that they show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +45,12 @@ class Inspection:
     """Largest relative difference of features from those of the raw tensors; None for our files."""
     made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    path: str = ""
+    """Path of the file, as the user gave it."""
+    image: str = ""
+    """Images that the backbone expects: channels and size in pixels."""
+    norm: str = ""
+    """Mean and standard deviation per channel that images are normalized by."""
 
     @property
     def source(self) -> str:
@@ -35,28 +60,84 @@ class Inspection:
         return f"{self.file}: {self.layout} layout{where}{why}"
 
 
-def render(inspection: Inspection) -> str:
-    """Return the report as text of several lines."""
-    chosen, *passed_over = inspection.candidates
-    lines = [
-        inspection.source,
-        f"network   {inspection.arch}, {inspection.stem} stem",
-        f"backbone  {chosen}: {inspection.choice}",
-        *(f"          not taken: {candidate}" for candidate in passed_over),
-        "proof     " + _proof(inspection.proof),
-        f"tensors   {sum(group.num_tensors for group in inspection.account)}, all accounted for:",
-        *(
-            f"{group.num_tensors:>10}  {group.num_values:>13,} values  {group.kind:<20}"
-            f"{group.prefix or '(no prefix)'}"
-            for group in inspection.account
-        ),
-    ]
-    if inspection.made_by:
-        lines.append("made by   " + ", ".join(f"{k} {v}" for k, v in inspection.made_by.items()))
-    return "\n".join([*lines, *(f"note      {note}" for note in inspection.notes)])
+def render(inspection: Inspection, *, everything: bool = False) -> str:
+    """Return the report, about a dozen lines.
+
+    everything: also list the groups of tensors, and all that our own file says about its training.
+    """
+    lines = [*_network_lines(inspection), *_training_lines(inspection.made_by)]
+    lines += [("note", note) for note in inspection.notes]
+    if everything:
+        lines += [("tensors", _group(group)) for group in inspection.account]
+        lines += [("made by", f"{key} {value}") for key, value in _flat(inspection.made_by)]
+    return "\n".join(f"{label:<14}{text}" for label, text in lines)
+
+
+def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    """Yield label and text of the lines that hold for every file."""
+    prefix = f", backbone below {inspection.prefix}" if inspection.prefix else ""
+    num_tensors = sum(group.num_tensors for group in inspection.account)
+    kinds: dict[str, int] = {}
+    for group in inspection.account:
+        kinds[group.kind] = kinds.get(group.kind, 0) + group.num_tensors
+    counts = ", ".join(f"{count} {PLACES[kind]}" for kind, count in kinds.items())
+    yield "path", inspection.path or inspection.file
+    yield "format", f"{inspection.layout} layout{prefix}"
+    yield "architecture", f"{inspection.arch}, {inspection.stem} stem"
+    yield "features", f"{feature_dim(inspection.arch)} per image"
+    if inspection.image:
+        yield "image", inspection.image
+    if inspection.norm:
+        yield "norm", inspection.norm
+    yield "weights", f"{num_tensors} tensors, all accounted for: {counts}"
+    yield "proof", _proof(inspection.proof)
+    if len(inspection.candidates) > 1:
+        chosen, *others = inspection.candidates
+        yield "chosen", f"{chosen}: {inspection.choice}"
+        yield "not taken", "; ".join(others)
+
+
+def _training_lines(made_by: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield label and text of the lines about the training; absent and empty entries are left out.
+
+    An entry is named in its line unless the label is its name.
+    """
+    for label, keys in TRAINING.items():
+        parts = [
+            text if key in (label, "versions") else f"{key} {text}"
+            for key in keys
+            if (text := _text(made_by.get(key)))
+        ]
+        if parts:
+            yield label, ", ".join(parts)
+
+
+def _text(value: object) -> str:
+    """Return a value of `made_by` in words; empty for None and empty collections."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(_text, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else str(value)
+
+
+def _flat(entries: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every entry with its text, nested ones as outer.inner."""
+    for key, value in entries.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, _text(value)
+
+
+def _group(group: Group) -> str:
+    where = f"below {group.prefix}" if group.prefix else "without a prefix"
+    return f"{group.num_tensors} {PLACES[group.kind]} {where}, {group.num_values:,} values"
 
 
 def _proof(difference: float | None) -> str:
     if difference is None:
-        return "not needed: written by this suite, names and shapes agree"
+        return "not needed: this suite wrote the file, and names and shapes agree"
     return f"features equal those of the file's own tensors, relative difference {difference:.1e}"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transfer.convert.architectures import is_optional
 
 
-def place_in_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> int:
+def load_into_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> int:
     """Load torchvision's tensors into the backbone; return their number.
 
     ValueError unless names and shapes agree; only step counters may be missing.

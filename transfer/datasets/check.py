@@ -67,7 +67,7 @@ class Report:
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the whole set: of its training and test images, as records store it."""
-        return joined_fingerprint(self.fingerprints)
+        return combine_fingerprints(self.fingerprints)
 
     @property
     def ok(self) -> bool:
@@ -86,7 +86,7 @@ class Report:
         return self.missing_images + len(self.unreadable) + len(self.faults)
 
 
-def joined_fingerprint(fingerprints: Mapping[str, str]) -> str:
+def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
     """Return the fingerprint of a set from those of its splits."""
     return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
 
@@ -163,7 +163,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     more = len(report.problems) - NUM_NAMED
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
-        f"unusable{_and_annotations(report)}, {tolerated} are tolerated; "
+        f"unusable{_broken_annotations_text(report)}, {tolerated} are tolerated; "
         f"{found_classes} classes found, "
         f"{expected_classes} expected:\n  "
         + "\n  ".join(report.problems[:NUM_NAMED])
@@ -172,7 +172,7 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     )
 
 
-def _and_annotations(report: Report) -> str:
+def _broken_annotations_text(report: Report) -> str:
     return f" and {len(report.faults)} annotations broken" if report.faults else ""
 
 
@@ -200,14 +200,14 @@ def _row(report: Report) -> list[str]:
     return [
         report.key,
         (report.small or "yes") if report.found else "no",
-        _against(report.classes),
-        *(_against(report.counts[s]) if s in report.counts else "-" for s in SPLITS),
+        _count_of_expected(report.classes),
+        *(_count_of_expected(report.counts[s]) if s in report.counts else "-" for s in SPLITS),
         str(len(report.unreadable)),
         state,
     ]
 
 
-def _against(pair: tuple[int, int]) -> str:
+def _count_of_expected(pair: tuple[int, int]) -> str:
     """Return "1,020" for an expected number, else "1,019 of 1,020"."""
     found, expected = pair
     return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
@@ -283,7 +283,7 @@ def _present_classes(images: AnySplit) -> set[str]:
     if isinstance(images, Scenes):
         return {images.class_names[i] for i in np.flatnonzero(images.objects_per_class())}
     if isinstance(images, Segmented):
-        return {images.class_names[i] for i in np.flatnonzero(images.examined[1])}
+        return {images.class_names[i] for i in np.flatnonzero(images.mask_check[1])}
     labels = images.labels
     if labels.ndim == 2:
         columns = (labels == 1).any(dim=0).nonzero().flatten()
@@ -325,7 +325,7 @@ def _annotated_size(images: AnySplit, i: int) -> tuple[int, int] | None:
 def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
     """Return why a file is no image, or none of the annotated size; empty if it is."""
     try:
-        if _looks_cut(file) or decode:
+        if _is_truncated(file) or decode:
             decode_file(file)
         found = None if size is None else upright_size(file)
     except FileNotFoundError:
@@ -335,7 +335,7 @@ def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
     return "" if found == size else f"{found} px, annotated as {size}"
 
 
-def _looks_cut(file: Path) -> bool:
+def _is_truncated(file: Path) -> bool:
     """Return whether the first and last bytes are not those of a whole JPEG or PNG."""
     with file.open("rb") as content:
         start = content.read(8)

@@ -8,7 +8,7 @@ from transfer.datasets.images import Images
 from transfer.running.atomic_files import write_whole
 
 
-def keep_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
+def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
     """Write NAME-HASH.txt with a line "SPLIT FILE" per image; return its name and SHA-256.
 
     Lines are sorted and name files below the data folder, so the same draw has the same list on

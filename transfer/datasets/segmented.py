@@ -86,10 +86,10 @@ class Segmented:
             return b""
 
     @cached_property
-    def examined(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    def mask_check(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """Return what is wrong with each mask, "" if nothing, and the pixels of each class (L,)."""
         with ThreadPoolExecutor(THREADS) as threads:
-            found = list(threads.map(partial(_examined, self), range(len(self))))
+            found = list(threads.map(partial(_check_mask, self), range(len(self))))
         pixels = np.zeros(len(self.class_names), dtype=np.int64)
         for _, counts in found:
             pixels += counts
@@ -97,7 +97,7 @@ class Segmented:
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Yield the name of each image with a broken mask, and what is wrong with the mask."""
-        for i, why in enumerate(self.examined[0]):
+        for i, why in enumerate(self.mask_check[0]):
             if why:
                 yield self.name(i), f"its mask {self.masks.name(i)}: {why}"
 
@@ -143,7 +143,7 @@ def voc_palette() -> bytes:
     return colors.tobytes()
 
 
-def _examined(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
+def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
     """Return what is wrong with a mask, and its pixels per class."""
     num_classes = len(split.class_names)
     none = np.zeros(num_classes, dtype=np.int64)

@@ -54,7 +54,7 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
     return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
 
 
-def plain_split(trainval: Split, split: str, *, num_val: int) -> Split:
+def uniform_split(trainval: Split, split: str, *, num_val: int) -> Split:
     """Return train, val or all of trainval; val is drawn from all images alike."""
     if split == "trainval":
         return trainval
@@ -68,13 +68,13 @@ def plain_split(trainval: Split, split: str, *, num_val: int) -> Split:
     return _part(trainval, split, ranks < num_val)
 
 
-def drawn_split(trainval: Detailed, split: str, sizes: Sizes) -> Detailed:
+def uniform_split_by_sizes(trainval: Detailed, split: str, sizes: Sizes) -> Detailed:
     """Return train, val or all of trainval; an excerpt need not say how many images val has."""
     if split == "trainval":
         return trainval
     if "val" not in sizes.counts:
         raise DataError(f"{SMALL_DATA} does not say how many images to hold out; enter val there")
-    return plain_split(trainval, split, num_val=sizes.counts["val"])
+    return uniform_split(trainval, split, num_val=sizes.counts["val"])
 
 
 def draw_balanced_share(images: Images, share: float) -> Images:

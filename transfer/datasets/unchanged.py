@@ -31,16 +31,16 @@ def require_unchanged(report: Report, split: str, opened: AnySplit) -> None:
     what = f"{before:,} images were checked, {now:,} are there now"
     if before == now:
         what = f"names, sizes, classes or labels of its {now:,} images are not those checked"
-    raise change_of(report.key, f"{split}: {what}")
+    raise changed_data_error(report.key, f"{split}: {what}")
 
 
 def require_same_fingerprint(report: Report, now: str) -> None:
     """Raise ChangedDataError unless a whole set still has the fingerprint that was checked."""
     if now != report.fingerprint:
-        raise change_of(report.key, f"fingerprint {report.fingerprint} checked, {now} now")
+        raise changed_data_error(report.key, f"fingerprint {report.fingerprint} checked, {now} now")
 
 
-def change_of(key: str, what: str) -> ChangedDataError:
+def changed_data_error(key: str, what: str) -> ChangedDataError:
     """Return the error that names a changed set, and says what to do."""
     return ChangedDataError(
         f"{dataset_info(key).title} ({key}) has changed while it was being used; {what}. No result "

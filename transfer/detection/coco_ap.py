@@ -55,7 +55,7 @@ def _truth(scenes: Scenes) -> COCO:
     truth.dataset = {
         "images": list(images.values()),
         "annotations": [
-            _for_pycocotools(place, entry)
+            _pycocotools_annotation(place, entry)
             for place, entry in enumerate(content["annotations"])
             if place not in scenes.faulty and entry["image_id"] in ids
         ],
@@ -65,7 +65,7 @@ def _truth(scenes: Scenes) -> COCO:
     return truth
 
 
-def _for_pycocotools(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+def _pycocotools_annotation(place: int, entry: dict[str, Any]) -> dict[str, Any]:
     """Return an annotation in the form that pycocotools evaluates."""
     # pycocotools takes a match with the id 0 for no match
     annotation = entry | {"id": place + 1}

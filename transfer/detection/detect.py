@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from transfer.datasets.scenes import Scenes
 from transfer.detection.recipe import Recipe
-from transfer.detection.results import Detections, in_original
+from transfer.detection.results import Detections, to_original_size
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
 from transfer.running.console import progress
@@ -28,13 +28,13 @@ def detect(
         for index in dealt(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
-            detections.append(in_original(result, scenes.scene(index), image))
+            detections.append(to_original_size(result, scenes.scene(index), image))
             if counter is not None:
                 counter.add(min(process.num_processes, len(scenes) - index))
-    return gathered(detections, process)
+    return gather_detections(detections, process)
 
 
-def gathered(mine: list[Detections], process: Process) -> list[Detections]:
+def gather_detections(mine: list[Detections], process: Process) -> list[Detections]:
     """Return the detections of all processes in the order of the split.
 
     The images were dealt in turn: image i is entry i // processes of process i % processes.

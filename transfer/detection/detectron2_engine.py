@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from transfer.convert.architectures import FEATURE_DIM
 from transfer.convert.to_detectron2 import to_detectron2
-from transfer.detection.fit import check_all_placed, check_can_be_built
+from transfer.detection.fit import check_buildable, check_names_and_shapes
 from transfer.detection.recipe import Recipe
-from transfer.detection.sample import Detector, Found, Sample
+from transfer.detection.sample import Detector, ResizedDetections, Sample
 from transfer.detection.scaled_gradient import scale_gradient
 from transfer.finetuning.norms import Norm
 
@@ -28,7 +28,7 @@ STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"
 
 
 @contextmanager
-def known_noise_ignored() -> Iterator[None]:
+def silence_known_warnings() -> Iterator[None]:
     """Silence the warnings that detectron2 0.6 causes in newer libraries.
 
     They appear at import and in forward passes.
@@ -53,7 +53,7 @@ def known_noise_ignored() -> Iterator[None]:
 def can_be_imported() -> bool:
     """Return whether detectron2 imports, with all that training and test need."""
     try:
-        with known_noise_ignored():
+        with silence_known_warnings():
             import detectron2.engine  # noqa: F401
     except ImportError:
         return False
@@ -62,7 +62,7 @@ def can_be_imported() -> bool:
 
 def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
     """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
-    with known_noise_ignored():
+    with silence_known_warnings():
         from detectron2.modeling.meta_arch import GeneralizedRCNN
 
         rcnn = GeneralizedRCNN(config(recipe, arch=arch, num_classes=num_classes, norm=norm))
@@ -72,7 +72,7 @@ def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -
 
 def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     """Return the recipe as detectron2's CfgNode, as far as that has options for it."""
-    check_can_be_built(recipe, arch)
+    check_buildable(recipe, arch)
     from detectron2.config import get_cfg
 
     c = get_cfg()
@@ -181,7 +181,7 @@ def _add_missing_layers(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> Non
         rcnn.roi_heads.res5.add_module("norm", get_norm(norm, FEATURE_DIM[arch]))
     scales = recipe.rpn_gradient == "scale_input"
     if recipe.extra_norms == "co2" or scales:
-        rcnn.proposal_generator = ApartRPN(
+        rcnn.proposal_generator = SeparateNormRPN(
             rcnn.proposal_generator,
             get_norm(norm, FEATURE_DIM[arch] // 2) if recipe.extra_norms == "co2" else None,
             gradient_factor=recipe.rpn_gradient_factor if scales else 1.0,
@@ -217,7 +217,7 @@ def _basic_res5(num_blocks: int, norm: Norm) -> nn.Sequential:
     return nn.Sequential(*blocks)
 
 
-class ApartRPN(nn.Module):
+class SeparateNormRPN(nn.Module):
     """An RPN with its own input norm, whose gradient into the shared maps is scaled (CO2)."""
 
     def __init__(self, rpn: Any, norm: nn.Module | None, *, gradient_factor: float) -> None:
@@ -248,7 +248,7 @@ class SampleNetwork(nn.Module):
         from detectron2.utils.events import EventStorage
 
         # detectron2's heads need a storage to write statistics into; nobody reads it
-        with known_noise_ignored(), EventStorage():
+        with silence_known_warnings(), EventStorage():
             losses: dict[str, Tensor] = self.rcnn([_as_input(sample) for sample in samples])
         return losses
 
@@ -276,13 +276,13 @@ class Detectron2Detector:
         self._recipe = recipe
 
     @torch.inference_mode()
-    def find(self, images: Sequence[Tensor]) -> list[Found]:
+    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Return the detections on images (3, H, W) uint8, in eval mode."""
-        with known_noise_ignored():
+        with silence_known_warnings():
             inputs = [{"image": image} for image in images]
             results = self._rcnn.inference(inputs, do_postprocess=False)
         return [
-            Found(
+            ResizedDetections(
                 boxes=each.pred_boxes.tensor,
                 scores=each.scores,
                 classes=each.pred_classes,
@@ -293,7 +293,7 @@ class Detectron2Detector:
         ]
 
     @torch.inference_mode()
-    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the maps after layer1 to layer4, with detectron2's preprocessing, in eval mode."""
         rcnn = self._rcnn
         x = rcnn.preprocess_image([{"image": image} for image in images]).tensor
@@ -321,7 +321,7 @@ class Detectron2Detector:
             for name, tensor in own.items()
             if name.startswith(roots) and not name.startswith("roi_heads.res5.norm.")
         }
-        check_all_placed(tensors, places)
+        check_names_and_shapes(tensors, places)
         self._rcnn.load_state_dict({**own, **tensors})
         return len(tensors)
 

@@ -20,7 +20,7 @@ HOW_TO_INSTALL = (
 )
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether detectron2 imports, with all that training and test need."""
     if find_spec("detectron2") is None:
         return False
@@ -31,12 +31,12 @@ def available() -> bool:
 
 def engine_for(choice: EngineChoice) -> EngineName:
     """Return the engine that will run; ValueError if detectron2 is chosen but not installed."""
-    if choice == "detectron2" and not available():
+    if choice == "detectron2" and not is_available():
         raise ValueError(
             f"--engine detectron2, but detectron2 cannot be imported here. {HOW_TO_INSTALL}"
         )
     if choice == "auto":
-        return "detectron2" if available() else "torchvision"
+        return "detectron2" if is_available() else "torchvision"
     return choice
 
 

@@ -8,7 +8,7 @@ from transfer.convert.architectures import FEATURE_DIM, is_optional
 from transfer.detection.recipe import PYRAMID_STRIDES_PX, Recipe
 
 
-def check_can_be_built(recipe: Recipe, arch: str) -> None:
+def check_buildable(recipe: Recipe, arch: str) -> None:
     """Raise ValueError for a detector that neither engine can build."""
     if arch not in FEATURE_DIM:
         raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
@@ -27,7 +27,7 @@ def check_can_be_built(recipe: Recipe, arch: str) -> None:
         )
 
 
-def check_all_placed(tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
+def check_names_and_shapes(tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
     """Raise ValueError unless tensors and places match one to one, in name and shape.
 
     tensors: the backbone's, under the engine's names; places: the detector's tensors for them.

@@ -8,8 +8,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from transfer.convert.compare_maps import (
+    check_trained,
+    fixed_images,
+    relative_differences,
+    torchvision_maps,
+)
 from transfer.convert.resnet import network_with
-from transfer.convert.same_maps import check_trained, differences, fixed_images, torchvision_maps
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Detector
 
@@ -33,13 +38,13 @@ def prove(
     detector.network.eval()
     # reduced precision would hide small faults behind its own differences
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
-        maps = detector.stages(list(images))
+        maps = detector.feature_maps(list(images))
         tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
         network = network_with(arch, "imagenet", tensors)
         expected = torchvision_maps(network, images, recipe.pixel_mean, recipe.pixel_std)
     detector.network.train(was_training)
     advice = f"its images are not normalized by mean {recipe.pixel_mean} and std {recipe.pixel_std}"
-    return differences(maps, expected, advice)
+    return relative_differences(maps, expected, advice)
 
 
 def expected_norms(state_dict: Mapping[str, Tensor], recipe: Recipe) -> int:

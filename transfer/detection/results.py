@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from transfer.datasets.scenes import Scene, Scenes
-from transfer.detection.sample import Found
+from transfer.detection.sample import ResizedDetections
 
 MASK_THRESHOLD = 0.5
 
@@ -38,7 +38,7 @@ class Detections:
     """(k, 17, 3): x, y, score; the middle of the first pixel is at 0.5, unlike in COCO's files."""
 
 
-def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
+def to_original_size(found: ResizedDetections, scene: Scene, image: Tensor) -> Detections:
     """Return detections on the resized image (3, H, W) of a scene in px of the original.
 
     Detections whose box is empty after clipping are dropped.
@@ -55,7 +55,7 @@ def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
         # pasted on the CPU, also after detection on a GPU, so that a mask has the same bits
         small = found.masks.detach().cpu()[kept]
         masks = [
-            run_lengths(pasted(mask, box, height=height, width=width))
+            run_lengths(paste_mask(mask, box, height=height, width=width))
             for mask, box in zip(small, boxes, strict=True)
         ]
     if found.keypoints is not None:
@@ -72,7 +72,7 @@ def in_original(found: Found, scene: Scene, image: Tensor) -> Detections:
     )
 
 
-def pasted(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
+def paste_mask(mask: Tensor, box: Tensor, *, height: int, width: int) -> Tensor:
     """Return the pixels (height, width) bool whose center has a probability of at least one half.
 
     mask: probabilities (S, S) at the centers of the S x S cells of the box (4,). They are

@@ -50,7 +50,7 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
+class ResizedDetections:
     """k detections in one image, best first, in px of the resized image."""
 
     boxes: Tensor
@@ -73,10 +73,10 @@ class Detector(Protocol):
     summed, under detectron2's names: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, and
     loss_mask or loss_keypoint."""
 
-    def find(self, images: Sequence[Tensor]) -> list[Found]:
+    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Return the detections on images (3, H, W) uint8, in eval mode."""
 
-    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the maps after layer1 to layer4, by these names, in eval mode.
 
         The images (3, H, W) uint8 have one size and pass the detector's own preprocessing. For c4,

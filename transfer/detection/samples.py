@@ -54,7 +54,7 @@ def training_sample(
     random = np.random.default_rng(seed)
     short_px = recipe.train_short_px[int(random.integers(len(recipe.train_short_px)))]
     flipped = bool(random.random() < recipe.flip_share)
-    return placed_sample(scenes, index, recipe, short_px=short_px, flipped=flipped)
+    return resize_sample(scenes, index, recipe, short_px=short_px, flipped=flipped)
 
 
 def test_image(scenes: Scenes, index: int, recipe: Recipe) -> Tensor:
@@ -67,7 +67,7 @@ def test_image(scenes: Scenes, index: int, recipe: Recipe) -> Tensor:
 test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects what is named so
 
 
-def placed_sample(
+def resize_sample(
     scenes: Scenes, index: int, recipe: Recipe, *, short_px: int, flipped: bool
 ) -> Sample:
     """Return an image whose shorter side has `short_px`, with its objects.

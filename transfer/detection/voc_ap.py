@@ -167,15 +167,15 @@ def _eleven_points(recall: Floats, precision: Floats) -> float:
 
     The precision is 0 where no detection reaches the recall.
     """
-    best = np.append(_best_at_or_after(precision), 0)
+    best = np.append(_maximum_from_each_on(precision), 0)
     return float(best[np.searchsorted(recall, POINTS)].mean())
 
 
 def _area(recall: Floats, precision: Floats) -> float:
     """Return the area under the curve of the best precision at each recall or above."""
-    return float((np.diff(recall, prepend=0) * _best_at_or_after(precision)).sum())
+    return float((np.diff(recall, prepend=0) * _maximum_from_each_on(precision)).sum())
 
 
-def _best_at_or_after(precision: Floats) -> Floats:
+def _maximum_from_each_on(precision: Floats) -> Floats:
     best: Floats = np.maximum.accumulate(precision[::-1])[::-1]
     return best

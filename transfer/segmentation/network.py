@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate, pad
 
 from transfer.convert.architectures import FEATURE_DIM
-from transfer.convert.to_mmseg import place_in_mmseg
+from transfer.convert.to_mmseg import load_into_mmseg
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer
 from transfer.segmentation.recipe import SegmentationRecipe
@@ -55,7 +55,7 @@ class FCN(nn.Module):
         """Return the class (H, W) uint8 of each pixel of an image (3, H, W) uint8, in eval mode."""
         return self.logits(self._normalize(image)[None])[0].argmax(dim=0).to(torch.uint8)
 
-    def stages(self, images: Tensor) -> dict[str, Tensor]:
+    def feature_maps(self, images: Tensor) -> dict[str, Tensor]:
         """Return the maps after layer1 to layer4 of images (n, 3, H, W) uint8, in eval mode."""
         maps = self.backbone(self._normalize(images))
         return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
@@ -80,7 +80,7 @@ def build_network(
     """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
     if arch not in FEATURE_DIM:
         raise ValueError(f"a network on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
-    with noise_in(log):
+    with redirect_output(log):
         from mmseg.models import EncoderDecoder
 
         model = EncoderDecoder(**config(recipe, arch=arch, num_classes=num_classes))
@@ -125,11 +125,11 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
 
 def load_backbone(network: FCN, state_dict: Mapping[str, Tensor]) -> int:
     """Load a backbone (torchvision's names); return the number of tensors loaded."""
-    return place_in_mmseg(network.backbone, state_dict)
+    return load_into_mmseg(network.backbone, state_dict)
 
 
 @contextmanager
-def noise_in(file: Path) -> Iterator[None]:
+def redirect_output(file: Path) -> Iterator[None]:
     """Redirect everything that mmsegmentation prints, warns and logs to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with (

@@ -12,8 +12,13 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
+from transfer.convert.compare_maps import (
+    check_trained,
+    fixed_images,
+    relative_differences,
+    torchvision_maps,
+)
 from transfer.convert.resnet import network_with
-from transfer.convert.same_maps import check_trained, differences, fixed_images, torchvision_maps
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
 
@@ -35,19 +40,19 @@ def prove(
     # reduced precision would hide small faults behind its own differences
     with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         with torch.inference_mode():
-            maps = network.stages(images)
+            maps = network.feature_maps(images)
         tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
-        source = dilated(network_with(arch, "imagenet", tensors), recipe.layer4_dilation)
+        source = dilate_layer4(network_with(arch, "imagenet", tensors), recipe.layer4_dilation)
         expected = torchvision_maps(source, images, recipe.pixel_mean, recipe.pixel_std)
     network.train(was_training)
     advice = (
         f"layer4 is not dilated by {recipe.layer4_dilation}, or its images are not normalized by "
         f"mean {recipe.pixel_mean} and std {recipe.pixel_std}"
     )
-    return differences(maps, expected, advice)
+    return relative_differences(maps, expected, advice)
 
 
-def dilated(network: ResNet, dilation: int) -> ResNet:
+def dilate_layer4(network: ResNet, dilation: int) -> ResNet:
     """Return the network with stride 1 and dilation in layer4; it is changed in place."""
     for block in network.layer4:
         convolution = block.conv2 if isinstance(block, Bottleneck) else block.conv1

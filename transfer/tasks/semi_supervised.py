@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.drawn_lists import keep_list
+from transfer.datasets.drawn_lists import write_list
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
@@ -176,7 +176,7 @@ class SemiSupervised(TaskDefaults):
         }
         if self.drawn_share and this_process().speaks:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
-            details["list_of_labelled"] = keep_list(folders.lists, name, {"labelled": labelled})
+            details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labelled})
         return replace(predictions, details=details)
 
     def labels(self) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.drawn_lists import keep_list
+from transfer.datasets.drawn_lists import write_list
 
 
 def store_list(data: Path, folder: Path) -> dict[str, str]:
     parts = {part: open_split("inat1k", data, part) for part in ("trainval", "test")}
-    return keep_list(folder, "inat1k-resplit0", parts)
+    return write_list(folder, "inat1k-resplit0", parts)
 
 
 def test_the_list_has_every_image_once_with_its_split(small_data: Path, tmp_path: Path) -> None:
@@ -37,6 +37,6 @@ def test_a_moved_set_has_the_same_list_and_leaves_the_first_alone(
 
 def test_another_draw_has_another_list(small_data: Path, tmp_path: Path) -> None:
     part = open_split("inat1k", small_data, "test")
-    first = keep_list(tmp_path, "draw", {"test": part})
-    assert keep_list(tmp_path, "draw", {"test": part.subset(range(5))}) != first
+    first = write_list(tmp_path, "draw", {"test": part})
+    assert write_list(tmp_path, "draw", {"test": part.subset(range(5))}) != first
     assert len(list(tmp_path.iterdir())) == 2

@@ -77,7 +77,7 @@ def test_a_run_refuses_broken_masks_or_leaves_them_out(data: Path) -> None:
     report = require("voc12_seg", data, tolerated=2)
     rest = split.without(report.unreadable)
     assert len(rest) == len(split) - 2
-    assert not any(rest.examined[0])
+    assert not any(rest.mask_check[0])
 
 
 def test_another_mask_is_another_fingerprint(data: Path) -> None:

@@ -17,8 +17,8 @@ from transfer.datasets.splits import (
     SEED,
     balanced_split,
     draw_balanced_share,
-    plain_split,
     seeded_ranks,
+    uniform_split,
 )
 
 NAMES = [f"train/{i:03d}.jpg" for i in range(60)]
@@ -61,8 +61,8 @@ def test_the_order_of_the_names_does_not_matter() -> None:
         one = balanced_split(pool(NAMES), split, val_per_class=4)
         other = balanced_split(pool(shuffled), split, val_per_class=4)
         assert names_of(one) == names_of(other)
-        one = plain_split(pool(NAMES), split, num_val=13)
-        other = plain_split(pool(shuffled), split, num_val=13)
+        one = uniform_split(pool(NAMES), split, num_val=13)
+        other = uniform_split(pool(shuffled), split, num_val=13)
         assert names_of(one) == names_of(other)
 
 
@@ -78,7 +78,7 @@ def test_a_class_too_small_to_hold_out_is_named() -> None:
     with pytest.raises(DataError, match="3 of 3 classes, first 'a'"):
         balanced_split(pool(NAMES), "val", val_per_class=20)
     with pytest.raises(DataError, match="60 images in trainval"):
-        plain_split(pool(NAMES), "val", num_val=60)
+        uniform_split(pool(NAMES), "val", num_val=60)
 
 
 @pytest.mark.parametrize("key", ["birdsnap", "caltech101", "in100"])

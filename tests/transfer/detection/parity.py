@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from transfer.detection import recipe as recipes
 from transfer.detection.recipe import Recipe
-from transfer.detection.sample import Detector, Found, Sample
+from transfer.detection.sample import Detector, ResizedDetections, Sample
 from transfer.detection.torchvision_engine.proposals import RPN
 
 NUM_CLASSES = 3
@@ -123,7 +123,7 @@ class Answer:
     losses: dict[str, Tensor]
     gradients: dict[str, Tensor]
     """Under the network's own names."""
-    found: list[Found]
+    found: list[ResizedDetections]
 
 
 def answer(detector: Detector, samples: Sequence[Sample]) -> Answer:
@@ -194,7 +194,9 @@ def worst_tensor(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> floa
     )
 
 
-def worst_found(one: Sequence[Found], other: Sequence[Found]) -> dict[str, float]:
+def worst_found(
+    one: Sequence[ResizedDetections], other: Sequence[ResizedDetections]
+) -> dict[str, float]:
     """Largest differences of boxes and keypoints (px), scores and masks; classes must be equal."""
     worst: dict[str, float] = {}
     for mine, theirs in zip(one, other, strict=True):

@@ -17,8 +17,8 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.objects.coco import read_coco17, read_coco17_keypoints
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
-from transfer.detection.results import Detections, in_original
-from transfer.detection.sample import Found
+from transfer.detection.results import Detections, to_original_size
+from transfer.detection.sample import ResizedDetections
 
 KINDS: tuple[Kind, ...] = ("bbox", "segm", "keypoints")
 WIDTH, HEIGHT = 220, 180
@@ -248,7 +248,9 @@ def test_a_kind_that_was_not_detected_and_a_foreign_file_are_refused(tmp_path: P
         coco_ap([found], scenes, ["bbox"])
 
 
-def random_found(annotations: Sequence[dict[str, Any]], rng: np.random.Generator) -> Found:
+def random_found(
+    annotations: Sequence[dict[str, Any]], rng: np.random.Generator
+) -> ResizedDetections:
     """Three detections near each object on an image of half the size, some of another class."""
     boxes = np.repeat([entry["bbox"] for entry in annotations], 3, axis=0)
     boxes[:, 2:] += boxes[:, :2]
@@ -257,7 +259,7 @@ def random_found(annotations: Sequence[dict[str, Any]], rng: np.random.Generator
     points = np.repeat([entry["keypoints"] for entry in annotations], 3, axis=0)
     points = points.reshape(k, 17, 3) + rng.normal(0, 2, size=(k, 17, 3))
     masks = rng.random((k, 28, 28)) * 0.3 + 0.3 + 0.3 * (rng.random((k, 28, 1)) > 0.2)
-    return Found(
+    return ResizedDetections(
         boxes=torch.from_numpy(boxes + rng.normal(0, 3, size=(k, 4))).float() / 2,
         scores=torch.from_numpy(rng.random(k)).float(),
         classes=torch.from_numpy(np.where(rng.random(k) < 0.8, right, rng.integers(0, 3, k))),
@@ -306,7 +308,7 @@ def test_all_precisions_are_those_of_detectron2(tmp_path: Path) -> None:
     small = torch.empty(3, HEIGHT // 2, WIDTH // 2)
     for i, annotations in enumerate(by_image):
         found = random_found(annotations, rng)
-        ours.append(in_original(found, scenes.scene(i), small))
+        ours.append(to_original_size(found, scenes.scene(i), small))
         assert found.masks is not None
         theirs = Instances(
             (HEIGHT // 2, WIDTH // 2),

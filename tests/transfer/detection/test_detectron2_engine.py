@@ -13,9 +13,10 @@ from tests.transfer.detection.parity import in_double
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.backbone import random_backbone
 from transfer.detection import recipe as recipes
-from transfer.detection.engines import available, build_detector, config
+from transfer.detection.detectron2_engine import build_detector, config
+from transfer.detection.engines import is_available
 from transfer.detection.recipe import Recipe
-from transfer.detection.sample import Detector, Found, Sample
+from transfer.detection.sample import Detector, ResizedDetections, Sample
 
 pytestmark = pytest.mark.detectron2
 
@@ -38,7 +39,7 @@ def total_loss(detector: Detector, samples: Sequence[Sample]) -> Tensor:
 
 
 def test_it_is_available_where_these_tests_run() -> None:
-    assert available()
+    assert is_available()
 
 
 SET_BY_OUR_TASKS = {
@@ -305,6 +306,6 @@ def test_one_step_moves_every_parameter(recipe: Recipe) -> None:
 def test_no_detections_are_empty_tensors() -> None:
     detector, _ = small(replace(recipes.COCO_FPN_MASKS, min_score=1.0))
     detector.network.eval()
-    found: Found = detector.find([small_samples()[0].image])[0]
+    found: ResizedDetections = detector.find([small_samples()[0].image])[0]
     assert found.masks is not None
     assert (found.boxes.shape, found.masks.shape) == ((0, 4), (0, 28, 28))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transfer.detection import recipe as recipes
-from transfer.detection.fit import check_all_placed, check_can_be_built
+from transfer.detection.fit import check_buildable, check_names_and_shapes
 from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
 
 PLACES = {
@@ -28,7 +28,7 @@ PLACES = {
 )
 def test_impossible_detectors_are_refused(recipe: Recipe, arch: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check_can_be_built(recipe, arch)
+        check_buildable(recipe, arch)
 
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
@@ -36,13 +36,13 @@ def test_every_published_recipe_can_be_built(arch: str) -> None:
     published = [value for value in vars(recipes).values() if isinstance(value, Recipe)]
     assert len(published) == 8
     for recipe in published:
-        check_can_be_built(recipe, arch)
-        check_can_be_built(recipe.tiny(), arch)
+        check_buildable(recipe, arch)
+        check_buildable(recipe.tiny(), arch)
 
 
 def test_a_counter_may_be_missing() -> None:
     tensors = {name: tensor for name, tensor in PLACES.items() if "num" not in name}
-    check_all_placed(tensors, PLACES)
+    check_names_and_shapes(tensors, PLACES)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_a_tensor_without_a_place_of_its_shape_is_refused(
     changes: dict[str, Tensor], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        check_all_placed(PLACES | changes, PLACES)
+        check_names_and_shapes(PLACES | changes, PLACES)
 
 
 def test_a_place_without_a_tensor_is_refused() -> None:
     tensors = {name: tensor for name, tensor in PLACES.items() if name != "conv1.weight"}
     with pytest.raises(ValueError, match=r"1 of 3 places have no tensor, first \['conv1"):
-        check_all_placed(tensors, PLACES)
+        check_names_and_shapes(tensors, PLACES)

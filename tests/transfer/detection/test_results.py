@@ -13,11 +13,11 @@ from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.results import (
     Detections,
     check_same_images,
-    in_original,
-    pasted,
+    paste_mask,
     run_lengths,
+    to_original_size,
 )
-from transfer.detection.sample import Found
+from transfer.detection.sample import ResizedDetections
 
 
 def scene(width: int, height: int) -> Scene:
@@ -32,14 +32,14 @@ def scene(width: int, height: int) -> Scene:
     )
 
 
-def random_found(k: int, *, seed: int, side: float) -> Found:
+def random_found(k: int, *, seed: int, side: float) -> ResizedDetections:
     """Boxes that partly leave a square image of this side; the last lies outside."""
     generator = torch.Generator().manual_seed(seed)
     corner = torch.rand(k, 2, generator=generator) * side - side / 8
     size = torch.rand(k, 2, generator=generator) ** 2 * side
     boxes = torch.cat([corner, corner + size], dim=1)
     boxes[-1] = torch.tensor([side + 5, 3, side + 9, 8])
-    return Found(
+    return ResizedDetections(
         boxes=boxes,
         scores=torch.rand(k, generator=generator).sort(descending=True).values,
         classes=torch.randint(5, (k,), generator=generator),
@@ -59,12 +59,12 @@ def decoded(counts: str, height: int, width: int) -> Tensor:
 
 
 def test_boxes_are_scaled_and_clipped_and_empty_ones_go_with_their_score() -> None:
-    found = Found(
+    found = ResizedDetections(
         boxes=torch.tensor([[2.0, 4, 10, 8], [-4, -4, 400, 400], [200, 4, 210, 8]]),
         scores=torch.tensor([0.9, 0.8, 0.7]),
         classes=torch.tensor([2, 0, 1]),
     )
-    original = in_original(found, scene(50, 200), torch.empty(3, 100, 100))
+    original = to_original_size(found, scene(50, 200), torch.empty(3, 100, 100))
     assert original.boxes.tolist() == [[1, 8, 5, 16], [0, 0, 50, 200]]
     assert original.scores.tolist() == found.scores[:2].tolist()
     assert original.classes.tolist() == [2, 0]
@@ -73,14 +73,14 @@ def test_boxes_are_scaled_and_clipped_and_empty_ones_go_with_their_score() -> No
 def test_keypoints_are_scaled_but_not_their_scores() -> None:
     found = random_found(4, seed=0, side=100)
     assert found.keypoints is not None
-    original = in_original(found, scene(50, 200), torch.empty(3, 100, 100))
+    original = to_original_size(found, scene(50, 200), torch.empty(3, 100, 100))
     assert original.keypoints is not None
     factors = torch.tensor([0.5, 2, 1])
     torch.testing.assert_close(original.keypoints, found.keypoints[:3] * factors)
 
 
 def test_a_full_mask_covers_the_pixels_whose_centers_are_in_its_box() -> None:
-    mask = pasted(torch.ones(28, 28), torch.tensor([3.0, 2, 7, 9.4]), height=12, width=10)
+    mask = paste_mask(torch.ones(28, 28), torch.tensor([3.0, 2, 7, 9.4]), height=12, width=10)
     expected = torch.zeros(12, 10, dtype=torch.bool)
     expected[2:9, 3:7] = True
     assert torch.equal(mask, expected)
@@ -100,7 +100,7 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
                 upper = (1 - u) * padded[i, j] + u * padded[i, j + 1]
                 lower = (1 - u) * padded[i + 1, j] + u * padded[i + 1, j + 1]
                 expected[row, column] = (1 - v) * upper + v * lower
-    found = pasted(mask, torch.tensor(box), height=20, width=15)
+    found = paste_mask(mask, torch.tensor(box), height=20, width=15)
     clear = (expected - 0.5).abs() > 1e-5  # no rounding of float32 decides of these
     assert torch.equal(found[clear], expected[clear] >= 0.5)
     assert clear.double().mean() > 0.99
@@ -114,7 +114,7 @@ def test_run_lengths_decode_to_the_mask() -> None:
 def test_detections_survive_a_file_that_may_hold_no_code(tmp_path: Path) -> None:
     with torch.inference_mode():
         found = random_found(6, seed=3, side=64)
-        original = in_original(found, scene(90, 70), torch.empty(3, 64, 64))
+        original = to_original_size(found, scene(90, 70), torch.empty(3, 64, 64))
     torch.save([vars(original)], tmp_path / "found.pt")
     (fields,) = torch.load(tmp_path / "found.pt", weights_only=True)
     loaded = Detections(**fields)
@@ -123,7 +123,9 @@ def test_detections_survive_a_file_that_may_hold_no_code(tmp_path: Path) -> None
 
 
 def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
-    found = in_original(random_found(3, seed=4, side=64), scene(90, 70), torch.empty(3, 64, 64))
+    found = to_original_size(
+        random_found(3, seed=4, side=64), scene(90, 70), torch.empty(3, 64, 64)
+    )
     with pytest.raises(ValueError, match=r"90 x 70 px, but the image has 70 x 90"):
         check_same_images([found], Scenes(tmp_path, [scene(70, 90)], ["thing"]))
     with pytest.raises(ValueError, match="on 2 images for a split of 1"):
@@ -149,7 +151,7 @@ def test_boxes_masks_and_keypoints_are_those_of_detectron2(seed: int) -> None:
         pred_keypoints=found.keypoints.clone(),
     )
     theirs = detector_postprocess(theirs, 111, 217)
-    ours = in_original(found, scene(217, 111), torch.empty(3, 160, 163))
+    ours = to_original_size(found, scene(217, 111), torch.empty(3, 160, 163))
     assert ours.masks is not None
     assert ours.keypoints is not None
     # a few operations in float32 on px up to 217
@@ -165,6 +167,6 @@ def test_boxes_masks_and_keypoints_are_those_of_detectron2(seed: int) -> None:
 
 def test_boxes_alone_have_neither_masks_nor_keypoints() -> None:
     found = replace(random_found(5, seed=5, side=64), masks=None, keypoints=None)
-    original = in_original(found, scene(64, 64), torch.empty(3, 64, 64))
+    original = to_original_size(found, scene(64, 64), torch.empty(3, 64, 64))
     assert original.masks is None
     assert original.keypoints is None

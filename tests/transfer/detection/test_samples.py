@@ -12,10 +12,10 @@ from PIL import Image
 from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
 from transfer.datasets.images import DataError
 from transfer.datasets.scenes import Scene, Scenes
-from transfer.detection.detectron2_engine import known_noise_ignored
+from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
 from transfer.detection.samples import (
-    placed_sample,
+    resize_sample,
     resized_size,
     test_image,
     training_sample,
@@ -62,7 +62,7 @@ def test_the_short_side_rules_until_the_long_side_is_full(
 
 def test_a_flip_mirrors_pixels_boxes_and_outlines(tmp_path: Path) -> None:
     recipe = replace(RECIPE, finds="masks")
-    sample = placed_sample(one_scene(tmp_path), 0, recipe, short_px=20, flipped=True)
+    sample = resize_sample(one_scene(tmp_path), 0, recipe, short_px=20, flipped=True)
     assert sample.image[:, :, -1].eq(255).all()
     assert sample.image[:, :, :-1].eq(0).all()
     assert sample.boxes.tolist() == [[30, 2, 36, 12]]
@@ -71,7 +71,7 @@ def test_a_flip_mirrors_pixels_boxes_and_outlines(tmp_path: Path) -> None:
 
 
 def test_objects_grow_with_the_image(tmp_path: Path) -> None:
-    sample = placed_sample(one_scene(tmp_path), 0, RECIPE, short_px=40, flipped=False)
+    sample = resize_sample(one_scene(tmp_path), 0, RECIPE, short_px=40, flipped=False)
     assert sample.image.shape == (3, 40, 80)
     assert sample.boxes.tolist() == [[8, 4, 20, 24]]
 
@@ -79,7 +79,7 @@ def test_objects_grow_with_the_image(tmp_path: Path) -> None:
 def test_a_keypoint_is_a_pixels_center_and_changes_sides_in_a_mirror(tmp_path: Path) -> None:
     recipe = replace(RECIPE, finds="keypoints")
     plain, mirrored = (
-        placed_sample(one_scene(tmp_path), 0, recipe, short_px=40, flipped=flipped).keypoints
+        resize_sample(one_scene(tmp_path), 0, recipe, short_px=40, flipped=flipped).keypoints
         for flipped in (False, True)
     )
     assert plain is not None
@@ -94,7 +94,7 @@ def test_a_keypoint_outside_of_the_image_is_not_labeled(tmp_path: Path) -> None:
     keypoints[0, LEFT] = [40, 4, 2]
     scenes = one_scene(tmp_path, keypoints=keypoints)
     recipe = replace(RECIPE, finds="keypoints")
-    sample = placed_sample(scenes, 0, recipe, short_px=20, flipped=False)
+    sample = resize_sample(scenes, 0, recipe, short_px=20, flipped=False)
     assert sample.keypoints is not None
     assert sample.keypoints.eq(0).all()
 
@@ -107,7 +107,7 @@ def test_crowds_are_not_learned_but_difficult_objects_are(tmp_path: Path) -> Non
 
 def test_a_box_outside_of_the_image_is_dropped(tmp_path: Path) -> None:
     scenes = one_scene(tmp_path, boxes=np.array([[41.0, 2.0, 50.0, 12.0]]))
-    sample = placed_sample(scenes, 0, RECIPE, short_px=20, flipped=False)
+    sample = resize_sample(scenes, 0, RECIPE, short_px=20, flipped=False)
     assert sample.boxes.shape == (0, 4)
     assert sample.classes.shape == (0,)
 
@@ -159,8 +159,8 @@ def test_samples_equal_those_of_detectron2s_mapper(
     recipe = replace(RECIPE, finds=finds, long_px=70)
     mapper = detectron2_mapper(finds, flipped, 53, recipe.long_px)
     for index in range(len(scenes)):
-        sample = placed_sample(scenes, index, recipe, short_px=53, flipped=flipped)
-        with known_noise_ignored():
+        sample = resize_sample(scenes, index, recipe, short_px=53, flipped=flipped)
+        with silence_known_warnings():
             mapped = mapper(as_record(scenes, index))
         objects = mapped["instances"]
         assert torch.equal(sample.image, mapped["image"])
@@ -181,7 +181,7 @@ def test_samples_equal_those_of_detectron2s_mapper(
 @pytest.mark.detectron2
 def test_test_images_equal_those_of_detectron2s_mapper(tmp_path: Path) -> None:
     scenes = tiny_scenes(tmp_path)
-    with known_noise_ignored():
+    with silence_known_warnings():
         from detectron2.data import DatasetMapper
         from detectron2.data import transforms as T
 
@@ -194,7 +194,7 @@ def test_test_images_equal_those_of_detectron2s_mapper(tmp_path: Path) -> None:
 
 def detectron2_mapper(finds: Finds, flipped: bool, short_px: int, long_px: int) -> Any:
     """Whose draws are settled."""
-    with known_noise_ignored():
+    with silence_known_warnings():
         from detectron2.data import DatasetMapper
         from detectron2.data import transforms as T
 

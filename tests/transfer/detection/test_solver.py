@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe
-from transfer.detection.detectron2_engine import known_noise_ignored
+from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
 from transfer.detection.solver import sgd
 from transfer.finetuning.length import of_length
@@ -69,7 +69,7 @@ def test_the_rate_rises_linearly_and_drops_at_each_milestone() -> None:
     ],
 )
 def test_rates_equal_those_of_detectron2(recipe: Recipe) -> None:
-    with known_noise_ignored():
+    with silence_known_warnings():
         from detectron2.config import get_cfg
         from detectron2.solver import build_lr_scheduler
     solver = (cfg := get_cfg()).SOLVER
@@ -87,7 +87,7 @@ def test_rates_equal_those_of_detectron2(recipe: Recipe) -> None:
 
 @pytest.mark.detectron2
 def test_decay_equals_that_of_detectron2() -> None:
-    with known_noise_ignored():
+    with silence_known_warnings():
         from detectron2.solver.build import get_default_optimizer_params
     detector = TinyDetector()
     groups = get_default_optimizer_params(detector.network, weight_decay_norm=0.0)

@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.recipe import COCO_FPN, Recipe
-from transfer.detection.sample import Found, Sample
+from transfer.detection.sample import ResizedDetections, Sample
 
 SIZES = ((60, 40), (40, 60), (64, 48), (50, 50), (36, 48), (70, 30), (30, 44))
 """Widths and heights; three are wide."""
@@ -101,11 +101,11 @@ class TinyDetector:
         torch.manual_seed(3)
         self.network: nn.Module = TinyNetwork(norm, drop).to(dtype)
 
-    def find(self, images: Sequence[Tensor]) -> list[Found]:
+    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Nothing is looked for."""
         raise NotImplementedError
 
-    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Nor proven."""
         raise NotImplementedError
 

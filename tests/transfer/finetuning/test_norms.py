@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.two_processes import two_processes
-from transfer.detection.engines import available, known_noise_ignored
+from transfer.detection.detectron2_engine import silence_known_warnings
+from transfer.detection.engines import is_available
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm, norm_for, norm_layer
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -72,8 +73,8 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
         "half precision": NaiveSyncBatchNorm(1).train()(half).detach(),
         "refusal": refusal,
     }
-    if available():
-        with known_noise_ignored():
+    if is_available():
+        with silence_known_warnings():
             from detectron2.layers import NaiveSyncBatchNorm as Theirs
         result["detectron2"] = passed(naive(Theirs(3)), uneven)
     return result

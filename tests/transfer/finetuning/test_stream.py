@@ -10,7 +10,7 @@ import torch
 
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
 from transfer.datasets.scenes import Scenes
-from transfer.detection.detectron2_engine import known_noise_ignored
+from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.sample import Sample
 from transfer.detection.samples import training_sample
 from transfer.detection.train import TrainingSamples
@@ -119,7 +119,7 @@ def test_batches_for_a_gpu_are_pinned(tmp_path: Path) -> None:
 
 @pytest.mark.detectron2
 def test_the_order_is_that_of_detectron2(monkeypatch: pytest.MonkeyPatch) -> None:
-    with known_noise_ignored():
+    with silence_known_warnings():
         from detectron2.data.common import AspectRatioGroupedDataset
         from detectron2.data.samplers import TrainingSampler
         from detectron2.utils import comm

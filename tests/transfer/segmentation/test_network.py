@@ -10,10 +10,10 @@ import torchvision
 from torch import Tensor, nn
 
 from transfer.backbone import random_backbone
-from transfer.convert.same_maps import fixed_images, torchvision_maps
+from transfer.convert.compare_maps import fixed_images, torchvision_maps
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
 from transfer.segmentation import network as networks
-from transfer.segmentation.network import FCN, build_network, load_backbone, noise_in
+from transfer.segmentation.network import FCN, build_network, load_backbone, redirect_output
 from transfer.segmentation.proof import prove
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
@@ -87,7 +87,7 @@ def test_torchvisions_own_dilation_is_another_network(tmp_path: Path) -> None:
     network = built(tmp_path, arch="resnet50").eval()
     other = torchvision.models.resnet50(replace_stride_with_dilation=[False, False, True]).eval()
     other.load_state_dict({**other.state_dict(), **weights("resnet50")})
-    found = network.stages(fixed_images())["layer4"]
+    found = network.feature_maps(fixed_images())["layer4"]
     theirs = torchvision_maps(other, fixed_images(), TINY.pixel_mean, TINY.pixel_std)["layer4"]
     assert found.shape == theirs.shape
     assert (found - theirs).abs().max() > 0.1 * theirs.abs().max()
@@ -140,7 +140,7 @@ def test_all_norms_are_of_the_decided_kind(norm: Norm, tmp_path: Path) -> None:
 def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
     network = built(tmp_path).double().train()  # the norms would enlarge roundings of pixels
     ours = network(batch(65))["loss_seg"]
-    with noise_in(tmp_path / "log"):
+    with redirect_output(tmp_path / "log"):
         from mmengine.structures import PixelData
         from mmseg.models.data_preprocessor import SegDataPreProcessor
         from mmseg.structures import SegDataSample
@@ -169,7 +169,7 @@ def test_the_classes_of_an_odd_size_are_mmsegmentations(
     recipe = replace(TINY, align_corners=align_corners)
     network = built(tmp_path, recipe).double().eval()  # no rounding decides of a class
     image = batch(71)[0].image[:, :47]
-    with noise_in(tmp_path / "log"), torch.inference_mode():
+    with redirect_output(tmp_path / "log"), torch.inference_mode():
         from mmengine.config import ConfigDict
         from mmseg.models import EncoderDecoder
         from mmseg.models.data_preprocessor import SegDataPreProcessor

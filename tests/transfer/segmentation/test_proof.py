@@ -6,8 +6,8 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import Bottleneck
 
-from transfer.convert.same_maps import fixed_images, torchvision_maps
-from transfer.segmentation.proof import dilated
+from transfer.convert.compare_maps import fixed_images, torchvision_maps
+from transfer.segmentation.proof import dilate_layer4
 
 
 def shortcut(num_in: int, num_out: int) -> nn.Module:
@@ -17,7 +17,7 @@ def shortcut(num_in: int, num_out: int) -> nn.Module:
 
 def test_the_twins_layer4_is_three_of_torchvisions_dilated_blocks() -> None:
     torch.manual_seed(0)
-    twin = dilated(torchvision.models.resnet50(), 2).eval()
+    twin = dilate_layer4(torchvision.models.resnet50(), 2).eval()
     blocks = nn.Sequential(
         Bottleneck(1024, 512, downsample=shortcut(1024, 2048), dilation=2),
         Bottleneck(2048, 512, dilation=2),
@@ -30,7 +30,7 @@ def test_the_twins_layer4_is_three_of_torchvisions_dilated_blocks() -> None:
 
 
 def test_the_twin_keeps_stride_and_shape_of_a_basic_block() -> None:
-    twin = dilated(torchvision.models.resnet18(), 2).eval()
+    twin = dilate_layer4(torchvision.models.resnet18(), 2).eval()
     maps = torchvision_maps(twin, fixed_images(), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
     assert maps["layer4"].shape[2:] == maps["layer3"].shape[2:] == (4, 6)
 
@@ -40,7 +40,7 @@ def test_one_convolution_of_each_block_and_the_shortcut_are_altered(
     arch: str, convolution: str
 ) -> None:
     plain, twin = (getattr(torchvision.models, arch)() for _ in range(2))
-    dilated(twin, 2)
+    dilate_layer4(twin, 2)
     altered = {
         name
         for name, module in twin.named_modules()

@@ -44,7 +44,7 @@ def test_a_cifar_stem_is_unfit(place: Place) -> None:
 def test_detectron2_asked_for_and_absent_says_how_to_install_it(
     small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transfer.detection.engines.available", lambda: False)
+    monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
     asked = cell("coco_det", small_backbone, place, TrainingOptions(engine="detectron2"))
     with pytest.raises(ValueError, match=r"detectron2 cannot be imported here.*github"):
         _ = asked.task.engine

@@ -7,7 +7,7 @@ import numpy as np
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images, image_files, names_below
 from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.splits import plain_split
+from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
@@ -19,7 +19,7 @@ def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
     part = StanfordCars(data, split="test" if split == "test" else "train")
     names = names_below(data, [file for file, _ in part._samples])
     images = image_files(data, names, [int(label) for _, label in part._samples], part.classes)
-    return images if split == "test" else plain_split(images, split, num_val=sizes.counts["val"])
+    return images if split == "test" else uniform_split(images, split, num_val=sizes.counts["val"])
 
 
 def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:

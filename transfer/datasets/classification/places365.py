@@ -28,7 +28,7 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
         if split == "test"
         else ("places365_train_standard.txt", TRAIN_FOLDERS)
     )
-    prefix = f"places365/{_first_present(folder, choices)}"
+    prefix = f"places365/{_first_existing(folder, choices)}"
     pairs = _read_pairs(folder / list_name)
     names = [f"{prefix}/{name.lstrip('/')}" for name, _ in pairs]
     images = image_files(data, names, [label for _, label in pairs], classes)
@@ -43,7 +43,7 @@ def _read_pairs(file: Path) -> list[tuple[str, int]]:
         return [(name, int(number)) for name, number in (line.split() for line in lines)]
 
 
-def _first_present(folder: Path, choices: tuple[str, ...]) -> str:
+def _first_existing(folder: Path, choices: tuple[str, ...]) -> str:
     for name in choices:
         if (folder / name).is_dir():
             return name

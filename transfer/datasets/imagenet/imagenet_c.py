@@ -48,7 +48,7 @@ def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
     if split != "test":
         raise DataError(f"it has a test split only, not {split!r}")
-    kinds = kinds_expected(data)
+    kinds = expected_kinds(data)
     absent = [kind for kind in kinds if not (data / FOLDER / kind).is_dir()]
     if absent:
         raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
@@ -65,7 +65,7 @@ def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     return image_files(data, names, labels, wnids)
 
 
-def kinds_expected(data: Path) -> tuple[str, ...]:
+def expected_kinds(data: Path) -> tuple[str, ...]:
     """Return all nineteen corruptions, or the fifteen if nothing of extra.tar was unpacked."""
     extra = any((data / FOLDER / kind).is_dir() for kind in EXTRA_KINDS)
     return KINDS if extra else MAIN_KINDS
@@ -73,12 +73,12 @@ def kinds_expected(data: Path) -> tuple[str, ...]:
 
 def unpacked_counts(data: Path) -> dict[str, int]:
     """Return the published number of images, with or without those of extra.tar."""
-    return {"test": len(kinds_expected(data)) * len(SEVERITIES) * VAL_IMAGES}
+    return {"test": len(expected_kinds(data)) * len(SEVERITIES) * VAL_IMAGES}
 
 
 def missing_kinds(data: Path) -> list[str]:
     """Return a sentence if the four extra corruptions are absent: some metrics need them."""
-    if not (data / FOLDER).is_dir() or kinds_expected(data) == KINDS:
+    if not (data / FOLDER).is_dir() or expected_kinds(data) == KINDS:
         return []
     return ["ImageNet-C without extra.tar: 15 kinds, no all19_top1 and no sev3plus19_top1"]
 

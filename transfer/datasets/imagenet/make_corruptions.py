@@ -107,11 +107,11 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
         images=tuple(_corrupted_name(images, i) for i in range(len(images))),
     )
     folder = data / FOLDER
-    _begin(folder, manifest)
+    _write_unfinished_manifest(folder, manifest)
     total = len(images) * len(corruptions)
     # a worker computes in one thread, so that the order of threads shows in no image
-    making = Making(folder, images, corruptions)
-    work = load_batches(making.__getitem__, range(len(making)), num_workers=workers)
+    missing = MissingCorruptions(folder, images, corruptions)
+    work = load_batches(missing.__getitem__, range(len(missing)), num_workers=workers)
     with progress("corrupt", "in100 test", total) as counter:
         for done in work:
             counter.add(done)
@@ -123,7 +123,7 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     return f"{total} images, {len(manifest.kinds)} corruptions by {manifest.maker}"
 
 
-def _begin(folder: Path, manifest: Manifest) -> None:
+def _write_unfinished_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the unfinished manifest; DataError if the folder holds images of other origin."""
     present = read_manifest(folder / MANIFEST_FILE) or read_manifest(folder / UNFINISHED_FILE)
     if present not in (None, manifest) or (
@@ -144,7 +144,7 @@ def _corrupted_name(images: Images, i: int) -> str:
     return f"{wnid}/{Path(images.name(i)).stem}.JPEG"
 
 
-class Making:
+class MissingCorruptions:
     """Items that write the missing corruptions of image i and return how many there are."""
 
     def __init__(

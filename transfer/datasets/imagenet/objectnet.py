@@ -81,11 +81,11 @@ def _write_small(data: Path, rng: np.random.Generator) -> None:
     first_wnid = next(iter(SMALL_LABELS))
     for name, label in folder_labels.items():
         for i in range(SMALL_PER_CLASS if label in WNIDS else 1):
-            image = _draw_framed(WNIDS.get(label, first_wnid), rng)
+            image = _draw_with_border(WNIDS.get(label, first_wnid), rng)
             write_file(folder / "images" / name / f"{i:015x}.png", image)
 
 
-def _draw_framed(wnid: str, rng: np.random.Generator) -> bytes:
+def _draw_with_border(wnid: str, rng: np.random.Generator) -> bytes:
     pixels = paint_small_class(wnid, rng)
     inside = slice(BORDER_PX, -BORDER_PX)
     framed = np.empty_like(pixels)

@@ -22,7 +22,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat, is_number
-from transfer.datasets.splits import drawn_split
+from transfer.datasets.splits import uniform_split_by_sizes
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
 FOLDER = "coco"
@@ -57,7 +57,7 @@ def _read_split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
     cached = _read(data, kind, published, state.st_size, state.st_mtime_ns)
     # a copy, without the cached fingerprint: image files may change while annotations do not
     scenes = copy.copy(cached)
-    return scenes if split == "test" else drawn_split(scenes, split, sizes)
+    return scenes if split == "test" else uniform_split_by_sizes(scenes, split, sizes)
 
 
 @lru_cache(maxsize=4)

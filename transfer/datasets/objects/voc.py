@@ -14,7 +14,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, ImageFiles, Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.objects.voc_classes import CLASSES
-from transfer.datasets.splits import plain_split
+from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
 
 SMALL_VAL12 = 40
@@ -31,7 +31,7 @@ def read_voc12(data: Path, split: str, sizes: Sizes) -> Images:
     if split == "test":
         return _read(data, "VOC2012", "val")
     trainval = _read(data, "VOC2012", "train")
-    return plain_split(trainval, split, num_val=sizes.counts["val"])
+    return uniform_split(trainval, split, num_val=sizes.counts["val"])
 
 
 def _read(data: Path, year: str, image_set: str) -> Images:

@@ -13,7 +13,7 @@ from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.objects.sbd import AUGMENTED_LISTS, read_ids, sbd_folder
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.segmented import Segmented
-from transfer.datasets.splits import drawn_split
+from transfer.datasets.splits import uniform_split_by_sizes
 from transfer.datasets.synthetic.voc import ADDED_MASKS, MASKED
 
 FOLDER = "VOCdevkit/VOC2012"
@@ -37,7 +37,7 @@ def read_voc12_seg(data: Path, split: str, sizes: Sizes) -> Segmented:
         )
     added, source = _added_ids(data, frozenset([*own, *tested]))
     trainval = _images_and_masks(data, sorted([*own, *added]), frozenset(own), source)
-    return drawn_split(trainval, split, sizes)
+    return uniform_split_by_sizes(trainval, split, sizes)
 
 
 def _images_and_masks(

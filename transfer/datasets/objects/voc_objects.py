@@ -15,7 +15,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
-from transfer.datasets.splits import drawn_split
+from transfer.datasets.splits import uniform_split_by_sizes
 from transfer.datasets.synthetic.voc import SMALL_IMAGES
 
 IMAGE_SETS = {
@@ -46,7 +46,7 @@ def read_voc0712(data: Path, split: str, sizes: Sizes) -> Scenes:
             if scene is not None:
                 scenes.append(scene)
     published = Scenes(data, scenes, CLASSES, faults=faults, notes=notes)
-    return published if split == "test" else drawn_split(published, split, sizes)
+    return published if split == "test" else uniform_split_by_sizes(published, split, sizes)
 
 
 def _read_scene(

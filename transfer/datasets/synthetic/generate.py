@@ -31,7 +31,7 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
     """
     requested = [*DATASETS, POOL_FOLDER] if keys is None else list(keys)
     data.mkdir(parents=True, exist_ok=True)
-    to_write = [part for key in requested for part in _parts(key)]
+    to_write = [part for key in requested for part in _entry_keys(key)]
     for key in dict.fromkeys(to_write):
         # each set has random numbers of its own, so that it is the same whatever else is written
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
@@ -43,7 +43,7 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
                 _write_set(data, key, write, rng)
 
 
-def _parts(key: str) -> tuple[str, ...]:
+def _entry_keys(key: str) -> tuple[str, ...]:
     """Return the keys under which the files of a set are written."""
     if key == POOL_FOLDER:
         return (key,)

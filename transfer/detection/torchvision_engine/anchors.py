@@ -24,7 +24,7 @@ def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
     return torch.tensor([(-w / 2, -h / 2, w / 2, h / 2) for w, h in sides])
 
 
-def anchors_on(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:
+def grid_anchors(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:
     """Return boxes (H * W * A, 4): those of the cell (A, 4) at every position, row by row."""
     y, x = torch.meshgrid(
         torch.arange(height, device=cell.device) * stride_px,

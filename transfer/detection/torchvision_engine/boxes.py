@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torchvision.ops import batched_nms, clip_boxes_to_image
 
 from transfer.detection.recipe import Recipe
-from transfer.detection.sample import Found, Sample
+from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine.coding import decode, encode
 from transfer.detection.torchvision_engine.regions import Regions
 
@@ -52,9 +52,9 @@ def box_losses(
     }
 
 
-def found_boxes(
+def select_detections(
     logits: Tensor, deltas: Tensor, proposals: Tensor, size: tuple[int, int], recipe: Recipe
-) -> Found:
+) -> ResizedDetections:
     """Return the detections in one image of size (height, width).
 
     logits (r, L + 1), deltas (r, L, 4). A proposal (r, 4) gives a detection for every class above
@@ -68,4 +68,4 @@ def found_boxes(
     classes = good.nonzero()[:, 1]
     boxes, scores = boxes[good], scores[good]
     best = batched_nms(boxes, scores, classes, recipe.nms_iou)[: recipe.detections]
-    return Found(boxes=boxes[best], scores=scores[best], classes=classes[best])
+    return ResizedDetections(boxes=boxes[best], scores=scores[best], classes=classes[best])

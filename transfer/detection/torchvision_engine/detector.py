@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from transfer.detection.fit import check_all_placed
-from transfer.detection.sample import Found
+from transfer.detection.fit import check_names_and_shapes
+from transfer.detection.sample import ResizedDetections
 from transfer.detection.torchvision_engine.network import RCNN
 
 
@@ -16,18 +16,18 @@ class TorchvisionDetector:
         self.network: nn.Module = network
         self._rcnn = network
 
-    def find(self, images: Sequence[Tensor]) -> list[Found]:
+    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Return the detections on images (3, H, W) uint8, in eval mode."""
         return self._rcnn.detections(images)
 
-    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the maps after layer1 to layer4, after preprocessing, in eval mode."""
-        return self._rcnn.stages(images)
+        return self._rcnn.feature_maps(images)
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
         """Load a backbone (torchvision's names); return the number of tensors loaded."""
         places = dict(self._rcnn.backbone.state_dict())
-        check_all_placed(state_dict, places)
+        check_names_and_shapes(state_dict, places)
         self._rcnn.backbone.load_state_dict({**places, **state_dict})
         return len(state_dict)
 

@@ -16,7 +16,7 @@ from transfer.detection.torchvision_engine.regions import Regions
 NUM_KEYPOINTS = 17
 
 
-def with_visible_keypoints(regions: Regions, sample: Sample) -> Regions:
+def select_regions_with_keypoints(regions: Regions, sample: Sample) -> Regions:
     """Return the regions that contain a labeled keypoint of their object."""
     points = _keypoints(sample)[regions.objects]
     places = points[..., :2]

@@ -30,7 +30,7 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
         polygons += [sample.polygons[i] for i in each.objects.tolist()]
     targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
     classes = torch.cat([each.classes for each in regions])
-    return F.binary_cross_entropy_with_logits(_of_own_class(logits, classes), targets)
+    return F.binary_cross_entropy_with_logits(_select_class(logits, classes), targets)
 
 
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
@@ -60,10 +60,10 @@ def _encode_outlines(outlines: Sequence[NDArray[np.float64]], size: int) -> obje
     return pycocotools.mask.merge(parts)
 
 
-def own_masks(logits: Tensor, classes: Tensor) -> Tensor:
+def class_probabilities(logits: Tensor, classes: Tensor) -> Tensor:
     """Return probabilities (k, S, S) of each detection's class from logits (k, L, S, S)."""
-    return _of_own_class(logits, classes).float().sigmoid()
+    return _select_class(logits, classes).float().sigmoid()
 
 
-def _of_own_class(logits: Tensor, classes: Tensor) -> Tensor:
+def _select_class(logits: Tensor, classes: Tensor) -> Tensor:
     return logits[torch.arange(len(logits), device=logits.device), classes]

@@ -27,7 +27,7 @@ def match(
     return objects, labels
 
 
-def drawn(
+def sample_positives_and_negatives(
     positive: Tensor, negative: Tensor, *, num_samples: int, positive_share: float
 ) -> tuple[Tensor, Tensor]:
     """Return indices of a random sample: positives up to their share, then negatives.

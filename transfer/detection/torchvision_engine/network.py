@@ -16,18 +16,18 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.architectures import FEATURE_DIM
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, Recipe
-from transfer.detection.sample import Found, Sample
+from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine import heads
-from transfer.detection.torchvision_engine.boxes import box_losses, found_boxes
+from transfer.detection.torchvision_engine.boxes import box_losses, select_detections
 from transfer.detection.torchvision_engine.keypoints import (
     keypoint_loss,
     peaks,
-    with_visible_keypoints,
+    select_regions_with_keypoints,
 )
-from transfer.detection.torchvision_engine.masks import mask_loss, own_masks
+from transfer.detection.torchvision_engine.masks import class_probabilities, mask_loss
 from transfer.detection.torchvision_engine.pooling import pool
 from transfer.detection.torchvision_engine.proposals import RPN, Size
-from transfer.detection.torchvision_engine.regions import Regions, foreground, sampled_regions
+from transfer.detection.torchvision_engine.regions import Regions, sample_regions, select_foreground
 from transfer.finetuning.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")
@@ -81,18 +81,18 @@ class RCNN(nn.Module):
         losses: dict[str, Tensor]
         proposals, losses = self.rpn(maps, sizes, samples)
         regions = [
-            sampled_regions(boxes, sample, self.recipe, self.num_classes)
+            sample_regions(boxes, sample, self.recipe, self.num_classes)
             for boxes, sample in zip(proposals, samples, strict=True)
         ]
         logits, deltas = self._boxes(maps, [each.boxes for each in regions])
         losses |= box_losses(logits, deltas, regions, samples, self.recipe)
-        on_objects = foreground(regions, self.num_classes)
+        on_objects = select_foreground(regions, self.num_classes)
         if self.mask_head is not None:
             masks = self.mask_head(self._pool_fine(maps, on_objects))
             losses["loss_mask"] = mask_loss(masks, on_objects, samples)
         if self.keypoint_head is not None:
             visible = [
-                with_visible_keypoints(each, sample)
+                select_regions_with_keypoints(each, sample)
                 for each, sample in zip(on_objects, samples, strict=True)
             ]
             points = self.keypoint_head(self._pool_fine(maps, visible))
@@ -100,14 +100,14 @@ class RCNN(nn.Module):
         return losses
 
     @torch.no_grad()
-    def detections(self, images: Sequence[Tensor]) -> list[Found]:
+    def detections(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Return the detections in images (3, H, W) uint8, in eval mode."""
         maps, sizes = self._maps(images)
         proposals, _ = self.rpn(maps, sizes, None)
         logits, deltas = self._boxes(maps, proposals)
         counts = [len(boxes) for boxes in proposals]
         results = [
-            found_boxes(*each, self.recipe)
+            select_detections(*each, self.recipe)
             for each in zip(
                 logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
             )
@@ -117,7 +117,7 @@ class RCNN(nn.Module):
                 [len(f.boxes) for f in results]
             )
             results = [
-                replace(each, masks=own_masks(own, each.classes))
+                replace(each, masks=class_probabilities(own, each.classes))
                 for each, own in zip(results, masks, strict=True)
             ]
         if self.keypoint_head is not None:
@@ -131,7 +131,7 @@ class RCNN(nn.Module):
         return results
 
     @torch.no_grad()
-    def stages(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the maps (n, C, H, W) after each of LAYERS of images of one size, in eval mode."""
         return self._layers(self._batch(images)[0], LAYERS)
 
@@ -178,7 +178,7 @@ class RCNN(nn.Module):
         return logits, deltas
 
     def _pool_fine(
-        self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[Found]
+        self, maps: Sequence[Tensor], regions: Sequence[Regions] | Sequence[ResizedDetections]
     ) -> Tensor:
         """Return pooled maps (r, C, 14, 14) for the mask and keypoint heads."""
         return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.ops import box_area, roi_align
 
 
-def levels_of(boxes: Tensor, first_level: int, num_levels: int) -> Tensor:
+def pyramid_levels(boxes: Tensor, first_level: int, num_levels: int) -> Tensor:
     """Return the pyramid level (r,) of boxes (r, 4), counted from 0 for `first_level`.
 
     Level k has a stride of 2^k px. Boxes of 224 px get level 4, each doubling one more.
@@ -30,7 +30,7 @@ def pool(
     regions = torch.cat([images, every], dim=1)
     if len(maps) == 1:
         return _roi_align(maps[0], regions, strides_px[0], size)
-    levels = levels_of(every, int(math.log2(strides_px[0])), len(maps))
+    levels = pyramid_levels(every, int(math.log2(strides_px[0])), len(maps))
     pooled = maps[0].new_zeros(len(every), maps[0].shape[1], size, size)
     for level, (features, stride_px) in enumerate(zip(maps, strides_px, strict=True)):
         chosen = (levels == level).nonzero()[:, 0]

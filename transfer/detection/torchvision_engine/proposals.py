@@ -13,9 +13,14 @@ from torchvision.ops import Conv2dNormActivation, batched_nms, box_iou, clip_box
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Sample
 from transfer.detection.scaled_gradient import scale_gradient
-from transfer.detection.torchvision_engine.anchors import anchors_on, cell_anchors
+from transfer.detection.torchvision_engine.anchors import cell_anchors, grid_anchors
 from transfer.detection.torchvision_engine.coding import decode, encode
-from transfer.detection.torchvision_engine.matching import BACKGROUND, OBJECT, drawn, match
+from transfer.detection.torchvision_engine.matching import (
+    BACKGROUND,
+    OBJECT,
+    match,
+    sample_positives_and_negatives,
+)
 
 UNWEIGHTED = (1.0, 1.0, 1.0, 1.0)
 
@@ -62,7 +67,7 @@ class RPN(nn.Module):
         """
         logits, deltas = self._predictions(maps)
         anchors = [
-            anchors_on(cell, stride_px, features.shape[-2], features.shape[-1])
+            grid_anchors(cell, stride_px, features.shape[-2], features.shape[-1])
             for cell, stride_px, features in zip(self.cells, self.strides_px, maps, strict=True)
         ]
         losses = {} if samples is None else self._losses(logits, deltas, anchors, samples)
@@ -163,7 +168,7 @@ def _sample_anchors(
     below, above = recipe.rpn_iou
     iou = box_iou(sample.boxes, anchors)
     objects, labels = match(iou, below=below, above=above, best_too=True)
-    positives, negatives = drawn(
+    positives, negatives = sample_positives_and_negatives(
         labels == OBJECT,
         labels == BACKGROUND,
         num_samples=recipe.rpn_samples,

@@ -9,7 +9,11 @@ from torchvision.ops import box_iou
 
 from transfer.detection.recipe import Recipe
 from transfer.detection.sample import Sample
-from transfer.detection.torchvision_engine.matching import OBJECT, drawn, match
+from transfer.detection.torchvision_engine.matching import (
+    OBJECT,
+    match,
+    sample_positives_and_negatives,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,13 +35,13 @@ class Regions:
 
 
 @torch.no_grad()
-def sampled_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_classes: int) -> Regions:
+def sample_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_classes: int) -> Regions:
     """Return at most `roi_samples` regions of the proposals (r, 4) and the objects' own boxes."""
     boxes = torch.cat([proposals, sample.boxes])
     objects, labels = match(
         box_iou(sample.boxes, boxes), below=recipe.roi_iou, above=recipe.roi_iou
     )
-    positives, negatives = drawn(
+    positives, negatives = sample_positives_and_negatives(
         labels == OBJECT,
         labels != OBJECT,
         num_samples=recipe.roi_samples,
@@ -49,6 +53,6 @@ def sampled_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_class
     return Regions(boxes=boxes[chosen], classes=classes, objects=objects[chosen])
 
 
-def foreground(regions: Sequence[Regions], num_classes: int) -> list[Regions]:
+def select_foreground(regions: Sequence[Regions], num_classes: int) -> list[Regions]:
     """Return the regions of each image that are on an object."""
     return [each.of(each.classes < num_classes) for each in regions]

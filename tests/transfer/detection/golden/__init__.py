@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from tests.transfer.detection.parity import CASES, Answer, Case, lean
-from transfer.detection.sample import Found
+from transfer.detection.sample import ResizedDetections
 
 GOLDEN = {
     name: Case(recipe=lean(case.recipe))
@@ -45,7 +45,7 @@ def summary(answer: Answer, gradients: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _best(found: Found) -> dict[str, Any]:
+def _best(found: ResizedDetections) -> dict[str, Any]:
     masks, keypoints = found.masks, found.keypoints
     return {
         "count": len(found.boxes),

@@ -8,7 +8,7 @@ import torch
 
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.detection.recipe import COCO_FPN
-from transfer.detection.torchvision_engine.boxes import box_losses, found_boxes
+from transfer.detection.torchvision_engine.boxes import box_losses, select_detections
 from transfer.detection.torchvision_engine.regions import Regions
 
 CLASSES = 4
@@ -63,7 +63,7 @@ def test_only_the_deltas_of_the_own_class_are_learned() -> None:
 def test_one_proposal_may_be_two_classes_and_doubles_of_a_class_are_dropped() -> None:
     proposals = torch.tensor([[0.0, 0, 10, 10], [0.0, 0, 10, 11], [50.0, 50, 70, 90]])
     scores = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.01, 0.39], [0.02, 0.01, 0.97]])
-    found = found_boxes(scores.log(), torch.zeros(3, 2, 4), proposals, (60, 60), COCO_FPN)
+    found = select_detections(scores.log(), torch.zeros(3, 2, 4), proposals, (60, 60), COCO_FPN)
     assert found.classes.tolist() == [0, 1]
     assert found.scores.tolist() == pytest.approx([0.6, 0.4])
     assert found.boxes.tolist() == [[0, 0, 10, 11], [0, 0, 10, 10]]
@@ -72,5 +72,5 @@ def test_one_proposal_may_be_two_classes_and_doubles_of_a_class_are_dropped() ->
 def test_boxes_end_at_the_image_and_what_is_not_finite_is_dropped() -> None:
     proposals = torch.tensor([[0.0, 0, 10, 10], [50.0, 50, 70, 90]])
     logits = torch.tensor([[float("nan"), 0.0], [5.0, 0.0]])
-    found = found_boxes(logits, torch.zeros(2, 1, 4), proposals, (80, 60), COCO_FPN)
+    found = select_detections(logits, torch.zeros(2, 1, 4), proposals, (80, 60), COCO_FPN)
     assert found.boxes.tolist() == [[50, 50, 60, 80]]

@@ -58,7 +58,7 @@ def worst(maps: dict[str, Tensor], others: dict[str, Tensor]) -> float:
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
 def test_stages_are_those_of_the_backbone(recipe: Recipe, arch: str) -> None:
     source = resnet(arch)
-    found = worst(loaded(recipe, source, arch).stages(images()), expected_maps(source))
+    found = worst(loaded(recipe, source, arch).feature_maps(images()), expected_maps(source))
     assert found <= 256 * torch.finfo(torch.float32).eps  # up to 49 layers in float32
 
 
@@ -66,7 +66,7 @@ def test_stages_are_those_of_the_backbone(recipe: Recipe, arch: str) -> None:
 def test_only_a_pyramid_pads_to_32_px(recipe: Recipe, size: tuple[int, int]) -> None:
     detector = loaded(recipe, resnet("resnet18"), "resnet18")
     image = torch.zeros(3, 100, 140, dtype=torch.uint8)
-    assert detector.stages([image])["layer3"].shape[-2:] == size
+    assert detector.feature_maps([image])["layer3"].shape[-2:] == size
 
 
 def test_one_wrong_tensor_or_a_wrong_mean_shows_in_the_stages() -> None:
@@ -76,10 +76,10 @@ def test_one_wrong_tensor_or_a_wrong_mean_shows_in_the_stages() -> None:
     first, second = (f"backbone.layer3.1.bn{i}.weight" for i in (1, 2))
     tensors = dict(swapped.network.state_dict())
     swapped.network.load_state_dict({**tensors, first: tensors[second] * 0.99})
-    assert worst(swapped.stages(images()), expected) > 1e-3
+    assert worst(swapped.feature_maps(images()), expected) > 1e-3
     shifted = loaded(COCO_FPN, source, "resnet18")
     shifted.network.get_buffer("pixel_mean").add_(1)
-    assert worst(shifted.stages(images()), expected) > 1e-3
+    assert worst(shifted.feature_maps(images()), expected) > 1e-3
 
 
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])

@@ -10,7 +10,7 @@ from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.keypoints import (
     keypoint_loss,
     peaks,
-    with_visible_keypoints,
+    select_regions_with_keypoints,
 )
 from transfer.detection.torchvision_engine.regions import Regions
 
@@ -38,7 +38,9 @@ def on_the_object() -> Regions:
 def test_a_region_learns_if_it_holds_a_labeled_keypoint(
     x: float, y: float, visible: float, kept: int
 ) -> None:
-    assert len(with_visible_keypoints(on_the_object(), one_point(x, y, visible)).boxes) == kept
+    assert (
+        len(select_regions_with_keypoints(on_the_object(), one_point(x, y, visible)).boxes) == kept
+    )
 
 
 def test_equal_logits_cost_the_logarithm_of_the_positions() -> None:

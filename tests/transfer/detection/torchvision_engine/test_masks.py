@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.transfer.detection.small_scenes import small_samples
-from transfer.detection.torchvision_engine.masks import mask_loss, mask_targets, own_masks
+from transfer.detection.torchvision_engine.masks import class_probabilities, mask_loss, mask_targets
 from transfer.detection.torchvision_engine.regions import Regions
 
 BOX = torch.tensor([[10.0, 20.0, 66.0, 48.0]])
@@ -68,5 +68,5 @@ def test_a_sample_without_polygons_is_an_error() -> None:
 
 def test_probabilities_are_those_of_the_detected_class() -> None:
     logits = torch.tensor([-1.0, 0.0, 1.0]).reshape(1, 3, 1, 1).expand(2, 3, 28, 28)
-    masks = own_masks(logits, torch.tensor([1, 2]))
+    masks = class_probabilities(logits, torch.tensor([1, 2]))
     assert masks[:, 0, 0].tolist() == pytest.approx([0.5, 1 / (1 + math.exp(-1))])

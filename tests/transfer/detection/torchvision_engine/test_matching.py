@@ -2,7 +2,13 @@
 
 import torch
 
-from transfer.detection.torchvision_engine.matching import BACKGROUND, NEITHER, OBJECT, drawn, match
+from transfer.detection.torchvision_engine.matching import (
+    BACKGROUND,
+    NEITHER,
+    OBJECT,
+    match,
+    sample_positives_and_negatives,
+)
 
 IOU = torch.tensor(
     [
@@ -38,7 +44,9 @@ def test_all_is_background_where_there_is_no_object() -> None:
 
 def test_positives_fill_their_share_and_negatives_the_rest() -> None:
     positive = torch.arange(100) < 40
-    some, others = drawn(positive, ~positive, num_samples=32, positive_share=0.25)
+    some, others = sample_positives_and_negatives(
+        positive, ~positive, num_samples=32, positive_share=0.25
+    )
     assert (len(some), len(others)) == (8, 24)
     assert positive[some].all()
     assert not positive[others].any()
@@ -46,11 +54,15 @@ def test_positives_fill_their_share_and_negatives_the_rest() -> None:
 
 def test_negatives_take_the_place_of_missing_positives() -> None:
     positive = torch.arange(100) < 3
-    some, others = drawn(positive, ~positive, num_samples=32, positive_share=0.5)
+    some, others = sample_positives_and_negatives(
+        positive, ~positive, num_samples=32, positive_share=0.5
+    )
     assert (len(some), len(others)) == (3, 29)
 
 
 def test_no_box_is_drawn_twice() -> None:
     positive = torch.arange(50) % 2 == 0
-    some, others = drawn(positive, ~positive, num_samples=200, positive_share=0.5)
+    some, others = sample_positives_and_negatives(
+        positive, ~positive, num_samples=200, positive_share=0.5
+    )
     assert sorted(torch.cat([some, others]).tolist()) == list(range(50))

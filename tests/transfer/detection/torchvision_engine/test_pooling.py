@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.detection.torchvision_engine.pooling import levels_of, pool
+from transfer.detection.torchvision_engine.pooling import pool, pyramid_levels
 
 
 def ramp(height: int, width: int, stride_px: int) -> Tensor:
@@ -29,7 +29,7 @@ def test_a_bin_sees_as_many_points_as_pixels() -> None:
 def test_a_box_of_224_px_belongs_to_stride_16_and_each_half_one_level_lower() -> None:
     sides = torch.tensor([10.0, 56.0, 112.0, 224.0, 448.0, 2000.0])
     boxes = torch.stack([torch.zeros(6), torch.zeros(6), sides, sides], dim=1)
-    assert levels_of(boxes, first_level=2, num_levels=4).tolist() == [0, 0, 1, 2, 3, 3]
+    assert pyramid_levels(boxes, first_level=2, num_levels=4).tolist() == [0, 0, 1, 2, 3, 3]
 
 
 def test_each_box_is_pooled_on_its_own_level_and_image() -> None:

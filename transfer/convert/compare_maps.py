@@ -43,7 +43,7 @@ def torchvision_maps(
     return maps
 
 
-def differences(
+def relative_differences(
     found: Mapping[str, Tensor], expected: Mapping[str, Tensor], advice: str
 ) -> dict[str, float]:
     """Return the largest relative difference of each stage.
