@@ -21,7 +21,7 @@ from benchmarks.pages.curve_page import MARK
 from benchmarks.planning.plan import planned
 from benchmarks.tables import renew_tables
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cells.cell import Cell, Place
+from transfer.cells.request import Cell, Place
 from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop

@@ -44,8 +44,8 @@ from benchmarks.planning.suites import suites
 from benchmarks.tables import renew_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
-from transfer.cells.cell import Cell, Place
 from transfer.cells.checked_data import fingerprint
+from transfer.cells.request import Cell, Place
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.detection.engines import engine_for

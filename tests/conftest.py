@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cells.cell import Place
+from transfer.cells.request import Place
 from transfer.datasets.synthetic.generate import generate
 
 SMALL_SETS = ("cars", "dtd", "cifar10", "voc07", "in100")

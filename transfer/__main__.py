@@ -15,13 +15,9 @@ import tyro
 
 from transfer.backbone import BackboneError, inspect_file
 from transfer.cells.command import Evaluate
-from transfer.convert.inspection import render as render_inspection
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
-from transfer.datasets.imagenet.make_corruptions import make_corruptions
 from transfer.datasets.images import DataError
-from transfer.datasets.objects.sbd import convert_sbd
-from transfer.datasets.synthetic.generate import generate
 from transfer.running import stop
 from transfer.running.folders import data_folder
 from transfer.running.processes import joined
@@ -61,6 +57,8 @@ class Inspect:
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
+        from transfer.convert.inspection import render as render_inspection
+
         print(render_inspection(inspect_file(self.file), everything=self.all))
         return 0
 
@@ -76,6 +74,8 @@ class GenerateData:
 
     def __call__(self) -> int:
         """Write the data sets; return the exit status."""
+        from transfer.datasets.synthetic.generate import generate
+
         generate(self.data, seed=self.seed)
         print(f"small versions of {len(DATASETS)} data sets  ->  {self.data}")
         return 0
@@ -92,6 +92,8 @@ class ConvertSBD:
 
     def __call__(self) -> int:
         """Write the masks; return the exit status."""
+        from transfer.datasets.objects.sbd import convert_sbd
+
         count = convert_sbd(self.data, self.sbd)
         print(f"{count} masks of SBD  ->  {self.data / 'VOCdevkit/VOC2012/SegmentationClassAug'}")
         return 0
@@ -108,6 +110,8 @@ class MakeCorruptions:
 
     def __call__(self) -> int:
         """Write the images; return the exit status."""
+        from transfer.datasets.imagenet.make_corruptions import make_corruptions
+
         made = make_corruptions(self.data, workers=self.workers)
         print(f"{made}  ->  {self.data / 'imagenet-c-made'}")
         return 0

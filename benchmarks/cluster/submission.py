@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm.resources import Queue, Resources
-from transfer.cells.cell import Cell
+from transfer.cells.request import Cell
 from transfer.record import failure_path, record_files, write_failure, write_json
 from transfer.running.atomic_files import explain_write_errors
 from transfer.tasks import reading_of, task_of

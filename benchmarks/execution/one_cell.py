@@ -19,9 +19,10 @@ import tyro
 
 from benchmarks.planning.checkpoints import Origins
 from transfer.backbone import BackboneError
-from transfer.cells.cell import Cell, note_failure, prepare
 from transfer.cells.command import Evaluate, summary
+from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_where_asked
+from transfer.cells.request import Cell
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.running import stop

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.planning.plan import PlannedCell
-from transfer.cells.cell import Cell, note_failure, prepare
 from transfer.cells.command import summary
+from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_where_asked
+from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
 from transfer.running import stop
 from transfer.running.lock import BusyError

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 from benchmarks.execution.one_cell import preparation, program, words_of
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell, shared
-from transfer.cells.cell import Cell, note_failure
+from transfer.cells.execution import note_failure
+from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
 from transfer.record import failure_path
 from transfer.running import stop
@@ -160,6 +159,8 @@ def _skip(cell: Cell, lost: Cell) -> Cell:
 
 def visible_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use."""
+    import torch
+
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return given.split(",")[:count] if given else [str(index) for index in range(count)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.resources import Resources
-from transfer.cells.cell import Cell
+from transfer.cells.request import Cell
 from transfer.finetuning.schedule import Course
 from transfer.tasks import task_of
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from transfer.cells.cell import Cell, departures, finished, without_classifier
+from transfer.cells.departures import departures
+from transfer.cells.execution import without_classifier
+from transfer.cells.request import Cell
+from transfer.cells.staleness import finished
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.cost import IMAGES_PER_GPU_SECOND

@@ -29,8 +29,9 @@ from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
 from transfer.backbone import InputFormat, load_backbone, random_backbone
-from transfer.cells.cell import Cell, Place, evaluate
 from transfer.cells.checked_data import checked, fingerprint
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.synthetic.generate import generate
 from transfer.record import Record

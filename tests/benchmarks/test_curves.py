@@ -12,7 +12,7 @@ import torch
 from benchmarks.curves import main
 from benchmarks.pages.records import read_results
 from benchmarks.tables import write_tables
-from transfer.cells.cell import Cell
+from transfer.cells.request import Cell
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ import benchmarks.run_all
 from benchmarks.planning.plan import planned, render_plan
 from benchmarks.run_all import RunAll, by_name, chosen_tasks, main, plan, run
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.cell import Cell, Place, evaluate
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path

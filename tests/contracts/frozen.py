@@ -16,7 +16,7 @@ from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 from pretrain.run import flat
 from transfer.backbone import Backbone, InputFormat
-from transfer.cells.cell import Cell, Place
+from transfer.cells.request import Cell, Place
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.finetuning.prepared import Prepared, identity

@@ -43,7 +43,7 @@ LAYERS = {
 BENCHMARKED = {"benchmarks.run_all"}
 """What the benchmarks of speed/ run although it stands beside them."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
-NOT_A_TASKS_BUSINESS = {"transfer.cells.cell", "transfer.record", "transfer.__main__"}
+NOT_A_TASKS_BUSINESS = {"transfer.cells.execution", "transfer.record", "transfer.__main__"}
 
 
 CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")

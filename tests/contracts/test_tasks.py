@@ -11,7 +11,9 @@ from torch.nn.functional import one_hot
 from tests.transfer.detection.solved import solved_detection
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, departures, evaluate
+from transfer.cells.departures import departures
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.datasets.synthetic.generate import generate

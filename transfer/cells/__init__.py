@@ -1,6 +1,9 @@
 """One cell of the tables: one backbone, task, protocol and seed.
 
-cell.py               the cell, when its record is up to date, its execution, departures
+request.py            the cell, and the settings that cells share
+staleness.py          what makes a record stale
+execution.py          from data to record
+departures.py         deviations from the paper's protocol
 command.py            the command line for one cell
 checked_data.py       the check of a cell's data sets, and of changes after it
 shared_classifier.py  the classifier that another cell trains and this one uses

@@ -8,8 +8,9 @@ from typing import Annotated
 import tyro
 
 from transfer.backbone import load_backbone, random_twin, with_heads
-from transfer.cells.cell import Cell, Place, departures
+from transfer.cells.departures import departures
 from transfer.cells.many_gpus import evaluate_where_asked
+from transfer.cells.request import Cell, Place
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision

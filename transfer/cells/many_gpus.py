@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from transfer.cells.cell import Cell, evaluate, finished
 from transfer.cells.checked_data import checked
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell
+from transfer.cells.staleness import finished
 from transfer.record import Record
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, write_whole

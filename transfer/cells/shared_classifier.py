@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transfer.frozen.classifier import any_classifier, classifier_file, load_classifier
 from transfer.record import Record
 from transfer.running import stop
 from transfer.running.console import say
@@ -46,6 +45,8 @@ class Trainer:
 
 def kept(record: Record | None, work: Path) -> Path | None:
     """Return the file of the weights that a record names; None if it is absent or holds others."""
+    from transfer.frozen.classifier import classifier_file, load_classifier
+
     name = record.details.get(WEIGHTS) if record is not None else None
     if name is None:
         return None
@@ -85,6 +86,8 @@ def borrowed(user: str, trainer: Trainer) -> Record:
 
 def why_missing(trainer: Trainer) -> str:
     """Return a clause for log lines on why a classifier cannot be used."""
+    from transfer.frozen.classifier import any_classifier
+
     if trainer.finished() is None:
         there = trainer.path.exists()
         return "its record belongs to another training" if there else "it has no record"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
@@ -280,6 +279,8 @@ def _class_list(key: str, expected: int) -> list[str]:
 
 
 def _present_classes(images: AnySplit) -> set[str]:
+    import torch
+
     if isinstance(images, Scenes):
         return {images.class_names[i] for i in np.flatnonzero(images.objects_per_class())}
     if isinstance(images, Segmented):

@@ -1,5 +1,7 @@
 """One split of a data set: images decoded on demand, labels known without decoding."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 import os
@@ -8,15 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import simplejpeg
-import torch
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
-from torch import Tensor
-from torch.utils.data import Dataset
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 JPEG_START = b"\xff\xd8\xff"
 SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
@@ -46,7 +47,7 @@ class ImageFiles:
         """Return an RGB image."""
         return decode_file(self.folder / self.name(i))
 
-    def take(self, indices: NDArray[np.int64]) -> "ImageFiles":
+    def take(self, indices: NDArray[np.int64]) -> ImageFiles:
         """Return the images at these positions, in this order."""
         return ImageFiles(self.folder, self.encoded_names[indices])
 
@@ -77,7 +78,7 @@ class ImageArrays:
         """Return an RGB image."""
         return Image.fromarray(self.pixels[i])
 
-    def take(self, indices: NDArray[np.int64]) -> "ImageArrays":
+    def take(self, indices: NDArray[np.int64]) -> ImageArrays:
         """Return the images at these positions, in this order."""
         return ImageArrays(self.pixels[indices], self.encoded_names[indices])
 
@@ -86,7 +87,7 @@ class ImageArrays:
         return bytes(self.pixels[i].tobytes())
 
 
-class Images(Dataset[tuple[Image.Image, Any]]):
+class Images:
     """One split: (RGB image, label) pairs.
 
     labels (n,) int64; for VOC (n, 20) int8 with 1 present, 0 difficult objects only, -1 absent.
@@ -116,8 +117,10 @@ class Images(Dataset[tuple[Image.Image, Any]]):
         """Return the file of an image below the data folder, for messages."""
         return self.source.name(i)
 
-    def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> "Images":
+    def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> Images:
         """Return the images at these positions, in this order."""
+        import torch
+
         positions = np.asarray(indices, dtype=np.int64)
         return Images(
             self.source.take(positions),
@@ -125,7 +128,7 @@ class Images(Dataset[tuple[Image.Image, Any]]):
             self.class_names,
         )
 
-    def without(self, names: Collection[str]) -> "Images":
+    def without(self, names: Collection[str]) -> Images:
         """Return all images except these; a run leaves out the broken ones that it tolerates."""
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
 
@@ -146,6 +149,8 @@ def image_files(
     data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
 ) -> Images:
     """Return a split whose images are files named relative to the data folder."""
+    import torch
+
     source = ImageFiles(data, np.array([name.encode() for name in names], dtype=np.bytes_))
     return Images(source, torch.tensor(labels, dtype=torch.int64), class_names)
 
@@ -178,6 +183,8 @@ def decode(content: bytes) -> Image.Image:
 
     Pillow decides what is readable; simplejpeg gives the same pixels in half the time.
     """
+    import simplejpeg
+
     if content.startswith(JPEG_START):
         try:
             if simplejpeg.decode_jpeg_header(content)[2] in SAME_AS_PILLOW:

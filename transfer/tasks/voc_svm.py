@@ -14,7 +14,6 @@ from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.network import device
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.console import say
 from transfer.running.folders import Folders
@@ -173,6 +172,7 @@ class VOCSVM(TaskDefaults):
     def bound_solver(self, features: Tensor) -> Solver:
         """Return the solver bound to features (n, C)."""
         from transfer.frozen.linear_svm import eigenbasis, solve_batched, solve_scikit_learn
+        from transfer.frozen.network import device
 
         if self.solver == "scikit-learn":
             return partial(solve_scikit_learn, features)

@@ -22,7 +22,8 @@ from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.resources import Queue
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, evaluate
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
 
 ORIGINS: Origins = {
     "mine": Origin(ckpt=Path("mine.pth")),

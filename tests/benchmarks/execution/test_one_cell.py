@@ -16,8 +16,9 @@ import transfer.frozen.feature_cache
 from benchmarks.execution.one_cell import PREPARE, main, preparation, run, wanted, words_of
 from benchmarks.planning.checkpoints import Origin, loaded
 from transfer.backbone import Backbone, load_backbone
-from transfer.cells.cell import Cell, Place, evaluate
+from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
+from transfer.cells.request import Cell, Place
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path, protocol_hash

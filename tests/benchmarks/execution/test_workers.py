@@ -17,7 +17,7 @@ from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import RunAll, run
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place
+from transfer.cells.request import Cell, Place
 from transfer.record import failure_path, read_record
 from transfer.running import stop
 

@@ -9,7 +9,7 @@ from benchmarks.planning.cluster_resources import notes, on_cluster, resources
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.planning.slurm_options import SlurmOptions
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place
+from transfer.cells.request import Cell, Place
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.processes import assume_gpus
 

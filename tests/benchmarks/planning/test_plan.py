@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from benchmarks.planning.plan import PlannedCell, with_shared_heads
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.cell import Cell, Place
+from transfer.cells.request import Cell, Place
 
 
 def test_heads_that_another_row_trains_are_counted_once(

@@ -12,7 +12,8 @@ import benchmarks.execution.sequence
 import benchmarks.run_all
 from benchmarks.run_all import RunAll, plan, run
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, evaluate, prepare
+from transfer.cells.execution import evaluate, prepare
+from transfer.cells.request import Cell, Place
 from transfer.datasets.catalog import open_split
 from transfer.datasets.check import require
 from transfer.datasets.synthetic.generate import generate

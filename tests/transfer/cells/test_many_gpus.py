@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, finished
 from transfer.cells.many_gpus import KilledError, evaluate_where_asked, waited_for
+from transfer.cells.request import Cell, Place
+from transfer.cells.staleness import finished
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.running import stop

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import transfer.cells.cell
 from benchmarks.execution.sequence import run_cells
 from benchmarks.planning.plan import PlannedCell, planned, with_classifiers
 from benchmarks.run_all import RunAll, by_name, plan
 from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cells.cell import Cell, Place, evaluate, finished, note_failure, prepare
+from transfer.cells.execution import evaluate, note_failure, prepare
+from transfer.cells.request import Cell, Place
 from transfer.cells.shared_classifier import ClassifierError
+from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
@@ -209,11 +210,11 @@ def test_a_classifier_that_another_process_trains_is_waited_for(
 def test_another_classifier_makes_a_record_stale(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = transfer.cells.cell._classifier_hash(cell)
+    mine = classifier_hash(cell)
     longer = replace(cell, place=replace(cell.place, schedule="short"))
-    assert transfer.cells.cell._classifier_hash(longer) != mine
+    assert classifier_hash(longer) != mine
     knn = replace(cell, key="in100_knn")
-    assert transfer.cells.cell._classifier_hash(knn) == ""
+    assert classifier_hash(knn) == ""
 
 
 @pytest.mark.parametrize("key", ["objectnet13_eval", "imagenet_c100_eval"])

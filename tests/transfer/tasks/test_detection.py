@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from transfer.backbone import Backbone, BackboneError, random_backbone
-from transfer.cells.cell import Cell, Place, departures, evaluate, finished
+from transfer.cells.departures import departures
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
+from transfer.cells.staleness import finished
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS

@@ -8,7 +8,8 @@ import torch
 
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, departures
+from transfer.cells.departures import departures
+from transfer.cells.request import Cell, Place
 from transfer.frozen.features import Predictions
 from transfer.record import protocol_hash
 from transfer.running.folders import Folders

@@ -15,7 +15,10 @@ from sklearn.metrics import jaccard_score
 
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone, BackboneError, random_backbone
-from transfer.cells.cell import Cell, Place, departures, evaluate, finished
+from transfer.cells.departures import departures
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
+from transfer.cells.staleness import finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
 from transfer.datasets.objects.voc_masks import FOLDER

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 import transfer.tasks.semi_supervised
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, departures, evaluate
+from transfer.cells.departures import departures
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import transfer.cells.cell
+import transfer.cells.execution
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
-from transfer.cells.cell import Cell, Place, departures, evaluate, finished
 from transfer.cells.command import summary
+from transfer.cells.departures import departures
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, Place
+from transfer.cells.staleness import finished
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
@@ -49,7 +52,7 @@ def test_a_record_tells_how_its_number_was_made(cell: Cell) -> None:
 
 def test_a_finished_cell_is_not_run_again(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     record = evaluate(cell)
-    monkeypatch.delattr(transfer.cells.cell, "store_record")
+    monkeypatch.delattr(transfer.cells.execution, "store_record")
     assert evaluate(cell) == record
 
 
