@@ -279,17 +279,12 @@ def _class_list(key: str, expected: int) -> list[str]:
 
 
 def _present_classes(images: AnySplit) -> set[str]:
-    import torch
-
     if isinstance(images, Scenes):
         return {images.class_names[i] for i in np.flatnonzero(images.objects_per_class())}
     if isinstance(images, Segmented):
         return {images.class_names[i] for i in np.flatnonzero(images.mask_check[1])}
-    labels = images.labels
-    if labels.ndim == 2:
-        columns = (labels == 1).any(dim=0).nonzero().flatten()
-    else:
-        columns = torch.unique(labels)
+    labels = images.label_array
+    columns = np.flatnonzero((labels == 1).any(axis=0)) if labels.ndim == 2 else np.unique(labels)
     return {images.class_names[int(i)] for i in columns}
 
 

@@ -91,11 +91,15 @@ class Images:
     """One split: (RGB image, label) pairs.
 
     labels (n,) int64; for VOC (n, 20) int8 with 1 present, 0 difficult objects only, -1 absent.
-    A label comes out as an int, or as a row for VOC.
+    A label comes out as an int, or as a row for VOC. The labels are an array, so that a plan opens
+    data sets without torch.
     """
 
     def __init__(
-        self, source: ImageFiles | ImageArrays, labels: Tensor, class_names: Sequence[str]
+        self,
+        source: ImageFiles | ImageArrays,
+        labels: NDArray[np.integer[Any]],
+        class_names: Sequence[str],
     ) -> None:
         if len(source) != len(labels):
             raise DataError(
@@ -103,8 +107,15 @@ class Images:
                 "belong together, unpack the set again"
             )
         self.source = source
-        self.labels = labels
+        self.label_array = labels
         self.class_names = tuple(class_names)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """Return the labels (n,) or (n, 20) as a tensor that shares the array's memory."""
+        import torch
+
+        return torch.from_numpy(self.label_array)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -119,14 +130,8 @@ class Images:
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> Images:
         """Return the images at these positions, in this order."""
-        import torch
-
         positions = np.asarray(indices, dtype=np.int64)
-        return Images(
-            self.source.take(positions),
-            self.labels[torch.from_numpy(positions)],
-            self.class_names,
-        )
+        return Images(self.source.take(positions), self.label_array[positions], self.class_names)
 
     def without(self, names: Collection[str]) -> Images:
         """Return all images except these; a run leaves out the broken ones that it tolerates."""
@@ -141,7 +146,7 @@ class Images:
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         for i in range(len(self)):
             digest.update(self.source.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
-        digest.update(self.labels.numpy().tobytes())
+        digest.update(self.label_array.tobytes())
         return digest.hexdigest()[:16]
 
 
@@ -149,10 +154,8 @@ def image_files(
     data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
 ) -> Images:
     """Return a split whose images are files named relative to the data folder."""
-    import torch
-
     source = ImageFiles(data, np.array([name.encode() for name in names], dtype=np.bytes_))
-    return Images(source, torch.tensor(labels, dtype=torch.int64), class_names)
+    return Images(source, np.array(labels, dtype=np.int64), class_names)
 
 
 def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:

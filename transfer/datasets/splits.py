@@ -7,7 +7,7 @@ missing moves no other image further than one place.
 
 import hashlib
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ SHARE_SEED = "labelled 0"
 
 
 def seeded_ranks(
-    names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.int64], seed: str = SEED
+    names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.integer[Any]], seed: str = SEED
 ) -> NDArray[np.int64]:
     """Return the place (n,) of each image in the random order of its group, from 0."""
     start = seed.encode() + b"/"
@@ -43,7 +43,7 @@ def seeded_ranks(
 
 def ranks_in_class(images: Images) -> NDArray[np.int64]:
     """Return the place (n,) of each image in the random order of its class."""
-    return seeded_ranks(images.source.encoded_names, images.labels.numpy())
+    return seeded_ranks(images.source.encoded_names, images.label_array)
 
 
 def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
@@ -84,14 +84,14 @@ def draw_balanced_share(images: Images, share: float) -> Images:
     """
     if share == 1.0:
         return images
-    counts = np.bincount(images.labels.numpy(), minlength=len(images.class_names))
+    counts = np.bincount(images.label_array, minlength=len(images.class_names))
     per_class = max(2, round(share * len(images) / len(counts)))
     if counts.min() < per_class:
         raise DataError(
             f"class {images.class_names[int(counts.argmin())]} has {counts.min()} images, "
             f"{per_class} are to be labelled; the set is incomplete"
         )
-    ranks = seeded_ranks(images.source.encoded_names, images.labels.numpy(), SHARE_SEED)
+    ranks = seeded_ranks(images.source.encoded_names, images.label_array, SHARE_SEED)
     return images.subset(np.flatnonzero(ranks < per_class))
 
 
@@ -100,7 +100,7 @@ def _part(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
 
 
 def _require_training_images(images: Images, held_out: int) -> None:
-    counts = np.bincount(images.labels.numpy(), minlength=len(images.class_names))
+    counts = np.bincount(images.label_array, minlength=len(images.class_names))
     short = [name for name, n in zip(images.class_names, counts, strict=True) if n <= held_out]
     if short:
         raise DataError(

@@ -4,15 +4,16 @@ The file lies in the working folder of the task that trained it. A hash of the w
 that trainings which share a folder cannot mix up their classifiers.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from transfer.running.stages import load_stage, save_stage
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IMAGES_PER_PART = 65_536
 
@@ -28,10 +29,12 @@ class Heads:
 
     def scores(self, features: Tensor) -> Tensor:
         """Return scores (R, n, L) for features (n, C)."""
+        import torch
+
         weight, bias = self.weight.to(features.device), self.bias.to(features.device)
         return torch.einsum("nc,rlc->rnl", features, weight) + bias[:, None]
 
-    def only(self, index: int) -> "Heads":
+    def only(self, index: int) -> Heads:
         """Return the classifier at this index alone, R = 1."""
         return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
 
@@ -57,6 +60,8 @@ def any_classifier(folder: Path) -> bool:
 
 def save_classifier(folder: Path, head: Heads) -> str:
     """Write a single head (R = 1) to its file; return its identity."""
+    from transfer.running.stages import save_stage
+
     name = identity(head)
     save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
     return name
@@ -64,6 +69,8 @@ def save_classifier(folder: Path, head: Heads) -> str:
 
 def load_classifier(file: Path) -> Heads | None:
     """Return the head in a file; None if the file is absent, torn or holds another head."""
+    from transfer.running.stages import load_stage
+
     stored = load_stage(file)
     if stored is None:
         return None
@@ -73,6 +80,8 @@ def load_classifier(file: Path) -> Heads | None:
 
 def classifier_scores(head: Heads, features: Tensor) -> Tensor:
     """Return scores (n, L) for features (n, C), in parts, since these may be mapped from disk."""
+    import torch
+
     parts = features.split(IMAGES_PER_PART)
     return torch.cat([head.scores(part)[0] for part in parts])
 
@@ -82,6 +91,8 @@ def labels_among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -
 
     ValueError if one of the names is not among the classes.
     """
+    import torch
+
     unknown = [name for name in names if name not in classes]
     if unknown:
         raise ValueError(

@@ -194,7 +194,7 @@ class SemiSupervised(TaskDefaults):
         from transfer.metrics import top1
 
         labelled = prepared.labelled
-        least = int(np.bincount(labelled.labels.numpy()).min())
+        least = int(np.bincount(labelled.label_array).min())
         held_out = max(1, round(self.held_out_share * least))
         learned, judged = (
             balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")

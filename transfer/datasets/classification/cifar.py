@@ -86,8 +86,6 @@ def _read(data: Path, split: str, sizes: Sizes, layout: Layout) -> Images:
 
 
 def _read_pickles(data: Path, files: tuple[str, ...], layout: Layout) -> Images:
-    import torch
-
     folder = data / layout.pickle_folder
     batches = [_load(folder / file) for file in files]
     flat = np.concatenate([np.asarray(batch["data"], dtype=np.uint8) for batch in batches])
@@ -100,7 +98,7 @@ def _read_pickles(data: Path, files: tuple[str, ...], layout: Layout) -> Images:
     pixels = np.ascontiguousarray(flat.reshape(-1, 3, SIDE_PX, SIDE_PX).transpose(0, 2, 3, 1))
     source = ImageArrays(pixels, np.array(names, dtype=np.bytes_))
     classes = _load(folder / layout.names_file)[layout.names_field]
-    return Images(source, torch.tensor(labels, dtype=torch.int64), classes)
+    return Images(source, np.array(labels, dtype=np.int64), classes)
 
 
 class _ArrayUnpickler(pickle.Unpickler):

@@ -53,7 +53,7 @@ def _read_published(data: Path, part: str) -> Images:
 
 def _concatenate(data: Path, *parts: Images) -> Images:
     names = [part.name(i) for part in parts for i in range(len(part))]
-    labels = [int(label) for part in parts for label in part.labels]
+    labels = [int(label) for part in parts for label in part.label_array]
     return image_files(data, names, labels, parts[0].class_names)
 
 

@@ -61,7 +61,7 @@ def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
         for severity in SEVERITIES:
             part = read_class_folders(data, data / FOLDER / kind / str(severity), wnids)
             names += [part.name(i) for i in range(len(part))]
-            labels += part.labels.tolist()
+            labels += part.label_array.tolist()
     return image_files(data, names, labels, wnids)
 
 

@@ -56,7 +56,7 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])
     names = [images.name(i) for i in range(len(images))]
-    return image_files(data, names, images.labels.tolist(), wnids)
+    return image_files(data, names, images.label_array.tolist(), wnids)
 
 
 def _refuse_incomplete(data: Path, folder: Path) -> None:

@@ -35,13 +35,11 @@ def read_voc12(data: Path, split: str, sizes: Sizes) -> Images:
 
 
 def _read(data: Path, year: str, image_set: str) -> Images:
-    import torch
-
     folder = data / "VOCdevkit" / year / "ImageSets" / "Main"
     ids = folder.joinpath(f"{image_set}.txt").read_text().split()
     columns = [_read_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
     names = [f"VOCdevkit/{year}/JPEGImages/{image_id}.jpg".encode() for image_id in ids]
-    labels = torch.tensor(columns, dtype=torch.int8).T.contiguous()
+    labels = np.ascontiguousarray(np.array(columns, dtype=np.int8).T)
     return Images(ImageFiles(data, np.array(names, dtype=np.bytes_)), labels, CLASSES)
 
 
