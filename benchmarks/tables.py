@@ -51,13 +51,13 @@ def write_tables(results: Path) -> list[Path]:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
     snapshot_records = read_results(results, snapshots=True)
-    for name, page in curve_pages(snapshot_records, command).items():
-        pages[name] = page
-        listed.append((page.partition("\n")[0].removeprefix("# "), name))
+    for page in curve_pages(snapshot_records, command):
+        pages[page.file_name] = page.text
+        listed.append((page.title, page.file_name))
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
     pages["overview.md"] = overview_page(records, listed, command)
-    return [_write(results / TABLES / name, page) for name, page in pages.items()]
+    return [_write(results / TABLES / name, text) for name, text in pages.items()]
 
 
 def renew_tables(results: Path) -> bool:

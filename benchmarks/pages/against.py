@@ -14,17 +14,12 @@ from benchmarks.pages.verdict import tolerance, verdict
 TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}
 """Number of images of the data sets that the papers pre-train on."""
 
-RANDOM = "random initialisation"
-"""Method of a backbone that was never trained, in its records."""
-DESIGNATED = {"color", "rotation", "texture"}
-"""Augmentations that a head of LooC++ may leave out, so that it stays sensitive to them."""
-
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
 
 
 def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     """Return a table of differences, and a line for each of our rows that cannot be compared."""
-    blocks = [block for block in arrange(results, ()) if not block.reasons]
+    blocks = [block for block in arrange(results, ()) if block.comparable]
     if not blocks:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     rows: list[list[str]] = []
@@ -47,7 +42,7 @@ def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
     Only results under the paper's protocol on full data count. The last line names the rows that
     nothing here can produce.
     """
-    blocks = [block for block in arrange(results, ()) if not block.reasons]
+    blocks = [block for block in arrange(results, ()) if block.comparable]
     models = blocks[0].models if blocks else ()
     measured = [row for model in models for row in counterparts(published, model)[0]]
     absent = [row for row in published.rows if row not in measured and not _random(row, models)]
@@ -61,7 +56,7 @@ def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
 def _random(row: Row, models: Sequence[Model]) -> bool:
     """Return whether the row is the random one and a model is a random network of its kind."""
     alike = (m for m in models if row.pretrain.arch in (None, m.arch))
-    return row.role == "random" and any(model.method == RANDOM for model in alike)
+    return row.role == "random" and any(model.untrained for model in alike)
 
 
 def _same(point: Row, model: Model) -> bool:
@@ -75,14 +70,12 @@ def _needs(row: Row) -> str:
         return "needs no pre-training, `--random`"
     if not row.recipe:
         return ""
-    words = row.variant.split()
-    if "heads" not in words:
+    if not row.heads:
         return f"needs pre-training `{row.recipe}`"
-    # a recipe's name lists its heads in order; head 0, invariant to everything, is not listed
-    order = row.recipe.split("-")[-len(DESIGNATED & _words(row.recipe)) :]
-    numbers = ["0", *(str(1 + order.index(word)) for word in words if word != "heads")]
-    named = " and ".join(["invariant", *(word for word in words if word != "heads")])
-    return f"needs pre-training `{row.recipe}`, then `--heads {','.join(numbers)}` ({named})"
+    numbers = ",".join(map(str, row.heads.values()))
+    return (
+        f"needs pre-training `{row.recipe}`, then `--heads {numbers}` ({' and '.join(row.heads)})"
+    )
 
 
 def _source(task: str) -> str:
@@ -116,11 +109,22 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
 def of_method(published: Table, model: Model) -> list[Row]:
     """Return the published rows of the model's method and variant, of any pre-training length."""
     same = [row for row in published.rows if model.method and row.method == model.method]
-    # if only some heads are used, the augmentations are those of these heads, not of the recipe
-    same = [r for r in same if set(r.variant.split()) <= _words(model.heads or model.recipe)]
+    same = [row for row in same if _fits_variant(row, model)]
     # rows of MoCo and MoCo v2 may both fit a recipe; the one with more words is the right one
-    most = max((len(row.variant.split()) for row in same), default=0)
-    return [row for row in same if len(row.variant.split()) == most]
+    most = max(map(_num_details, same), default=0)
+    return [row for row in same if _num_details(row) == most]
+
+
+def _fits_variant(row: Row, model: Model) -> bool:
+    """Return whether a model has the row's heads, or its recipe the words of the row's variant."""
+    if model.heads:  # the augmentations are those of the used heads, not of the recipe
+        return {*row.heads, *row.variant.split()} <= set(model.heads)
+    return not row.heads and set(row.variant.split()) <= _words(model.recipe)
+
+
+def _num_details(row: Row) -> int:
+    """Return how many words and heads tell the row from others of its method."""
+    return len(row.variant.split()) + len(row.heads)
 
 
 def stands_for(table_row: str, table: str) -> bool:
@@ -161,8 +165,8 @@ def _trained_on(data: str, model: Model) -> bool:
 
     Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
     """
-    images = re.search(r"(\d+) images", model.data)
-    right_size = images is None or math.isclose(int(images[1]), TRAIN_IMAGES[data], rel_tol=0.01)
+    count = model.num_images
+    right_size = count is None or math.isclose(count, TRAIN_IMAGES[data], rel_tol=0.01)
     return data in _words(f"{model.recipe} {model.data}") and right_size
 
 

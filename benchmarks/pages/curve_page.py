@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from benchmarks.pages.blocks import Block, Column, arrange
 from benchmarks.pages.entries import cell
@@ -12,6 +13,15 @@ from benchmarks.pages.records import Model, Results
 
 MARK = "@"
 """Separator of the curve's and the snapshot's name in the name of a backbone."""
+
+
+@dataclass(frozen=True)
+class CurvePage:
+    """Page of the curves of one task."""
+
+    file_name: str
+    title: str
+    text: str
 
 
 def run_of(model: Model) -> str:
@@ -24,24 +34,23 @@ def curve_of(model: Model) -> str:
     return f"{run_of(model)} ({model.apart})" if model.apart else run_of(model)
 
 
-def curve_pages(results: Results, command: str) -> dict[str, str]:
-    """Return the page of each task that was run on snapshots, by file name."""
+def curve_pages(results: Results, command: str) -> list[CurvePage]:
+    """Return the page of each task that was run on snapshots."""
     parts: dict[str, list[str]] = {}
     for block in arrange(results.done, results.failed, together=run_of):
         for column in block.columns:
             parts.setdefault(column[0], []).extend(_section(block, column))
-    return {
-        f"curves_{task.replace('/', '_')}.md": "\n\n".join([*_head(task, command), *parts[task]])
-        + "\n"
-        for task in sorted(parts)
-    }
+    return [_page(task, parts[task], command) for task in sorted(parts)]
 
 
-def _head(task: str, command: str) -> list[str]:
-    return [
-        f"# {task} during pre-training",
+def _page(task: str, parts: list[str], command: str) -> CurvePage:
+    title = f"{task} during pre-training"
+    head = [
+        f"# {title}",
         f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`.",
     ]
+    text = "\n\n".join([*head, *parts]) + "\n"
+    return CurvePage(f"curves_{task.replace('/', '_')}.md", title, text)
 
 
 def _section(block: Block, column: Column) -> list[str]:
@@ -99,8 +108,8 @@ def curve_files(results: Results) -> dict[str, str]:
 
 def _kind(block: Block) -> list[str]:
     """Return why a block's numbers may not be compared with others, except for the schedule."""
-    reasons = [why for why in block.reasons if not why.endswith(" schedule")]
-    return [*reasons, f"other {block.version}"] if block.version else reasons
+    words = block.reasons.words(schedule=False)
+    return [*words, f"other {block.version}"] if block.version else [*words]
 
 
 def _as_file_name(words: str) -> str:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from benchmarks.pages.blocks import Block, schedule_words
+from benchmarks.pages.blocks import Block
 from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.reasons import schedule_words
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
 
@@ -92,7 +93,8 @@ def average(block: Block, model: Model, protocol: str) -> Cell:
 
 def _unlike(done: list[tuple[Result, ...]]) -> str:
     """Return the arithmetic, engines or numbers of processes in which results differ."""
-    each = zip(*(conditions(results[0])[:3] for results in done), strict=True)
+    of_each = [conditions(results[0]) for results in done]
+    each = zip(*((c.features, c.engine, c.processes) for c in of_each), strict=True)
     return "; ".join(" and ".join(sorted(set(words))) for words in each if len(set(words)) > 1)
 
 

@@ -106,7 +106,7 @@ def describe(model: Model) -> str:
     if model.recipe:
         origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
     if model.heads:
-        origin += f"; {model.heads}"
+        origin += f"; heads {' '.join(model.heads)}"
     if model.texture == "randconv_luma":
         origin += "; textures by randconv_luma, a stand-in for style transfer: no reproduction"
     elif model.texture:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.against import RANDOM, comparison_lines, needed_lines, of_method
-from benchmarks.pages.blocks import Apart, Block, arrange, family
+from benchmarks.pages.against import comparison_lines, needed_lines, of_method
+from benchmarks.pages.blocks import Block, arrange
 from benchmarks.pages.entries import Cell, Score, average, cell
 from benchmarks.pages.grid import (
     Entry,
@@ -19,6 +19,7 @@ from benchmarks.pages.grid import (
 )
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, Column, Mark, Paper, Row, Table, transfer_tasks
+from benchmarks.pages.reasons import COMPARABLE, OtherProtocol, ProtocolCheck, Reasons, family
 from benchmarks.pages.records import Failure, Model, Result, Results
 from benchmarks.pages.verdict import noise_rule, suspicion
 
@@ -48,8 +49,8 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     of_rows = {row.protocol for row in published.rows} - {""}
     done = [r for r in results.done if _belongs(r, readings, of_rows)]
     failed = [f for f in results.failed if _belongs(f, readings, of_rows)]
-    blocks = arrange(done, failed, _apart(published, readings, of_rows))
-    comparable = next((b for b in blocks if not b.reasons and not b.version), EMPTY)
+    blocks = arrange(done, failed, _protocol_check(published, readings, of_rows))
+    comparable = next((b for b in blocks if b.comparable and not b.version), EMPTY)
     others = [b for b in blocks if b is not comparable]
     others.sort(key=lambda block: not _read_so(published, block))
     notes = Notes()
@@ -76,7 +77,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-EMPTY = Block(reasons=(), version=0, done={}, failed={})
+EMPTY = Block(reasons=COMPARABLE, version=0, done={}, failed={})
 
 
 def _readings(published: Table) -> dict[str, str]:
@@ -86,21 +87,21 @@ def _readings(published: Table) -> dict[str, str]:
     return {task: named.get(task, protocol) for task in tasks_of(published)}
 
 
-def _apart(published: Table, readings: dict[str, str], of_rows: set[str]) -> Apart:
-    """Return the function that tells which results may not stand beside the printed rows.
+def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str]) -> ProtocolCheck:
+    """Return the function that finds protocols of results that may not stand beside printed rows.
 
-    A result may if it has the protocol of its column. If the paper used another protocol for the
-    row of the backbone's method, the result must have that one.
+    A result may stand there if it has the protocol of its column. If the paper used another
+    protocol for the row of the backbone's method, the result must have that one.
     """
 
-    def words(model: Model, task: str, name: str) -> str:
+    def check(model: Model, task: str, name: str) -> OtherProtocol | None:
         reading = readings[task]
         own = {r.protocol or reading for r in of_method(published, model) if r.task in ("", task)}
         if own and name not in own and name in {reading, *of_rows}:
-            return f"protocol {name} instead of {', '.join(sorted(own))}"
-        return "" if name == reading else f"protocol {name}"
+            return OtherProtocol(name, tuple(sorted(own)))
+        return None if name == reading else OtherProtocol(name)
 
-    return words
+    return check
 
 
 def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
@@ -111,7 +112,9 @@ def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
     return tuple(
         row
         for row in published.rows
-        if row.protocol and block.reasons == (f"protocol {row.protocol}",) and not block.version
+        if row.protocol
+        and block.reasons == Reasons(protocol=OtherProtocol(row.protocol))
+        and not block.version
     )
 
 
@@ -223,7 +226,7 @@ def _checked_cell(published: Table, block: Block, model: Model, column: Column, 
     Only numbers of the comparable blocks are checked.
     """
     entry = _cell(block, model, column, task)
-    if entry.score is None or block.reasons or model.method == RANDOM:
+    if entry.score is None or not block.comparable or model.untrained:
         return entry
     random = _random_score(published, block, column)
     printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
@@ -237,7 +240,7 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
     printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
     if printed and printed[0] is not None:
         return Score(mean=printed[0])
-    ours = [_cell(block, m, column, "").score for m in block.models if m.method == RANDOM]
+    ours = [_cell(block, m, column, "").score for m in block.models if m.untrained]
     return next((score for score in ours if score is not None), None)
 
 

@@ -69,6 +69,8 @@ class Row:
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     variant: str = ""
     """Words that the names of the row's recipes have, unlike those of the method's other rows."""
+    heads: Mapping[str, int] = field(default_factory=dict)
+    """Number of each used head in the recipe's file, by its name; empty if all heads are used."""
     pretrain: Pretraining = Pretraining()
     attrs: Mapping[str, int | str | None] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)

@@ -4,6 +4,7 @@ This does not use transfer/record.py, which imports torch: writing tables must b
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
+UNTRAINED = "random initialisation"
+"""Method in the record of a backbone whose weights the suite drew itself."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
 """Folders below the results with records of snapshots, which have pages of their own. Earlier
 versions wrote to the second one."""
@@ -73,12 +76,17 @@ class Model:
     epochs: str = field(default="", compare=False)
     data: str = field(default="", compare=False)
     """Pre-training data; empty for foreign files, as are method, recipe and epochs."""
+    num_images: int | None = field(default=None, compare=False)
+    """Number of pre-training images; None if the record does not say."""
     changed: str = field(default="", compare=False)
     """Settings that differ from the recipe."""
     table_row: str = field(default="", compare=False)
     """Published results that its recipe reproduces; empty for foreign files."""
-    heads: str = field(default="", compare=False)
-    """Word "heads" and what each used head is not invariant to; empty if all heads are used."""
+    heads: tuple[str, ...] = field(default=(), compare=False)
+    """Names of the used heads: the augmentation that a head is sensitive to, or "invariant". Empty
+    if all heads are used."""
+    untrained: bool = field(default=False, compare=False)
+    """The suite drew the weights itself; there was no pre-training."""
     texture: str = field(default="", compare=False)
     """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
@@ -230,6 +238,7 @@ def _failure(content: dict[str, Any]) -> Failure:
 def _model(content: dict[str, Any]) -> Model:
     made_by = content.get("made_by") or {}
     origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
+    num_images = re.search(r"(\d+) images", origin["data"])
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -239,7 +248,9 @@ def _model(content: dict[str, Any]) -> Model:
         table_row=_words(made_by.get("table_row") or ""),
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
-        heads=" ".join(["heads", *made_by["heads"]]) if "heads" in made_by else "",
+        heads=tuple(made_by.get("heads", ())),
+        untrained=origin["method"] == UNTRAINED,
+        num_images=int(num_images[1]) if num_images else None,
         **origin,
     )
 

@@ -8,7 +8,9 @@ import pytest
 
 from benchmarks.pages.against import stands_for
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import UNTRAINED
 from tests.synthetic_records import page, record
+from transfer.backbone import random_backbone
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 
@@ -143,9 +145,14 @@ def test_a_random_row_is_made_without_pre_training(tmp_path: Path) -> None:
     coco = {"task": "coco_det", "protocol": "jcl-2020/1"}
     record(tmp_path, 38.0, **coco)
     assert "- random: needs no pre-training, `--random`\n" in page(tmp_path, "jcl_table2.md")
-    made_by = {"method": "random initialisation"}
+    made_by = {"method": UNTRAINED}
     record(tmp_path, 32.0, backbone="random", sha256="b" * 64, made_by=made_by, **coco)
     assert "- random: needs" not in page(tmp_path, "jcl_table2.md")
+
+
+def test_records_of_random_weights_are_recognized_by_what_the_suite_writes() -> None:
+    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    assert backbone.made_by["method"] == UNTRAINED
 
 
 def test_rows_that_nothing_here_makes_are_named(tmp_path: Path) -> None:
