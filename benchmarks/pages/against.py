@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from benchmarks.pages.blocks import Block, arrange
-from benchmarks.pages.entries import Cell, Score, average, cell
+from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.published import AVERAGE, Column, Row, Table
 from benchmarks.pages.records import Model, Result
@@ -89,7 +89,7 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
     The reason is empty if there are rows.
     """
     if not model.method:
-        return [], "no published counterpart: the file does not say how it was made"
+        return [], "no published counterpart: the file does not table_notes how it was made"
     if model.table_row and not stands_for(model.table_row, published.id):
         return [], f"no published counterpart: the recipe stands for {model.table_row}"
     same = of_method(published, model)
@@ -197,8 +197,8 @@ def _line(model: Model, row: Row, column: Column, ours: Score, paper: float) -> 
     ]
 
 
-def _ours(block: Block, model: Model, row: Row, column: Column) -> Cell:
+def _ours(block: Block, model: Model, row: Row, column: Column) -> TableEntry:
     task, protocol = row.task or column.task, row.protocol or column.protocol
     if task == AVERAGE:
-        return average(block, model, protocol)
-    return cell(block, model, task, protocol, column.metric)
+        return average_entry(block, model, protocol)
+    return table_entry(block, model, task, protocol, column.metric)

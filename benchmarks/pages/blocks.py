@@ -63,14 +63,14 @@ class Block:
 
     def describe(self, column: Column) -> tuple[str, str]:
         """Return primary metric and heading of a column, as its records hold them."""
-        entries: list[Result | Failure] = [
-            entry
-            for cells in (self.done, self.failed)
-            for (_, other), members in cells.items()
+        outcomes: list[Result | Failure] = [
+            outcome
+            for entries in (self.done, self.failed)
+            for (_, other), members in entries.items()
             if other == column
-            for entry in members
+            for outcome in members
         ]
-        return entries[0].primary_metric, entries[0].heading
+        return outcomes[0].primary_metric, outcomes[0].heading
 
     @property
     def heading(self) -> str:
@@ -101,9 +101,9 @@ def arrange(
     for result in done:
         kinds.setdefault(reasons_of(result, check), []).append(result)
     blocks = [
-        Block(reasons=why, version=version, done=cells, failed={})
+        Block(reasons=why, version=version, done=results, failed={})
         for why in sorted(kinds, key=lambda why: why.rank)
-        for version, cells in enumerate(_versions(kinds[why], together))
+        for version, results in enumerate(_versions(kinds[why], together))
     ]
     return _with_failures(blocks, failed, check)
 
@@ -156,12 +156,12 @@ def _with_failures(
     gets a block of its own.
     """
     named = {model.name: model for block in blocks for model in block.models if not model.apart}
-    cells: dict[tuple[Reasons, int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
+    failures: dict[tuple[Reasons, int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
         known_as = named.get(failure.backbone, Model(name=failure.backbone))
         why = reasons_of_failure(failure, known_as, check)
         block, model = _home(blocks, failure, why) or (None, known_as)
-        place = cells.setdefault((block.reasons, block.version) if block else (why, 0), {})
+        place = failures.setdefault((block.reasons, block.version) if block else (why, 0), {})
         key = (model, (failure.task, family(failure.protocol)))
         place[key] = (*place.get(key, ()), failure)
     known = {(block.reasons, block.version): block for block in blocks}
@@ -170,9 +170,9 @@ def _with_failures(
             reasons=place[0],
             version=place[1],
             done=known[place].done if place in known else {},
-            failed=cells.get(place, {}),
+            failed=failures.get(place, {}),
         )
-        for place in sorted({*known, *cells}, key=lambda place: (place[0].rank, place[1]))
+        for place in sorted({*known, *failures}, key=lambda place: (place[0].rank, place[1]))
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.pages.blocks import Block, Column, arrange
-from benchmarks.pages.entries import cell
+from benchmarks.pages.entries import table_entry
 from benchmarks.pages.markdown import escape, table
 from benchmarks.pages.records import Model, Results
 
@@ -77,7 +77,7 @@ def _table(block: Block, column: Column, metric: str) -> str:
     scores = {
         (curve_of(model), float(model.epochs or 0)): score.text(2)
         for model in block.models
-        if (score := cell(block, model, *column, metric).score) is not None
+        if (score := table_entry(block, model, *column, metric).score) is not None
     }
     curves = sorted({curve for curve, _ in scores})
     epochs = sorted({epoch for _, epoch in scores})

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, arrange
-from benchmarks.pages.entries import cell
-from benchmarks.pages.grid import Heading, Sayings, describe, grid, new_line, row_label
+from benchmarks.pages.entries import table_entry
+from benchmarks.pages.grid import Heading, TableNotes, describe, grid, new_line, row_label
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.records import Model, Results
 from benchmarks.pages.verdict import noise_rule
@@ -42,15 +42,18 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
     if not columns:
         return []
     entries = {
-        model: [cell(block, model, *column, block.describe(column)[0]) for block, column in columns]
+        model: [
+            table_entry(block, model, *column, block.describe(column)[0])
+            for block, column in columns
+        ]
         for model in rows
     }
     notes = Notes()
-    say = Sayings.of((c for cells in entries.values() for c in cells), notes)
+    table_notes = TableNotes.of_entries((entry for row in entries.values() for entry in row), notes)
     decimals = [DECIMALS] * len(columns)
     lines = [
-        new_line(row_label(model, rows), cells, say, decimals=decimals)
-        for model, cells in entries.items()
+        new_line(row_label(model, rows), row, table_notes, decimals=decimals)
+        for model, row in entries.items()
     ]
     headings = [
         Heading(f"{column[0]} {block.describe(column)[0]}", column[0]) for block, column in columns
@@ -63,7 +66,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         f"## {size}",
         noise_rule(sorted({task for _, (task, _) in columns})),
         grid(["backbone"], headings, lines),
-        "\n".join([*protocols, f"- All rows: {'; '.join(say.everywhere)}."]),
+        "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
         "\n".join(notes.lines()),
         "\n".join(map(describe, dict.fromkeys(replace(model, apart="") for model in rows))),
     ]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from benchmarks.pages.blocks import Block, Column, arrange
-from benchmarks.pages.entries import Cell, average, cell
+from benchmarks.pages.entries import TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
     Heading,
-    Sayings,
+    TableNotes,
     backbones_of,
     describe,
     grid,
@@ -55,28 +55,30 @@ def _block(block: Block, notes: Notes) -> list[str]:
         kinds.setdefault(_describe(block, column)[1], []).append(column)
     parts = []
     for kind, columns in kinds.items():
-        models = [m for m in block.models if any((m, c) in _filled_cells(block) for c in columns)]
-        rows = {model: [_cell(block, model, column) for column in columns] for model in models}
-        say = Sayings.of((entry for row in rows.values() for entry in row), notes)
+        models = [m for m in block.models if any((m, c) in _filled_entries(block) for c in columns)]
+        rows = {model: [_entry(block, model, column) for column in columns] for model in models}
+        table_notes = TableNotes.of_entries(
+            (entry for row in rows.values() for entry in row), notes
+        )
         decimals = [DECIMALS] * len(columns)
         lines = [
-            new_line(row_label(model, block.models), row, say, decimals=decimals)
+            new_line(row_label(model, block.models), row, table_notes, decimals=decimals)
             for model, row in rows.items()
         ]
         headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
         parts += [
             f"### {kind}",
             grid(["backbone"], headings, lines),
-            "\n".join(_lines_below(block, columns, say)),
+            "\n".join(_lines_below(block, columns, table_notes)),
         ]
     return parts
 
 
-def _filled_cells(block: Block) -> set[tuple[Model, Column]]:
+def _filled_entries(block: Block) -> set[tuple[Model, Column]]:
     """Return the entries with a result or a failure, those of LORAC's average included."""
-    cells = {*block.done, *block.failed}
-    averages = {(m, (AVERAGE, name)) for m, (task, name) in cells if task in transfer_tasks()}
-    return cells | averages
+    filled = {*block.done, *block.failed}
+    averages = {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
+    return filled | averages
 
 
 def _columns(block: Block) -> list[Column]:
@@ -109,7 +111,7 @@ def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
     return labels
 
 
-def _lines_below(block: Block, columns: Sequence[Column], say: Sayings) -> list[str]:
+def _lines_below(block: Block, columns: Sequence[Column], table_notes: TableNotes) -> list[str]:
     """Return the metrics and protocols of a table, and the notes that hold for all its numbers."""
     metrics: dict[str, list[str]] = {}
     for label, column in _with_labels(columns):
@@ -121,12 +123,12 @@ def _lines_below(block: Block, columns: Sequence[Column], say: Sayings) -> list[
     ]
     protocols = block.protocols(columns)
     lines = [f"- Metric: {'; '.join(parts)}."]
-    lines += [f"- All rows: {say.line(protocols)}."] if protocols else []
+    lines += [f"- All rows: {table_notes.line(protocols)}."] if protocols else []
     return lines
 
 
-def _cell(block: Block, model: Model, column: Column) -> Cell:
+def _entry(block: Block, model: Model, column: Column) -> TableEntry:
     task, protocol = column
     if task == AVERAGE:
-        return average(block, model, protocol)
-    return cell(block, model, task, protocol, block.describe(column)[0])
+        return average_entry(block, model, protocol)
+    return table_entry(block, model, task, protocol, block.describe(column)[0])

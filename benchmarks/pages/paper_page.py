@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from benchmarks.pages.against import comparison_lines, needed_lines, of_method
 from benchmarks.pages.blocks import Block, arrange
-from benchmarks.pages.entries import Cell, Score, average, cell
+from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
-    Entry,
     Heading,
     Line,
-    Sayings,
+    PrintedNumber,
+    TableNotes,
     backbones_of,
     describe,
     grid,
@@ -167,22 +167,22 @@ def sections(published: Table) -> list[Section]:
 
 def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:
     """Return a table with our rows, and the notes that hold for all of them."""
-    cells = {
+    entries = {
         (section.task, model): [
-            _checked_cell(published, block, model, column, section.task)
+            _checked_entry(published, block, model, column, section.task)
             for column in published.columns
         ]
         for section in sections(published)
         if section.ours
         for model in block.models
     }
-    say = Sayings.of((c for row in cells.values() for c in row), notes)
+    table_notes = TableNotes.of_entries((entry for row in entries.values() for entry in row), notes)
     lines: list[Line] = []
     for section in sections(published):
         rows = [_printed_line(published, row) for row in section.rows] if printed else []
         if section.ours:
             rows += [
-                _new_line(published, block, model, cells[section.task, model], say)
+                _new_line(published, block, model, entries[section.task, model], table_notes)
                 for model in block.models
             ]
         if section.title and rows:
@@ -193,14 +193,14 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
     header = ["method", *(a.label for a in published.attributes)]
     return [
         grid(header, [_heading(column) for column in published.columns], lines),
-        _line_below(block, say),
+        _line_below(block, table_notes),
     ]
 
 
-def _line_below(block: Block, say: Sayings) -> str:
+def _line_below(block: Block, table_notes: TableNotes) -> str:
     if not block.done:
         return ""
-    return f"All → rows: {say.line(block.protocols(block.columns))}."
+    return f"All → rows: {table_notes.line(block.protocols(block.columns))}."
 
 
 def _heading(column: Column) -> Heading:
@@ -208,24 +208,30 @@ def _heading(column: Column) -> Heading:
 
 
 def _new_line(
-    published: Table, block: Block, model: Model, cells: Sequence[Cell], say: Sayings
+    published: Table,
+    block: Block,
+    model: Model,
+    entries: Sequence[TableEntry],
+    table_notes: TableNotes,
 ) -> Line:
     known = {"arch": model.arch, "epochs": model.epochs}
     return new_line(
         "→ " + row_label(model, block.models),
-        cells,
-        say,
+        entries,
+        table_notes,
         decimals=[_decimals(published, column) for column in published.columns],
         attributes=[known.get(a.key, "") for a in published.attributes],
     )
 
 
-def _checked_cell(published: Table, block: Block, model: Model, column: Column, task: str) -> Cell:
+def _checked_entry(
+    published: Table, block: Block, model: Model, column: Column, task: str
+) -> TableEntry:
     """Return the entry, with a warning if its score is hardly above that of random weights.
 
     Only numbers of the comparable blocks are checked.
     """
-    entry = _cell(block, model, column, task)
+    entry = _entry(block, model, column, task)
     if entry.score is None or not block.comparable or model.untrained:
         return entry
     random = _random_score(published, block, column)
@@ -240,17 +246,17 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
     printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
     if printed and printed[0] is not None:
         return Score(mean=printed[0])
-    ours = [_cell(block, m, column, "").score for m in block.models if m.untrained]
+    ours = [_entry(block, m, column, "").score for m in block.models if m.untrained]
     return next((score for score in ours if score is not None), None)
 
 
-def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell:
+def _entry(block: Block, model: Model, column: Column, section_task: str) -> TableEntry:
     task = section_task or column.task
     if task == AVERAGE:
         names = [name for member, name in block.columns if member in transfer_tasks()]
-        return average(block, model, names[0] if names else "")
+        return average_entry(block, model, names[0] if names else "")
     names = [name for member, name in block.columns if member == task]
-    return cell(block, model, task, names[0] if names else "", column.metric)
+    return table_entry(block, model, task, names[0] if names else "", column.metric)
 
 
 def _printed_line(published: Table, row: Row) -> Line:
@@ -259,7 +265,7 @@ def _printed_line(published: Table, row: Row) -> Line:
     return Line(
         label=f"{row.label} ({'; '.join(notes)})" if notes else row.label,
         attributes=tuple(_attribute(row, a.key) for a in published.attributes),
-        entries=tuple(_printed(published, row, column) for column in published.columns),
+        numbers=tuple(_printed(published, row, column) for column in published.columns),
     )
 
 
@@ -274,10 +280,10 @@ def _mark(mark: Mark, *, inferred: bool) -> str:
     return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
 
 
-def _printed(published: Table, row: Row, column: Column) -> Entry:
+def _printed(published: Table, row: Row, column: Column) -> PrintedNumber:
     value, decimals = row.values.get(column.key), _decimals(published, column)
     if value is None:
-        return Entry(number="–")
+        return PrintedNumber(text="–")
     interval = row.ci.get(column.key)
     after = f" ± {interval:.1f}" if interval is not None else ""
     after += row.markers.get(column.key, "")
@@ -285,7 +291,7 @@ def _printed(published: Table, row: Row, column: Column) -> Entry:
         mark = row.markers.get("bracketed", "")
         after += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
     score = Score(mean=value, std=interval or 0.0)
-    return Entry(number=f"{value:.{decimals}f}", after=after, score=score)
+    return PrintedNumber(text=f"{value:.{decimals}f}", after=after, score=score)
 
 
 def _decimals(published: Table, column: Column) -> int:

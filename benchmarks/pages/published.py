@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """One printed column that describes a row; its cells are in `attrs` or `marks`."""
+    """One printed column that describes a row; its values are in `attrs` or `marks`."""
 
     key: str
     label: str
