@@ -19,7 +19,7 @@ import tyro
 from benchmarks.execution.sequence import run_cell
 from benchmarks.pages.curve_page import MARK
 from benchmarks.planning.plan import planned
-from benchmarks.tables import renew_tables
+from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.cell import Cell, Place
 from transfer.datasets.images import DataError
@@ -75,7 +75,7 @@ def run(request: Request) -> int:
         for file in files:
             stop.leave_if_asked()
             failed += not measured(file, f"{curve}{MARK}{file.stem}", keys, place)
-    tables_written = renew_tables(request.results)
+    tables_written = update_tables(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 

@@ -41,7 +41,7 @@ from benchmarks.planning.plan import (
 )
 from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.planning.suites import suites
-from benchmarks.tables import renew_tables
+from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
 from transfer.cells.cell import Cell, Place
@@ -229,7 +229,7 @@ def run(request: RunAll) -> int:
         failed = run_side_by_side(rows, by_name(request, rows), request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = renew_tables(request.results)
+    tables_written = update_tables(request.results)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {duration(time.monotonic() - start)}",
         file=sys.stderr,

@@ -60,10 +60,10 @@ def write_tables(results: Path) -> list[Path]:
     return [_write(results / TABLES / name, text) for name, text in pages.items()]
 
 
-def renew_tables(results: Path) -> bool:
-    """Write all pages and list them; return whether that was possible. If not, one line says why.
+def update_tables(results: Path) -> bool:
+    """Write all pages and print their paths; return whether that was possible.
 
-    A finished evaluation must not end in a traceback because its tables cannot be written.
+    If not, one line says why: a finished evaluation must not end in a traceback.
     """
     try:
         with explain_write_errors(results, "--results"):
@@ -72,7 +72,7 @@ def renew_tables(results: Path) -> bool:
     except OSError as error:
         print(
             f"the tables are not up to date: {error}; "
-            f"python -m benchmarks.tables --results {results.as_posix()} writes them alone",
+            f"to write them, run python -m benchmarks.tables --results {results.as_posix()}",
             file=sys.stderr,
             flush=True,
         )

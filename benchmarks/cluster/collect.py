@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.cluster.cell_status import render, status_of
 from benchmarks.cluster.submission import read
-from benchmarks.tables import renew_tables
+from benchmarks.tables import update_tables
 
 
 def collect(file: Path) -> int:
@@ -19,7 +19,7 @@ def collect(file: Path) -> int:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
     print(render(cells, ""))
-    return int(not renew_tables(Path(submission.results)))
+    return int(not update_tables(Path(submission.results)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from benchmarks.pages.blocks import Block, arrange
+from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.published import AVERAGE, Column, Row, Table
@@ -19,14 +19,14 @@ HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "p
 
 def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     """Return a table of differences, and a line for each of our rows that cannot be compared."""
-    blocks = [block for block in arrange(results, ()) if block.comparable]
+    blocks = [block for block in sort_into_blocks(results, ()) if block.comparable]
     if not blocks:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     rows: list[list[str]] = []
     sources: dict[str, None] = {}
     apart: list[str] = []
     for model in blocks[0].models:
-        fitting, why = counterparts(published, model)
+        fitting, why = published_counterparts(published, model)
         pairs = [pair for row in fitting for pair in _pairs(published, blocks[0], model, row)]
         rows += [_line(model, *pair) for pair in pairs]
         sources |= {_source(row.task or column.task): None for row, column, _, _ in pairs}
@@ -42,29 +42,31 @@ def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
     Only results under the paper's protocol on full data count. The last line names the rows that
     nothing here can produce.
     """
-    blocks = [block for block in arrange(results, ()) if block.comparable]
+    blocks = [block for block in sort_into_blocks(results, ()) if block.comparable]
     models = blocks[0].models if blocks else ()
-    measured = [row for model in models for row in counterparts(published, model)[0]]
-    absent = [row for row in published.rows if row not in measured and not _random(row, models)]
-    absent += [point for point in published.points if not any(_same(point, m) for m in models)]
-    lines = [f"- {row.label}: {needs}" for row in absent if (needs := _needs(row))]
-    unbuilt = dict.fromkeys(row.label for row in absent if not _needs(row))
-    lines += [f"- not built here: {', '.join(unbuilt)}"] if unbuilt else []
+    measured = [row for model in models for row in published_counterparts(published, model)[0]]
+    absent = [
+        row for row in published.rows if row not in measured and not _has_random_row(row, models)
+    ]
+    absent += [point for point in published.points if not any(_is_point(point, m) for m in models)]
+    lines = [f"- {row.label}: {needs}" for row in absent if (needs := _needed_runs(row))]
+    unbuilt = dict.fromkeys(row.label for row in absent if not _needed_runs(row))
+    lines += [f"- not implemented here: {', '.join(unbuilt)}"] if unbuilt else []
     return list(dict.fromkeys(lines))
 
 
-def _random(row: Row, models: Sequence[Model]) -> bool:
-    """Return whether the row is the random one and a model is a random network of its kind."""
+def _has_random_row(row: Row, models: Sequence[Model]) -> bool:
+    """Return whether the row is the paper's random one and one of the models is untrained too."""
     alike = (m for m in models if row.pretrain.arch in (None, m.arch))
     return row.role == "random" and any(model.untrained for model in alike)
 
 
-def _same(point: Row, model: Model) -> bool:
+def _is_point(point: Row, model: Model) -> bool:
     """Return whether a model comes from the recipe of a point of a figure."""
-    return point.recipe == model.recipe and not _other_settings(point, model)
+    return point.recipe == model.recipe and not _pretraining_differences(point, model)
 
 
-def _needs(row: Row) -> str:
+def _needed_runs(row: Row) -> str:
     """Return the runs that a row needs; empty if nothing here can produce it."""
     if row.role == "random":
         return "needs no pre-training, `--random`"
@@ -83,22 +85,22 @@ def _source(task: str) -> str:
     return f"- {task.partition('/')[0]}: {tolerance(task).source}."
 
 
-def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
+def published_counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
     """Return the published rows of the model's method and pre-training, and why there are none.
 
     The reason is empty if there are rows.
     """
     if not model.method:
         return [], "no published counterpart: the file does not table_notes how it was made"
-    if model.table_row and not stands_for(model.table_row, published.id):
-        return [], f"no published counterpart: the recipe stands for {model.table_row}"
-    same = of_method(published, model)
+    if model.table_row and not names_table(model.table_row, published.id):
+        return [], f"no published counterpart: the recipe reproduces {model.table_row}"
+    same = rows_of_method(published, model)
     if not same:
         return [], f"no published counterpart: the table has no row of {model.method}"
-    fitting = [row for row in same if not _other_settings(row, model)]
+    fitting = [row for row in same if not _pretraining_differences(row, model)]
     if not fitting:
-        why = "; ".join(_other_settings(same[0], model))
-        return [], f"no verdict: {same[0].label} of the paper was pre-trained otherwise ({why})"
+        why = "; ".join(_pretraining_differences(same[0], model))
+        return [], f"no verdict: the paper pre-trained {same[0].label} differently ({why})"
     per_task = {row.task for row in fitting}
     if len(per_task) < len(fitting):
         labels = ", ".join(row.label for row in fitting)
@@ -106,7 +108,7 @@ def counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
     return fitting, ""
 
 
-def of_method(published: Table, model: Model) -> list[Row]:
+def rows_of_method(published: Table, model: Model) -> list[Row]:
     """Return the published rows of the model's method and variant, of any pre-training length."""
     same = [row for row in published.rows if model.method and row.method == model.method]
     same = [row for row in same if _fits_variant(row, model)]
@@ -127,10 +129,10 @@ def _num_details(row: Row) -> int:
     return len(row.variant.split()) + len(row.heads)
 
 
-def stands_for(table_row: str, table: str) -> bool:
-    """Return whether a recipe's words, such as "co2/table1-3: MoCo + CO2", name the table.
+def names_table(table_row: str, table: str) -> bool:
+    """Return whether a recipe's `table_row`, such as "co2/table1-3: MoCo + CO2", names the table.
 
-    Numbers of a paper's running text have no table; every recipe stands for them.
+    Numbers of a paper's running text have no table; every recipe reproduces them.
     """
     paper, _, number = table.partition("/table")
     if not number:
@@ -141,7 +143,7 @@ def stands_for(table_row: str, table: str) -> bool:
     return False
 
 
-def _other_settings(row: Row, model: Model) -> list[str]:
+def _pretraining_differences(row: Row, model: Model) -> list[str]:
     """Return the differences in pre-training; settings that the paper omits are not compared."""
     paper = row.pretrain
     differences = []
@@ -152,7 +154,7 @@ def _other_settings(row: Row, model: Model) -> list[str]:
     if paper.epochs is not None and str(paper.epochs) != model.epochs:
         differences.append(f"epochs {paper.epochs}, ours {model.epochs}")
     if model.changed:
-        differences.append(f"ours left its recipe in {model.changed}")
+        differences.append(f"ours changed its recipe in {model.changed}")
     return differences
 
 
@@ -178,13 +180,13 @@ def _pairs(
         (row, column, ours, paper)
         for column in published.columns
         if (paper := row.values.get(column.key)) is not None
-        and (ours := _ours(block, model, row, column).score) is not None
+        and (ours := _our_entry(block, model, row, column).score) is not None
     ]
 
 
 def _line(model: Model, row: Row, column: Column, ours: Score, paper: float) -> list[str]:
     task = row.task or column.task
-    gate = tolerance(task)
+    limits = tolerance(task)
     return [
         f"→ {model.label}",
         row.label,
@@ -193,11 +195,11 @@ def _line(model: Model, row: Row, column: Column, ours: Score, paper: float) -> 
         f"{paper}",
         f"{ours.mean - paper:+.2f}",
         verdict(ours.mean - paper, task),
-        f"{gate.passes} / {gate.warns}",
+        f"{limits.passes} / {limits.warns}",
     ]
 
 
-def _ours(block: Block, model: Model, row: Row, column: Column) -> TableEntry:
+def _our_entry(block: Block, model: Model, row: Row, column: Column) -> TableEntry:
     task, protocol = row.task or column.task, row.protocol or column.protocol
     if task == AVERAGE:
         return average_entry(block, model, protocol)

@@ -9,14 +9,14 @@ different rows.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.conditions import parted
+from benchmarks.pages.conditions import group_by_conditions
 from benchmarks.pages.reasons import (
     COMPARABLE,
     ProtocolCheck,
     Reasons,
-    family,
     reasons_of,
     reasons_of_failure,
+    without_version,
 )
 from benchmarks.pages.records import Failure, Model, Result
 
@@ -81,21 +81,21 @@ class Block:
         return text[0].upper() + text[1:]
 
 
-def itself(model: Model) -> Hashable:
+def backbone_key(model: Model) -> Hashable:
     """Return the backbone itself: only its own results are sorted into rows by their conditions."""
     return model
 
 
-def arrange(
+def sort_into_blocks(
     done: Iterable[Result],
     failed: Iterable[Failure],
     check: ProtocolCheck | None = None,
-    together: Callable[[Model], Hashable] = itself,
+    group_key: Callable[[Model], Hashable] = backbone_key,
 ) -> list[Block]:
     """Return the blocks by schedule, the comparable one first; those of one kind, newest first.
 
-    together: key of a backbone. Results of all backbones with one key are sorted into rows by their
-    conditions as if they were those of one backbone.
+    group_key: key of a backbone. Results of all backbones with one key are sorted into rows by
+    their conditions as if they were those of one backbone.
     """
     kinds: dict[Reasons, list[Result]] = {}
     for result in done:
@@ -103,18 +103,18 @@ def arrange(
     blocks = [
         Block(reasons=why, version=version, done=results, failed={})
         for why in sorted(kinds, key=lambda why: why.rank)
-        for version, results in enumerate(_versions(kinds[why], together))
+        for version, results in enumerate(_split_versions(kinds[why], group_key))
     ]
     return _with_failures(blocks, failed, check)
 
 
-def _versions(
-    results: list[Result], together: Callable[[Model], Hashable]
+def _split_versions(
+    results: list[Result], group_key: Callable[[Model], Hashable]
 ) -> list[dict[tuple[Model, Column], tuple[Result, ...]]]:
     """Return tables whose columns each have one protocol hash and one state of the data."""
     columns: dict[Column, dict[tuple[str, str], list[Result]]] = {}
     for result in results:
-        states = columns.setdefault((result.task, family(result.protocol)), {})
+        states = columns.setdefault((result.task, without_version(result.protocol)), {})
         # full data are the same as images or as arrays, so their fingerprints are not compared;
         # generated and incomplete data differ from each other
         data = result.fingerprint if result.small or result.tolerated else ""
@@ -129,22 +129,25 @@ def _versions(
         for version, (_, members) in enumerate(newest_first):
             if version == len(versions):
                 versions.append({})
-            versions[version] |= {(row, column): done for row, done in _rows(members, together)}
+            versions[version] |= {
+                (row, column): done for row, done in _split_rows(members, group_key)
+            }
     return versions
 
 
-def _rows(
-    members: list[Result], together: Callable[[Model], Hashable]
+def _split_rows(
+    members: list[Result], group_key: Callable[[Model], Hashable]
 ) -> Iterator[tuple[Model, tuple[Result, ...]]]:
     """Yield the rows of one column, each with the runs that may share a mean."""
     alike: dict[Hashable, list[Result]] = {}
     for result in members:
-        alike.setdefault(together(result.model), []).append(result)
+        alike.setdefault(group_key(result.model), []).append(result)
     for results in alike.values():
-        for words, group in parted(results).items():
+        for words, group in group_by_conditions(results).items():
             for model in dict.fromkeys(result.model for result in group):
                 runs = [result for result in group if result.model == model]
-                yield replace(model, apart=words), tuple(sorted(runs, key=lambda r: r.seed))
+                row = replace(model, other_conditions=words)
+                yield row, tuple(sorted(runs, key=lambda run: run.seed))
 
 
 def _with_failures(
@@ -155,14 +158,15 @@ def _with_failures(
     A block that has a row of the failure's backbone is preferred. If there is none, the failure
     gets a block of its own.
     """
-    named = {model.name: model for block in blocks for model in block.models if not model.apart}
+    rows = (row for block in blocks for row in block.models)
+    named = {row.name: row for row in rows if not row.other_conditions}
     failures: dict[tuple[Reasons, int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
         known_as = named.get(failure.backbone, Model(name=failure.backbone))
         why = reasons_of_failure(failure, known_as, check)
-        block, model = _home(blocks, failure, why) or (None, known_as)
+        block, model = _block_and_row(blocks, failure, why) or (None, known_as)
         place = failures.setdefault((block.reasons, block.version) if block else (why, 0), {})
-        key = (model, (failure.task, family(failure.protocol)))
+        key = (model, (failure.task, without_version(failure.protocol)))
         place[key] = (*place.get(key, ()), failure)
     known = {(block.reasons, block.version): block for block in blocks}
     return [
@@ -176,9 +180,11 @@ def _with_failures(
     ]
 
 
-def _home(blocks: list[Block], failure: Failure, why: Reasons) -> tuple[Block, Model] | None:
+def _block_and_row(
+    blocks: list[Block], failure: Failure, why: Reasons
+) -> tuple[Block, Model] | None:
     """Return the block and row of a failure, preferably those with results of other seeds."""
-    column = (failure.task, family(failure.protocol))
+    column = (failure.task, without_version(failure.protocol))
     rows = [
         (block, model)
         for block in blocks

@@ -45,7 +45,7 @@ def tolerated_words(result: Result) -> list[str]:
     ]
 
 
-def parted(results: Sequence[Result]) -> dict[str, list[Result]]:
+def group_by_conditions(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Return the groups of results that may share a mean, by their differences from the first.
 
     The first group is the largest; among equally large groups, the one with the fewest departures.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.pages.blocks import Block, Column, arrange
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.markdown import escape, table
 from benchmarks.pages.records import Model, Results
@@ -31,13 +31,15 @@ def run_of(model: Model) -> str:
 
 def curve_of(model: Model) -> str:
     """Return the curve of a snapshot: its run, and its conditions if they differ."""
-    return f"{run_of(model)} ({model.apart})" if model.apart else run_of(model)
+    return (
+        f"{run_of(model)} ({model.other_conditions})" if model.other_conditions else run_of(model)
+    )
 
 
 def curve_pages(results: Results, command: str) -> list[CurvePage]:
     """Return the page of each task that was run on snapshots."""
     parts: dict[str, list[str]] = {}
-    for block in arrange(results.done, results.failed, together=run_of):
+    for block in sort_into_blocks(results.done, results.failed, group_key=run_of):
         for column in block.columns:
             parts.setdefault(column[0], []).extend(_section(block, column))
     return [_page(task, parts[task], command) for task in sorted(parts)]
@@ -91,13 +93,13 @@ def curve_files(results: Results) -> dict[str, str]:
     Results that do not share a column of the page do not share a file either.
     """
     files = {}
-    for block in arrange(results.done, (), together=run_of):
+    for block in sort_into_blocks(results.done, (), group_key=run_of):
         for column in block.columns:
             points: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
             for (model, other), done in block.done.items():
                 if other == column:
                     point = (float(model.epochs or 0), done[0].metrics)
-                    points.setdefault((run_of(model), model.apart), []).append(point)
+                    points.setdefault((run_of(model), model.other_conditions), []).append(point)
                     schedule = done[0].schedule
             kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
             for (run, apart), curve in points.items():

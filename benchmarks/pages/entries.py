@@ -63,7 +63,7 @@ def table_entry(block: Block, model: Model, task: str, protocol: str, metric: st
     if done:
         names = ", ".join(sorted(done[0].metrics))
         return TableEntry(missing="–", failures=(f"the record has {names}, not {metric}",))
-    return TableEntry(missing="") if model.apart else TableEntry()
+    return TableEntry(missing="") if model.other_conditions else TableEntry()
 
 
 def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
@@ -71,12 +71,14 @@ def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
     members = [_metric_by_seed(results) for results in done if results]
     if len(members) < len(done):
-        if model.apart:
+        if model.other_conditions:
             return TableEntry(missing="")
         return TableEntry(missing=f"– ({len(members)} of {len(done)})" if members else "not run")
     differences = _condition_differences(done)
     if differences:
-        return TableEntry(missing="–", failures=(f"no average of unlike runs: {differences}",))
+        return TableEntry(
+            missing="–", failures=(f"no average, because the runs differ: {differences}",)
+        )
     shared = [
         note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
     ]
@@ -106,7 +108,7 @@ def _metric_by_seed(results: tuple[Result, ...]) -> dict[int, float]:
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     """Return notes on schedule, engine, seeds, data and departures of a number, each once.
 
-    The first run stands for all: runs of one mean differ only in their seeds.
+    They are taken from the first run, because runs of one mean differ only in their seeds.
     """
     first = done[0]
     notes = [schedule_words(first.schedule)]
@@ -121,7 +123,7 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     at_edge = [str(result.seed) for result in done if result.at_grid_edge]
     if at_edge:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
-        notes.append(f"chosen rate at the edge of the grid{of}")
+        notes.append(f"chosen learning rate at the edge of the grid{of}")
     return (*notes, *first.departures)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from benchmarks.pages.entries import Score, TableEntry
 from benchmarks.pages.markdown import Notes, bold, table
 from benchmarks.pages.records import Model
-from benchmarks.pages.verdict import leader
+from benchmarks.pages.verdict import best_index
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def shared_notes(entries: Iterable[TableEntry]) -> tuple[str, ...]:
     return tuple(n for n in rows[0] if all(n in row for row in rows)) if rows else ()
 
 
-def new_line(
+def backbone_line(
     label: str,
     entries: Sequence[TableEntry],
     table_notes: TableNotes,
@@ -91,12 +91,12 @@ def row_label(model: Model, rows: Sequence[Model]) -> str:
     """
     twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
     label = f"{model.name} ({model.sha256[:8]})" if twins else model.name
-    return f"{label} ({model.apart})" if model.apart else label
+    return f"{label} ({model.other_conditions})" if model.other_conditions else label
 
 
 def backbones_of(models: Iterable[Model]) -> list[Model]:
     """Return each backbone once, however many rows it has, in order."""
-    return sorted({replace(model, apart="") for model in models})
+    return sorted({replace(model, other_conditions="") for model in models})
 
 
 def describe(model: Model) -> str:
@@ -108,7 +108,9 @@ def describe(model: Model) -> str:
     if model.heads:
         origin += f"; heads {' '.join(model.heads)}"
     if model.texture == "randconv_luma":
-        origin += "; textures by randconv_luma, a stand-in for style transfer: no reproduction"
+        origin += (
+            "; textures by randconv_luma instead of style transfer, so this is no reproduction"
+        )
     elif model.texture:
         origin += f"; textures from a {model.texture}"
     weights = f"weights {model.sha256[:12]}" if model.sha256 else ""
@@ -121,7 +123,7 @@ def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Lin
         (row, j)
         for j, heading in enumerate(headings)
         for scope in {line.scope for line in lines}
-        if (row := _leading(lines, j, scope, heading)) is not None
+        if (row := _best_row(lines, j, scope, heading)) is not None
     }
     width = len(header) - 1 + len(headings)
     rows = []
@@ -134,8 +136,8 @@ def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Lin
     return table([*header, *(heading.label for heading in headings)], rows)
 
 
-def _leading(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:
+def _best_row(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:
     rows = [i for i, line in enumerate(lines) if line.numbers and line.scope == scope]
     scores = [lines[i].numbers[column].score for i in rows]
-    first = leader(scores, scope or heading.task, higher_is_better=heading.higher_is_better)
-    return None if first is None else rows[first]
+    best = best_index(scores, scope or heading.task, higher_is_better=heading.higher_is_better)
+    return None if best is None else rows[best]

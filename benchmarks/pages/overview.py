@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from benchmarks.pages.blocks import Block, Column, arrange
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
     Heading,
     TableNotes,
+    backbone_line,
     backbones_of,
     describe,
     grid,
-    new_line,
     row_label,
 )
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, transfer_tasks
-from benchmarks.pages.records import FORMER_RECORDS, Model, Results
+from benchmarks.pages.records import METRICS_AND_HEADINGS, Model, Results
 from benchmarks.pages.verdict import noise_rule
 
 DECIMALS = 1
@@ -23,7 +23,7 @@ DECIMALS = 1
 
 def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
     """Return the page; tables: title and file name of the other pages."""
-    blocks = arrange(results.done, results.failed)
+    blocks = sort_into_blocks(results.done, results.failed)
     notes = Notes()
     parts = [
         "# Overview",
@@ -62,14 +62,14 @@ def _block(block: Block, notes: Notes) -> list[str]:
         )
         decimals = [DECIMALS] * len(columns)
         lines = [
-            new_line(row_label(model, block.models), row, table_notes, decimals=decimals)
+            backbone_line(row_label(model, block.models), row, table_notes, decimals=decimals)
             for model, row in rows.items()
         ]
         headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
         parts += [
             f"### {kind}",
             grid(["backbone"], headings, lines),
-            "\n".join(_lines_below(block, columns, table_notes)),
+            "\n".join(_notes_lines(block, columns, table_notes)),
         ]
     return parts
 
@@ -91,7 +91,7 @@ def _columns(block: Block) -> list[Column]:
         for column in (*((task, name) for task in transfer_tasks()), (AVERAGE, name))
         if column in ran or column[0] == AVERAGE
     ]
-    order = {task: i for i, task in enumerate(FORMER_RECORDS)}
+    order = {task: i for i, task in enumerate(METRICS_AND_HEADINGS)}
     others = [column for column in block.columns if column[0] not in transfer_tasks()]
     return transfer + sorted(others, key=lambda column: (order.get(column[0], len(order)), column))
 
@@ -111,7 +111,7 @@ def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
     return labels
 
 
-def _lines_below(block: Block, columns: Sequence[Column], table_notes: TableNotes) -> list[str]:
+def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNotes) -> list[str]:
     """Return the metrics and protocols of a table, and the notes that hold for all its numbers."""
     metrics: dict[str, list[str]] = {}
     for label, column in _with_labels(columns):

@@ -3,25 +3,31 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.against import comparison_lines, needed_lines, of_method
-from benchmarks.pages.blocks import Block, arrange
+from benchmarks.pages.against import comparison_lines, needed_lines, rows_of_method
+from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
     Heading,
     Line,
     PrintedNumber,
     TableNotes,
+    backbone_line,
     backbones_of,
     describe,
     grid,
-    new_line,
     row_label,
 )
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, Column, Mark, Paper, Row, Table, transfer_tasks
-from benchmarks.pages.reasons import COMPARABLE, OtherProtocol, ProtocolCheck, Reasons, family
+from benchmarks.pages.reasons import (
+    COMPARABLE,
+    OtherProtocol,
+    ProtocolCheck,
+    Reasons,
+    without_version,
+)
 from benchmarks.pages.records import Failure, Model, Result, Results
-from benchmarks.pages.verdict import noise_rule, suspicion
+from benchmarks.pages.verdict import low_score_warning, noise_rule
 
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
@@ -45,22 +51,23 @@ def tasks_of(published: Table) -> set[str]:
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
-    readings = _readings(published)
+    readings = _protocol_by_task(published)
     of_rows = {row.protocol for row in published.rows} - {""}
-    done = [r for r in results.done if _belongs(r, readings, of_rows)]
-    failed = [f for f in results.failed if _belongs(f, readings, of_rows)]
-    blocks = arrange(done, failed, _protocol_check(published, readings, of_rows))
+    done = [r for r in results.done if _has_protocol_of_page(r, readings, of_rows)]
+    failed = [f for f in results.failed if _has_protocol_of_page(f, readings, of_rows)]
+    blocks = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
     comparable = next((b for b in blocks if b.comparable and not b.version), EMPTY)
     others = [b for b in blocks if b is not comparable]
-    others.sort(key=lambda block: not _read_so(published, block))
+    others.sort(key=lambda block: not _rows_with_protocol(published, block))
     notes = Notes()
-    parts = [_head(published, paper, command), *_block(published, comparable, notes, printed=True)]
+    parts = [_page_head(published, paper, command)]
+    parts += _block(published, comparable, notes, printed=True)
     parts += [_legend(published, comparable, printed=True)]
     for block in others:
-        rows = _read_so(published, block)
+        rows = _rows_with_protocol(published, block)
         beside = ": not comparable with the rows above" if published.rows else ""
         if rows:
-            beside = f": the paper's reading for {', '.join(row.label for row in rows)}"
+            beside = f": the paper's protocol for {', '.join(row.label for row in rows)}"
         parts.append(f"## {block.heading}{beside}")
         shown = replace(published, rows=rows or published.rows)
         parts += [*_block(shown, block, notes, printed=bool(rows))]
@@ -70,7 +77,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
     needed = needed_lines(published, done)
     if needed:
-        parts += ["## Rows to be made (`python -m pretrain RECIPE`)", "\n".join(needed)]
+        parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
         parts += ["## Backbones", "\n".join(describe(model) for model in models)]
@@ -80,7 +87,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
 EMPTY = Block(reasons=COMPARABLE, version=0, done={}, failed={})
 
 
-def _readings(published: Table) -> dict[str, str]:
+def _protocol_by_task(published: Table) -> dict[str, str]:
     """Return the protocol that the columns ask for, by task."""
     protocol = published.columns[0].protocol
     named = {column.task: column.protocol for column in published.columns}
@@ -96,7 +103,9 @@ def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str
 
     def check(model: Model, task: str, name: str) -> OtherProtocol | None:
         reading = readings[task]
-        own = {r.protocol or reading for r in of_method(published, model) if r.task in ("", task)}
+        own = {
+            r.protocol or reading for r in rows_of_method(published, model) if r.task in ("", task)
+        }
         if own and name not in own and name in {reading, *of_rows}:
             return OtherProtocol(name, tuple(sorted(own)))
         return None if name == reading else OtherProtocol(name)
@@ -104,7 +113,7 @@ def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str
     return check
 
 
-def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
+def _rows_with_protocol(published: Table, block: Block) -> tuple[Row, ...]:
     """Return the rows for which the paper used this block's protocol.
 
     There are none if the block has any other reason not to be comparable.
@@ -118,7 +127,9 @@ def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
     )
 
 
-def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str]) -> bool:
+def _has_protocol_of_page(
+    entry: Result | Failure, readings: dict[str, str], of_rows: set[str]
+) -> bool:
     """Return whether a result has a protocol of the page.
 
     That is the paper's protocol of the task, a variant such as co2-2021-11point, or the protocol of
@@ -127,11 +138,11 @@ def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str
     reading = readings.get(entry.task)
     if reading is None:
         return False
-    name = family(entry.protocol)
+    name = without_version(entry.protocol)
     return name == reading or name.startswith(reading + "-") or name in of_rows
 
 
-def _head(published: Table, paper: Paper, command: str) -> str:
+def _page_head(published: Table, paper: Paper, command: str) -> str:
     lines = [
         f"# {paper.name}, {published.number}",
         "",
@@ -182,7 +193,7 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
         rows = [_printed_line(published, row) for row in section.rows] if printed else []
         if section.ours:
             rows += [
-                _new_line(published, block, model, entries[section.task, model], table_notes)
+                _backbone_line(published, block, model, entries[section.task, model], table_notes)
                 for model in block.models
             ]
         if section.title and rows:
@@ -193,11 +204,11 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
     header = ["method", *(a.label for a in published.attributes)]
     return [
         grid(header, [_heading(column) for column in published.columns], lines),
-        _line_below(block, table_notes),
+        _notes_line(block, table_notes),
     ]
 
 
-def _line_below(block: Block, table_notes: TableNotes) -> str:
+def _notes_line(block: Block, table_notes: TableNotes) -> str:
     if not block.done:
         return ""
     return f"All → rows: {table_notes.line(block.protocols(block.columns))}."
@@ -207,7 +218,7 @@ def _heading(column: Column) -> Heading:
     return Heading(column.label, column.task, column.higher_is_better is not False)
 
 
-def _new_line(
+def _backbone_line(
     published: Table,
     block: Block,
     model: Model,
@@ -215,7 +226,7 @@ def _new_line(
     table_notes: TableNotes,
 ) -> Line:
     known = {"arch": model.arch, "epochs": model.epochs}
-    return new_line(
+    return backbone_line(
         "→ " + row_label(model, block.models),
         entries,
         table_notes,
@@ -237,7 +248,7 @@ def _checked_entry(
     random = _random_score(published, block, column)
     printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
     best = max(printed, default=None)
-    doubt = suspicion(entry.score, random, best, task or column.task, column.metric)
+    doubt = low_score_warning(entry.score, random, best, task or column.task, column.metric)
     return replace(entry, failures=(*entry.failures, doubt)) if doubt else entry
 
 
@@ -265,7 +276,7 @@ def _printed_line(published: Table, row: Row) -> Line:
     return Line(
         label=f"{row.label} ({'; '.join(notes)})" if notes else row.label,
         attributes=tuple(_attribute(row, a.key) for a in published.attributes),
-        numbers=tuple(_printed(published, row, column) for column in published.columns),
+        numbers=tuple(_printed_number(published, row, column) for column in published.columns),
     )
 
 
@@ -280,7 +291,7 @@ def _mark(mark: Mark, *, inferred: bool) -> str:
     return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
 
 
-def _printed(published: Table, row: Row, column: Column) -> PrintedNumber:
+def _printed_number(published: Table, row: Row, column: Column) -> PrintedNumber:
     value, decimals = row.values.get(column.key), _decimals(published, column)
     if value is None:
         return PrintedNumber(text="–")

@@ -64,7 +64,7 @@ class Row:
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
     method: str = ""
-    """Name of the method in METHODS; empty if it is not built here."""
+    """Name of the method in METHODS; empty if it is not implemented here."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     variant: str = ""
@@ -125,7 +125,7 @@ class Paper:
 
     id: str
     name: str
-    """Name of its method, which stands for the paper."""
+    """Name of its method, by which the paper is called."""
     title: str
     venue: str
     arxiv: str

@@ -40,7 +40,7 @@ class Reasons:
     protocol: OtherProtocol | None = None
 
     def words(self, *, schedule: bool = True) -> tuple[str, ...]:
-        """Return words for each reason, with or without the schedule; empty if there is none."""
+        """Return words for each reason, on request without the schedule; empty if there is none."""
         words = [schedule_words(self.schedule)] if schedule and self.schedule != "paper" else []
         words += ["altered protocol"] if self.altered else []
         words += [self.data] if self.data else []
@@ -68,11 +68,12 @@ def reasons_of(result: Result, check: ProtocolCheck | None = None) -> Reasons:
     check: if None, every protocol is allowed.
     """
     data = SMALL_DATA[result.small] if result.small else ""
+    name = without_version(result.protocol)
     return Reasons(
         schedule=result.schedule,
         altered=result.schedule == "paper" and result.protocol_hash != result.paper_hash,
         data=data or ("incomplete data" if result.tolerated else ""),
-        protocol=check(result.model, result.task, family(result.protocol)) if check else None,
+        protocol=check(result.model, result.task, name) if check else None,
     )
 
 
@@ -82,7 +83,7 @@ def reasons_of_failure(
     """Return the reasons that a failure file shows: schedule and protocol, but not the data."""
     return Reasons(
         schedule=failure.schedule,
-        protocol=check(model, failure.task, family(failure.protocol)) if check else None,
+        protocol=check(model, failure.task, without_version(failure.protocol)) if check else None,
     )
 
 
@@ -91,6 +92,6 @@ def schedule_words(schedule: str) -> str:
     return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
 
 
-def family(protocol: str) -> str:
+def without_version(protocol: str) -> str:
     """Return a protocol's name without the version: "lorac-2021" of "lorac-2021/1"."""
     return protocol.partition("/")[0]

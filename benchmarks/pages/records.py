@@ -21,7 +21,7 @@ SNAPSHOTS = (("records", "snapshots"), ("curves",))
 versions wrote to the second one."""
 
 
-FORMER_RECORDS = {
+METRICS_AND_HEADINGS = {
     "voc07_svm": ("mAP", "VOC 2007 SVM"),
     "in1k_linear": ("top1", "Linear probes"),
     "cifar10_linear": ("top1", "Linear probes"),
@@ -55,17 +55,20 @@ PER_CLASS = ("aircraft", "caltech101", "flowers", "pets")
 """Data sets of linear transfer whose metric is the mean over classes."""
 
 
-def described(task: str) -> tuple[str, str]:
+def metric_and_heading(task: str) -> tuple[str, str]:
     """Return primary metric and heading of a task whose record does not hold them."""
     family, _, name = task.partition("/")
     if family == "transfer_linear":
         return ("mean_per_class" if name in PER_CLASS else "top1"), "Linear transfer"
-    return FORMER_RECORDS.get(task, ("top1", "Other tasks"))
+    return METRICS_AND_HEADINGS.get(task, ("top1", "Other tasks"))
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Model:
-    """Backbone as its records describe it; name, hash and `apart` identify a row of the tables."""
+    """Backbone as its records describe it, in one row of the tables.
+
+    Name, hash and `other_conditions` identify the row.
+    """
 
     name: str
     sha256: str = ""
@@ -90,13 +93,13 @@ class Model:
     texture: str = field(default="", compare=False)
     """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
-    apart: str = ""
+    other_conditions: str = ""
     """Differing conditions of a further row of the backbone; empty for its first row."""
 
     @property
     def label(self) -> str:
         """Return the name, with the conditions of a further row."""
-        return f"{self.name} ({self.apart})" if self.apart else self.name
+        return f"{self.name} ({self.other_conditions})" if self.other_conditions else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +219,8 @@ def _result(content: dict[str, Any]) -> Result:
         ),
         departures=tuple(content["departures"]),
         finished=content["finished"],
-        primary_metric=content.get("primary_metric") or described(content["task"])[0],
-        heading=content.get("heading") or described(content["task"])[1],
+        primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
+        heading=content.get("heading") or metric_and_heading(content["task"])[1],
         at_grid_edge=bool(details.get("at_grid_edge")),
     )
 
@@ -229,8 +232,8 @@ def _failure(content: dict[str, Any]) -> Failure:
         protocol=content["protocol"],
         schedule=content["schedule"],
         seed=int(content["seed"]),
-        primary_metric=content.get("primary_metric") or described(content["task"])[0],
-        heading=content.get("heading") or described(content["task"])[1],
+        primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
+        heading=content.get("heading") or metric_and_heading(content["task"])[1],
         reason=" ".join(content["reason"].split()).rstrip(":"),
     )
 

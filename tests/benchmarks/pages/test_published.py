@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.pages.against import needed_lines, stands_for
+from benchmarks.pages.against import names_table, needed_lines
 from benchmarks.pages.published import Table, published, published_table, transfer_tasks
 from pretrain.recipes import RECIPES
 
@@ -93,7 +93,7 @@ def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table
         if row.recipe:
             recipe = RECIPES[row.recipe]
             assert recipe.method == row.method
-            assert stands_for(recipe.table_row, table.id)
+            assert names_table(recipe.table_row, table.id)
             assert row.pretrain.epochs in (None, recipe.epochs)
             assert row.pretrain.batch_size in (None, recipe.batch_size)
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.pages.paper_page import tasks_of
 from benchmarks.pages.published import AVERAGE, Paper, published, transfer_tasks
-from benchmarks.pages.records import described
+from benchmarks.pages.records import metric_and_heading
 from benchmarks.planning.suites import suites
 from transfer.tasks import TASKS, default_tasks, reading_of
 
@@ -40,4 +40,4 @@ def test_the_twelve_sets_of_linear_transfer_are_tasks() -> None:
 def test_records_from_before_are_shown_as_their_tasks_now_say(key: str) -> None:
     task, task_id = TASKS[key], reading_of(key)[0]
     if task.by_default:
-        assert described(task_id) == (task.primary_metric, task.heading)
+        assert metric_and_heading(task_id) == (task.primary_metric, task.heading)
