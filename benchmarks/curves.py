@@ -18,15 +18,15 @@ import tyro
 
 from benchmarks.execution.sequence import run_cell
 from benchmarks.pages.curve_page import MARK
-from benchmarks.planning.plan import planned
+from benchmarks.planning.cells import cells_of, place_of, split_words
+from benchmarks.planning.plan import plan_cell
 from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cells.cell import Cell, Place
+from transfer.cells.cell import Place
 from transfer.datasets.images import DataError
 from transfer.frozen.features import AskedPrecision
 from transfer.running import stop
 from transfer.running.folders import data_folder
-from transfer.running.schedule import share
 from transfer.tasks import task_of
 
 
@@ -56,31 +56,22 @@ class Request:
 
 def run(request: Request) -> int:
     """Evaluate all snapshots and write the tables; return the exit status."""
-    share(request.schedule)
-    keys = [word.strip() for word in request.tasks.split(",") if word.strip()]
+    place = place_of(request, snapshots=True)
+    keys = split_words(request.tasks)
     for key in keys:
-        task_of(key)
+        task_of(key)  # an unknown task must fail before a file is loaded
     names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
-    place = Place(
-        data=request.data,
-        results=request.results,
-        snapshots=True,
-        runs=request.runs,
-        schedule=request.schedule,
-        tolerated=request.tolerate,
-        features_in=request.features_in,
-    )
     failed = 0
     for curve, files in zip(names, snapshot_files(request, names), strict=True):
         for file in files:
             stop.leave_if_asked()
-            failed += not measured(file, f"{curve}{MARK}{file.stem}", keys, place)
+            failed += not evaluate_snapshot(file, f"{curve}{MARK}{file.stem}", keys, place)
     tables_written = update_tables(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 
 
-def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
+def evaluate_snapshot(file: Path, name: str, keys: list[str], place: Place) -> bool:
     """Evaluate a snapshot on all tasks; return whether every task has its record.
 
     DataError if a data set is absent.
@@ -90,8 +81,8 @@ def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
     except (BackboneError, OSError) as error:
         print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
         return False
-    cells = [Cell(key=key, backbone=backbone, seed=0, place=place) for key in keys]
-    absent = dict.fromkeys(key for cell in cells for key in planned(cell).missing)
+    cells = cells_of([backbone], keys, place)
+    absent = dict.fromkeys(key for cell in cells for key in plan_cell(cell).missing)
     if absent:
         raise DataError(f"nothing runs: {', '.join(absent)} not found below {place.data}")
     done = []

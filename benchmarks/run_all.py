@@ -26,25 +26,24 @@ from typing import Annotated
 import tyro
 
 from benchmarks.cluster import arrays as slurm_cells
-from benchmarks.cluster.cell_status import failed_helpers, render, statuses
+from benchmarks.cluster.cell_status import print_statuses
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.checkpoints import Origin, Origins, loaded, looked_at
+from benchmarks.planning.cells import cells_of, place_of, task_keys
+from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
 from benchmarks.planning.plan import (
     PlannedCell,
-    planned,
+    plan_cell,
     protocol_notes,
     render_plan,
     with_classifiers,
     with_shared_heads,
 )
 from benchmarks.planning.slurm_options import SlurmOptions
-from benchmarks.planning.suites import suites
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
-from transfer.cells.cell import Cell, Place
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
@@ -56,8 +55,6 @@ from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import duration
 from transfer.running.folders import data_folder
 from transfer.running.processes import assume_gpus
-from transfer.running.schedule import share
-from transfer.tasks import default_tasks, reading_of, task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,27 +106,6 @@ class RunAll:
         return not (self.plan or self.cluster.slurm or self.workers > 1)
 
 
-def chosen_tasks(tasks: str, suite: str) -> list[str]:
-    """Return the keys of TASKS that the request names; ValueError for an unknown task or paper."""
-    wanted = [word.strip() for word in tasks.split(",") if word.strip()]
-    if suite:
-        known = suites()
-        if suite not in known:
-            raise ValueError(f"no suite {suite!r}; the papers are {', '.join(known)}")
-        wanted += known[suite]
-    if not wanted:
-        return default_tasks()
-    for word in wanted:
-        if not _keys_of(word):
-            task_of(word)
-    return list(dict.fromkeys(key for word in wanted for key in _keys_of(word) or [word]))
-
-
-def _keys_of(task: str) -> list[str]:
-    """Return the keys of all readings of a task id, or the key itself; empty if unknown."""
-    return [key for key in default_tasks() if key == task or reading_of(key)[0] == task]
-
-
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
     if not request.ckpt:
@@ -150,9 +126,9 @@ def backbones(request: RunAll) -> list[Backbone]:
     """
     sources = origins(request)
     if request.evaluates_here:
-        rows = loaded(sources)
+        rows = load_backbones(sources)
     else:
-        rows = [looked_at(origin, request.runs) for origin in sources]
+        rows = [inspect_checkpoint(origin, request.runs) for origin in sources]
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -169,33 +145,20 @@ def _numbers(words: str, option: str, example: str) -> list[int]:
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
-    share(request.schedule)
+    place = place_of(request, request.training)
     engine_for(request.training.engine)
-    place = Place(
-        data=request.data,
-        results=request.results,
-        runs=request.runs,
-        schedule=request.schedule,
-        tolerated=request.tolerate,
-        training=request.training,
-        features_in=request.features_in,
-    )
     seeds = _numbers(request.seeds, "--seeds", "0,1,2")
-    cells = [
-        Cell(key=key, backbone=backbone, seed=seed, place=place)
-        for backbone in backbones(request)
-        for key in chosen_tasks(request.tasks, request.suite)
-        for seed in seeds
-    ]
+    keys = task_keys(request.tasks, request.suite)
+    cells = cells_of(backbones(request), keys, place, seeds)
     if not request.cluster.slurm:
-        rows = with_classifiers([planned(cell) for cell in cells])
+        rows = with_classifiers([plan_cell(cell) for cell in cells])
         return with_shared_heads(rows) if request.workers == 1 else rows
-    cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
+    cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
     with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
-        return with_classifiers([planned(cell) for cell in cells])
+        return with_classifiers([plan_cell(cell) for cell in cells])
 
 
-def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
+def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
     """Return the origin of each backbone of the plan, by the backbone's name."""
     names = dict.fromkeys(row.cell.backbone.name for row in rows)
     return dict(zip(names, origins(request), strict=True))
@@ -206,15 +169,16 @@ def run(request: RunAll) -> int:
     start = time.monotonic()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
+    sources = origins_by_name(request, rows)
     print(render_plan(rows), file=sys.stderr)
     for note in protocol_notes(rows):
         print(note, file=sys.stderr)
     if where is not None:
-        for note in (*cell_resources.notes(rows, request.cluster), *where.warnings()):
+        for note in (*cell_resources.resource_notes(rows, request.cluster), *where.warnings()):
             print(note, file=sys.stderr)
     if request.plan:
         if where is not None:
-            print(slurm_cells.scripts(rows, by_name(request, rows), request.cluster, request.runs))
+            print(slurm_cells.scripts(rows, sources, request.cluster, request.runs))
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(
@@ -223,10 +187,10 @@ def run(request: RunAll) -> int:
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
     if where is not None:
-        slurm_cells.submit_cells(rows, by_name(request, rows), request.cluster, request.runs, where)
+        slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
     if request.workers > 1:
-        failed = run_side_by_side(rows, by_name(request, rows), request.workers)
+        failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
     tables_written = update_tables(request.results)
@@ -265,7 +229,7 @@ def demo(request: RunAll) -> int:
 
 
 def follow(request: RunAll) -> int:
-    """Show the states of submitted cells, after retrying or cancelling if requested.
+    """Print the states of submitted cells, after retrying or cancelling if requested.
 
     Returns 1 if any cell failed or was cancelled, else 0.
     """
@@ -273,9 +237,7 @@ def follow(request: RunAll) -> int:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    cells, silence = statuses(request.runs)
-    print("\n".join([render(cells, silence), *failed_helpers(request.runs)]))
-    return int(any(status.state in ("failed", "cancelled") for status in cells))
+    return print_statuses(request.runs)
 
 
 def main(words: list[str]) -> int:
@@ -283,7 +245,7 @@ def main(words: list[str]) -> int:
     request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:
-        if request.cluster.follows:
+        if request.cluster.concerns_submitted_cells:
             return follow(request)
         return demo(request) if request.demo else run(request)
     except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:

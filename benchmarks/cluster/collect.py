@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from benchmarks.cluster.cell_status import render, status_of
-from benchmarks.cluster.submission import read
+from benchmarks.cluster.submission import read_submission
 from benchmarks.tables import update_tables
 
 
 def collect(file: Path) -> int:
     """Return 0 once the tables are written, however incomplete; 1 if they cannot be written."""
-    submission = read(file)
+    submission = read_submission(file)
     cells = status_of(submission)
     for status in cells:
         if status.state == "failed" and not status.cell.failure:

@@ -18,13 +18,13 @@ MARGIN = 3.0
 LEAST_HOURS, MOST_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
 and goes on."""
-ON_GPUS = (
+FROZEN_ARITHMETIC_NOTE = (
     "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
     "--features-in float32 for the papers' arithmetic"
 )
 
 
-def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
+def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
     """Return the cell with a fixed number of GPUs, for the nodes and not the submitting machine.
 
     If not given, it is the largest number on a node that divides the batch into equal passes.
@@ -62,7 +62,7 @@ def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
     )
 
 
-def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
+def resource_notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
     """Return a note on each task that trains the whole network, and one on frozen networks.
 
     The first say how a task fits on its GPUs and how the linear scaling rule changes its recipe.
@@ -72,18 +72,18 @@ def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
     for row in rows:
         used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
         if row.state == "run" and used is not None and paper is not None:
-            lines.setdefault(row.cell.key, _fit(row, used, paper, options))
-        if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
-            lines["frozen"] = ON_GPUS
+            lines.setdefault(row.cell.key, _resource_note(row, used, paper, options))
+        if row.state == "run" and options.cell_gpus and _arithmetic_depends_on_node(row.cell):
+            lines["frozen"] = FROZEN_ARITHMETIC_NOTE
     return list(lines.values())
 
 
-def _node_decides(cell: Cell) -> bool:
+def _arithmetic_depends_on_node(cell: Cell) -> bool:
     """Return whether the arithmetic of the cell's frozen network depends on the node."""
     return not cell.task.trains_backbone and cell.place.features_in == "auto"
 
 
-def _fit(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
+def _resource_note(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
     requested = resources(row, options)
     gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
     gpus = row.cell.place.training.gpus

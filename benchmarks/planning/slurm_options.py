@@ -39,6 +39,6 @@ class SlurmOptions:
     """Options of the queue."""
 
     @property
-    def follows(self) -> bool:
+    def concerns_submitted_cells(self) -> bool:
         """Return whether the options concern cells that were submitted before."""
         return self.status or self.retry_failed or self.cancel

@@ -35,7 +35,7 @@ def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """Let a cell be this line of bash; $1 is its task."""
     monkeypatch.setattr(
         benchmarks.execution.workers,
-        "program",
+        "process_command",
         lambda words: ("bash", "-c", line, "cell", words[0]),
     )
 
