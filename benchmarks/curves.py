@@ -17,7 +17,7 @@ from pathlib import Path
 import tyro
 
 from benchmarks.execution.sequence import run_cell
-from benchmarks.pages.curve_page import MARK
+from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import cells_of, place_of, split_words
 from benchmarks.planning.plan import plan_cell
 from benchmarks.tables import update_tables
@@ -65,7 +65,9 @@ def run(request: Request) -> int:
     for curve, files in zip(names, snapshot_files(request, names), strict=True):
         for file in files:
             stop.leave_if_asked()
-            failed += not evaluate_snapshot(file, f"{curve}{MARK}{file.stem}", keys, place)
+            failed += not evaluate_snapshot(
+                file, f"{curve}{CURVE_SEPARATOR}{file.stem}", keys, place
+            )
     tables_written = update_tables(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
@@ -84,7 +86,7 @@ def evaluate_snapshot(file: Path, name: str, keys: list[str], place: Place) -> b
     cells = cells_of([backbone], keys, place)
     absent = dict.fromkeys(key for cell in cells for key in plan_cell(cell).missing)
     if absent:
-        raise DataError(f"nothing runs: {', '.join(absent)} not found below {place.data}")
+        raise DataError(f"no snapshot can be evaluated: no {', '.join(absent)} below {place.data}")
     done = []
     for cell in cells:
         stop.leave_if_asked()
@@ -98,9 +100,12 @@ def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]
     ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
     """
     if len(names) != len(request.snapshots):
-        raise ValueError(f"{len(names)} names for {len(request.snapshots)} folders of snapshots")
+        raise ValueError(
+            f"--name {' '.join(names)}: {len(names)} names for {len(request.snapshots)} folders of "
+            "snapshots"
+        )
     if len(set(names)) < len(names):
-        raise ValueError(f"two curves of {', '.join(names)} have one name; give each a --name")
+        raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
     files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]
     for folder, paths in zip(request.snapshots, files, strict=True):
         if not paths:

@@ -2,7 +2,7 @@
 
 Finished cells are not run again. A cell that fails leaves its reason in the tables and does not
 stop the others. Exit status: 0 all requested results are written, 1 a task failed, 2 the request is
-wrong, 75 stopped by a signal and the same command goes on.
+wrong, 75 stopped by a signal; the same command continues.
 """
 
 import sys
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 if find_spec("tyro") is None or find_spec("benchmarks") is None:
     print(
-        f"error: {sys.executable} has not the suite's packages; run `make setup` once, then "
+        f"error: {sys.executable} lacks the suite's packages; run `make setup` once, then "
         ".venv/bin/python benchmarks/run_all.py ...",
         file=sys.stderr,
     )
@@ -64,11 +64,11 @@ class RunAll:
     ckpt: tuple[Path, ...] = ()
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
-    """Rows in the tables, one per checkpoint; the files' names if not given."""
+    """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
     heads: tuple[str, ...] = ()
-    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2: one more row for each."""
+    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
@@ -111,7 +111,10 @@ def origins(request: RunAll) -> list[Origin]:
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
-        raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
+        raise ValueError(
+            f"--name {' '.join(request.name)}: {len(request.name)} names for "
+            f"{len(request.ckpt)} checkpoints"
+        )
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     whole = [Origin(ckpt=p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
     subsets = [tuple(_numbers(words, "--heads", "0,2")) for words in request.heads]
@@ -178,11 +181,12 @@ def run(request: RunAll) -> int:
             print(note, file=sys.stderr)
     if request.plan:
         if where is not None:
-            print(slurm_cells.scripts(rows, sources, request.cluster, request.runs))
+            print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(
-            f"nothing can run: no data set below {request.data} that fits; see the lines above"
+            f"nothing can run: every cell lacks its data below {request.data} or a fitting "
+            "backbone; see the lines above"
         )
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
@@ -228,7 +232,7 @@ def demo(request: RunAll) -> int:
     return status
 
 
-def follow(request: RunAll) -> int:
+def manage_submitted_cells(request: RunAll) -> int:
     """Print the states of submitted cells, after retrying or cancelling if requested.
 
     Returns 1 if any cell failed or was cancelled, else 0.
@@ -246,7 +250,7 @@ def main(words: list[str]) -> int:
     stop.listen()
     try:
         if request.cluster.concerns_submitted_cells:
-            return follow(request)
+            return manage_submitted_cells(request)
         return demo(request) if request.demo else run(request)
     except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

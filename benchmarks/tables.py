@@ -15,7 +15,7 @@ from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
 from benchmarks.pages.overview import overview_page
 from benchmarks.pages.paper_page import paper_page, tasks_of
-from benchmarks.pages.published import published
+from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
 from transfer.running.atomic_files import explain_write_errors, write_whole
 
@@ -41,7 +41,7 @@ def write_tables(results: Path) -> list[Path]:
     command = f"python -m benchmarks.tables --results {results.as_posix()}"
     pages = {}
     listed = []
-    for paper in published():
+    for paper in papers():
         for table in paper.tables:
             if table.kind != "settings" and tasks_of(table):
                 pages[table.file_name] = paper_page(table, paper, records, command)

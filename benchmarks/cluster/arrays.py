@@ -147,7 +147,10 @@ def submit_cells(
     new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
     if len(new) < len(rows):
         count = len(rows) - len(new)
-        print(f"{count} cells are submitted already: see --status", file=sys.stderr)
+        print(
+            f"{count} cells are queued or running already; see python -m benchmarks.status",
+            file=sys.stderr,
+        )
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
@@ -185,12 +188,12 @@ def _submit_plan(
     print(
         f"{len(cells)} cells submitted as {len(plan.arrays) - 1} arrays, jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
-        f"Nothing needs to stay open. Where they are: run_all.py --status"
+        f"No process needs to stay open; python -m benchmarks.status shows the states"
     )
     return submission
 
 
-def scripts(
+def sbatch_scripts(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, runs: Path
 ) -> str:
     """Return the scripts that sbatch would get."""

@@ -14,8 +14,8 @@ from slurm.cluster import ClusterError
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 
 CONSEQUENCES = {
-    "extraction": "its cells extract for themselves",
-    "tables": "make them: python -m benchmarks.tables",
+    "extraction": "each cell extracts its own features",
+    "tables": "to write them, run python -m benchmarks.tables",
 }
 """Consequence of a failed helper job."""
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -57,7 +57,7 @@ def print_statuses(runs: Path, results: Path | None = None) -> int:
     Returns 1 if any of them failed or was cancelled, else 0.
     """
     cells, no_answer = statuses(runs, results)
-    print("\n".join([render(cells, no_answer), *failed_helper_lines(runs, results)]))
+    print("\n".join([render_statuses(cells, no_answer), *failed_helper_lines(runs, results)]))
     return int(any(status.state in ("failed", "cancelled") for status in cells))
 
 
@@ -116,7 +116,9 @@ def _cell_status(
     job = known.get(cell.job, JobState("unknown"))
     words = last_log_line(log_path(submission.folder, cell.job))
     if job.stage == "queued":
-        return with_state("queued", f"{job.reason}; so far: {words}" if words else job.reason)
+        return with_state(
+            "queued", f"{job.reason}; last log line: {words}" if words else job.reason
+        )
     if job.stage == "running":
         return with_state("running", words)
     if job.word == "CANCELLED":
@@ -127,13 +129,13 @@ def _cell_status(
     reason = cell.failure or "; ".join(part for part in (left, words) if part)
     if left is None and not cell.failure:
         if unanswered:
-            return with_state("queued", "or running, or killed: the cluster does not answer")
+            return with_state("queued", "or running or killed; the cluster does not answer")
         ended = job.word or "killed; the cluster does not say why"
-        reason = f"{ended}; last words: {words}" if words else ended
+        reason = f"{ended}; last log line: {words}" if words else ended
     return with_state("failed", reason)
 
 
-def render(found: Sequence[CellStatus], no_answer: str) -> str:
+def render_statuses(found: Sequence[CellStatus], no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
     if not found:
         return "nothing was submitted below this folder of --runs"
@@ -149,5 +151,7 @@ def render(found: Sequence[CellStatus], no_answer: str) -> str:
     if no_answer:
         lines.append(f"the cluster does not answer: {no_answer}")
     if counts["failed"] or counts["cancelled"]:
-        lines.append("once more, each from where it was: run_all.py --retry-failed")
+        lines.append(
+            "run_all.py --retry-failed submits them again; each continues where it stopped"
+        )
     return "\n".join(lines)

@@ -6,7 +6,7 @@ python -m benchmarks.cluster.collect runs/slurm/WHEN/submission.json
 import sys
 from pathlib import Path
 
-from benchmarks.cluster.cell_status import render, status_of
+from benchmarks.cluster.cell_status import render_statuses, status_of
 from benchmarks.cluster.submission import read_submission
 from benchmarks.tables import update_tables
 
@@ -18,7 +18,7 @@ def collect(file: Path) -> int:
     for status in cells:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
-    print(render(cells, ""))
+    print(render_statuses(cells, ""))
     return int(not update_tables(Path(submission.results)))
 
 

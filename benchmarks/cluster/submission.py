@@ -145,15 +145,16 @@ def new_folder(runs: Path) -> Path:
             except FileExistsError:
                 continue
         return folder
-    raise OSError(f"{runs}/slurm/{stamp}: a thousand submissions in one second")
+    raise OSError(f"{runs}/slurm/{stamp}: this folder and {stamp}-1 to {stamp}-999 exist already")
 
 
 def read_submission(path: Path) -> Submission:
     """Read a submission file; ValueError if it is not one."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
-        if content.pop("format") != FORMAT:
-            raise ValueError("another format")
+        found = content.pop("format")
+        if found != FORMAT:
+            raise ValueError(f"format {found!r}, expected {FORMAT!r}")
         cells = tuple(
             SubmittedCell(
                 **cell

@@ -93,7 +93,7 @@ def run(cell: Cell) -> int:
         except BusyError:
             if not announced:
                 announced = True
-                print(f"{cell.key}  waits for the process that has it", file=sys.stderr, flush=True)
+                print(f"{cell.key}  waits for another process", file=sys.stderr, flush=True)
             time.sleep(RETRY_INTERVAL_S)
         except KilledError as error:  # not the cell's fault: no failure file, it can go on
             print(f"{cell.key}  {error}", file=sys.stderr, flush=True)

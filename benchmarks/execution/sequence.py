@@ -47,7 +47,7 @@ def run_cell(
         print(summary(cell, evaluate_where_asked(cell)), flush=True)
         return True
     except BusyError as error:  # another process will write its record: no failure file
-        print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
+        print(f"{cell.key}  skipped: {error}", file=sys.stderr, flush=True)
     except Exception as error:
         note_failure(cell, error)
         reasons[cell.path] = str(error)

@@ -2,7 +2,7 @@
 
 A cell that uses a classifier starts once the classifier is trained, and not at all if that failed.
 Before such cells of several backbones, one process decodes the images once and extracts features.
-Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same command goes on.
+Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same command continues.
 """
 
 import json
@@ -151,7 +151,7 @@ def _skip_cell(cell: Cell, failed_classifier: Cell) -> Cell:
     try:
         reason = json.loads(failure_path(failed_classifier.path).read_text())["reason"]
     except (OSError, ValueError, KeyError):
-        reason = "it has left no reason"
+        reason = "it has no readable failure file"
     error = ClassifierError(failed_classifier.key, reason)
     note_failure(cell, error)
     print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
@@ -198,7 +198,7 @@ def _collect_ended(pool: Pool) -> list[Cell]:
         if status == 0 or _was_stopped(status):
             continue
         if work.prepares:
-            warning = f"no features for all: {_exit_reason(status)}; each cell makes its own"
+            warning = f"joint extraction failed: {_exit_reason(status)}; each cell extracts alone"
             print(f"{cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
         failed.append(cell)
@@ -209,12 +209,12 @@ def _collect_ended(pool: Pool) -> list[Cell]:
 
 
 def _exit_reason(status: int) -> str:
-    """Return in words why a process ended that has left no failure file."""
+    """Return the words for the exit status of a process that has left no failure file."""
     if status == stop.REQUEUE:
-        return "stopped by somebody else; the same command goes on"
+        return "stopped by another process; run the same command to continue"
     # Popen reports a signal as its negative number. A cell adds 128 to the number of the signal
     # that killed one of its own processes.
     number = -status if status < 0 else status - 128
     if number in {known.value for known in signal.Signals}:
-        return f"killed by {signal.Signals(number).name}; the same command goes on"
+        return f"killed by {signal.Signals(number).name}; run the same command to continue"
     return f"exit status {status}"

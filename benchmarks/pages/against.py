@@ -27,16 +27,18 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     apart: list[str] = []
     for model in blocks[0].models:
         fitting, why = published_counterparts(published, model)
-        pairs = [pair for row in fitting for pair in _pairs(published, blocks[0], model, row)]
+        pairs = [
+            pair for row in fitting for pair in _compared_numbers(published, blocks[0], model, row)
+        ]
         rows += [_line(model, *pair) for pair in pairs]
-        sources |= {_source(row.task or column.task): None for row, column, _, _ in pairs}
+        sources |= {_tolerance_source(row.task or column.task): None for row, column, _, _ in pairs}
         if not pairs:
             apart.append(f"- {model.label}: {why or 'no number to compare'}.")
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     return [*grid, *sources, *apart]
 
 
-def needed_lines(published: Table, results: Sequence[Result]) -> list[str]:
+def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
     """Return a line for each published row without a result of ours: the runs that it needs.
 
     Only results under the paper's protocol on full data count. The last line names the rows that
@@ -80,7 +82,7 @@ def _needed_runs(row: Row) -> str:
     )
 
 
-def _source(task: str) -> str:
+def _tolerance_source(task: str) -> str:
     """Return the source of a tolerance; one line for all twelve data sets of linear transfer."""
     return f"- {task.partition('/')[0]}: {tolerance(task).source}."
 
@@ -172,7 +174,7 @@ def _trained_on(data: str, model: Model) -> bool:
     return data in _words(f"{model.recipe} {model.data}") and right_size
 
 
-def _pairs(
+def _compared_numbers(
     published: Table, block: Block, model: Model, row: Row
 ) -> list[tuple[Row, Column, Score, float]]:
     """Return every number that we and the paper have, as (row, column, ours, paper's)."""

@@ -61,7 +61,7 @@ class Block:
         }
         return ", ".join(sorted(names))
 
-    def describe(self, column: Column) -> tuple[str, str]:
+    def metric_and_heading(self, column: Column) -> tuple[str, str]:
         """Return primary metric and heading of a column, as its records hold them."""
         outcomes: list[Result | Failure] = [
             outcome

@@ -11,7 +11,7 @@ from benchmarks.pages.entries import table_entry
 from benchmarks.pages.markdown import escape, table
 from benchmarks.pages.records import Model, Results
 
-MARK = "@"
+CURVE_SEPARATOR = "@"
 """Separator of the curve's and the snapshot's name in the name of a backbone."""
 
 
@@ -26,7 +26,7 @@ class CurvePage:
 
 def run_of(model: Model) -> str:
     """Return the pre-training run that a snapshot belongs to."""
-    return model.name.rpartition(MARK)[0]
+    return model.name.rpartition(CURVE_SEPARATOR)[0]
 
 
 def curve_of(model: Model) -> str:

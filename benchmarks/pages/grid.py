@@ -99,7 +99,7 @@ def backbones_of(models: Iterable[Model]) -> list[Model]:
     return sorted({replace(model, other_conditions="") for model in models})
 
 
-def describe(model: Model) -> str:
+def backbone_description(model: Model) -> str:
     """Return the description of a backbone as a list item."""
     network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
     origin = model.source

@@ -6,7 +6,14 @@ from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.grid import Heading, TableNotes, backbone_line, describe, grid, row_label
+from benchmarks.pages.grid import (
+    Heading,
+    TableNotes,
+    backbone_description,
+    backbone_line,
+    grid,
+    row_label,
+)
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.records import Model, Results
 from benchmarks.pages.verdict import noise_rule
@@ -44,7 +51,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         return []
     entries = {
         model: [
-            table_entry(block, model, *column, block.describe(column)[0])
+            table_entry(block, model, *column, block.metric_and_heading(column)[0])
             for block, column in columns
         ]
         for model in rows
@@ -57,7 +64,8 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         for model, row in entries.items()
     ]
     headings = [
-        Heading(f"{column[0]} {block.describe(column)[0]}", column[0]) for block, column in columns
+        Heading(f"{column[0]} {block.metric_and_heading(column)[0]}", column[0])
+        for block, column in columns
     ]
     protocols = [
         f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
@@ -70,7 +78,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         grid(["backbone"], headings, lines),
         "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
         "\n".join(notes.lines()),
-        "\n".join(map(describe, backbones)),
+        "\n".join(map(backbone_description, backbones)),
     ]
 
 

@@ -7,9 +7,9 @@ from benchmarks.pages.entries import TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
     Heading,
     TableNotes,
+    backbone_description,
     backbone_line,
     backbones_of,
-    describe,
     grid,
     row_label,
 )
@@ -38,7 +38,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         parts += ["## Notes", "\n".join(notes.lines())]
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
-        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
     if tables:
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
         parts += ["## Beside the papers", listed]
@@ -52,7 +52,7 @@ def _block(block: Block, notes: Notes) -> list[str]:
     """Return a table per kind of task; one table of all would be wider than a screen."""
     kinds: dict[str, list[Column]] = {}
     for column in _columns(block):
-        kinds.setdefault(_describe(block, column)[1], []).append(column)
+        kinds.setdefault(_metric_and_heading(block, column)[1], []).append(column)
     parts = []
     for kind, columns in kinds.items():
         models = [m for m in block.models if any((m, c) in _filled_entries(block) for c in columns)]
@@ -96,9 +96,9 @@ def _columns(block: Block) -> list[Column]:
     return transfer + sorted(others, key=lambda column: (order.get(column[0], len(order)), column))
 
 
-def _describe(block: Block, column: Column) -> tuple[str, str]:
+def _metric_and_heading(block: Block, column: Column) -> tuple[str, str]:
     """Return primary metric and heading of a column, which may be the average of the twelve."""
-    return ("mean", "Linear transfer") if column[0] == AVERAGE else block.describe(column)
+    return ("mean", "Linear transfer") if column[0] == AVERAGE else block.metric_and_heading(column)
 
 
 def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
@@ -116,7 +116,7 @@ def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNote
     metrics: dict[str, list[str]] = {}
     for label, column in _with_labels(columns):
         if column[0] != AVERAGE:
-            metrics.setdefault(block.describe(column)[0], []).append(label)
+            metrics.setdefault(block.metric_and_heading(column)[0], []).append(label)
     parts = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(labels)}"
         for metric, labels in sorted(metrics.items())
@@ -131,4 +131,4 @@ def _entry(block: Block, model: Model, column: Column) -> TableEntry:
     task, protocol = column
     if task == AVERAGE:
         return average_entry(block, model, protocol)
-    return table_entry(block, model, task, protocol, block.describe(column)[0])
+    return table_entry(block, model, task, protocol, block.metric_and_heading(column)[0])

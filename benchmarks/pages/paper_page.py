@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.against import comparison_lines, needed_lines, rows_of_method
+from benchmarks.pages.against import comparison_lines, missing_row_lines, rows_of_method
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
@@ -11,9 +11,9 @@ from benchmarks.pages.grid import (
     Line,
     PrintedNumber,
     TableNotes,
+    backbone_description,
     backbone_line,
     backbones_of,
-    describe,
     grid,
     row_label,
 )
@@ -75,12 +75,12 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     if notes.lines():
         parts += ["## Notes", "\n".join(notes.lines())]
     parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
-    needed = needed_lines(published, done)
+    needed = missing_row_lines(published, done)
     if needed:
         parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
-        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

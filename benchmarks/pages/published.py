@@ -152,7 +152,7 @@ ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resne
 
 
 @cache
-def published() -> tuple[Paper, ...]:
+def papers() -> tuple[Paper, ...]:
     """Return the five papers in the order of PAPERS."""
     return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
 
@@ -170,7 +170,7 @@ def transfer_tasks() -> tuple[str, ...]:
 
 def published_table(table_id: str) -> Table:
     """Return the table with an id such as lorac/table2; KeyError if there is none."""
-    tables = {table.id: table for paper in published() for table in paper.tables}
+    tables = {table.id: table for paper in papers() for table in paper.tables}
     return tables[table_id]
 
 

@@ -33,7 +33,7 @@ class Origin:
     random: bool = False
     """The backbone is a random initialization of the file's network."""
 
-    def of(self, whole: Backbone) -> Backbone:
+    def select(self, whole: Backbone) -> Backbone:
         """Return the backbone of this origin, given the whole backbone in the file."""
         backbone = with_heads(whole, self.heads) if self.heads else whole
         return random_twin(backbone) if self.random else backbone
@@ -50,7 +50,7 @@ def load_backbones(origins: Sequence[Origin]) -> list[Backbone]:
     """
     pairs = dict.fromkeys((origin.ckpt, origin.name) for origin in origins)
     files = {(path, name): load_backbone(path, name=name) for path, name in pairs}
-    return [origin.of(files[origin.ckpt, origin.name]) for origin in origins]
+    return [origin.select(files[origin.ckpt, origin.name]) for origin in origins]
 
 
 def inspect_checkpoint(origin: Origin, runs: Path) -> Backbone:
@@ -77,11 +77,11 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
     cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
-        return _backbone(json.loads(cached.read_text()))
+        return _backbone_from(json.loads(cached.read_text()))
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         (backbone,) = load_backbones([origin])
     with suppress(OSError):  # a full or read-only disk: the file is read again next time
-        write_json(cached, _description(backbone))
+        write_json(cached, _description_of(backbone))
     return replace(backbone, state_dict={})
 
 
@@ -91,7 +91,7 @@ def _code_version() -> str:
     return commit()
 
 
-def _description(backbone: Backbone) -> dict[str, Any]:
+def _description_of(backbone: Backbone) -> dict[str, Any]:
     kept = {
         spec.name: getattr(backbone, spec.name)
         for spec in fields(Backbone)
@@ -100,7 +100,7 @@ def _description(backbone: Backbone) -> dict[str, Any]:
     return kept | {"name": backbone.name, "input": asdict(backbone.input)}
 
 
-def _backbone(content: dict[str, Any]) -> Backbone:
+def _backbone_from(content: dict[str, Any]) -> Backbone:
     form: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()

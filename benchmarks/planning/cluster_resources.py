@@ -17,10 +17,10 @@ MARGIN = 3.0
 """Factor on the estimated hours, which assume fast data and an idle node."""
 LEAST_HOURS, MOST_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
-and goes on."""
+and continues."""
 FROZEN_ARITHMETIC_NOTE = (
-    "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
-    "--features-in float32 for the papers' arithmetic"
+    "frozen networks compute in bfloat16 on the GPUs of the nodes; "
+    "--features-in float32 keeps the papers' arithmetic"
 )
 
 
@@ -89,16 +89,16 @@ def _resource_note(row: PlannedCell, used: Course, paper: Course, options: Slurm
     gpus = row.cell.place.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
-        f"batch on each, {requested.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
+        f"batch on each; about {gpu_hours / gpus:.1f} h in jobs of at most {requested.hours:g} h; "
     )
     if used.batch_size == paper.batch_size:
         return text + (
-            f"the batch stays {used.batch_size}, so by the linear scaling rule the learning rate "
-            f"stays {used.learning_rate:g}, on any number of GPUs"
+            f"the batch size stays {used.batch_size} on any number of GPUs, so by the linear "
+            f"scaling rule the learning rate stays {used.learning_rate:g}"
         )
     return text + (
-        f"batch {used.batch_size} instead of {paper.batch_size}: by the linear scaling rule "
-        f"learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
+        f"batch size {used.batch_size} instead of {paper.batch_size}, so by the linear scaling "
+        f"rule learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
         f"{used.iterations} iterations instead of {paper.iterations}"
     )
 

@@ -50,8 +50,8 @@ def classifier_note(cell: Cell) -> str:
     if needed is None:
         return ""
     missing = without_classifier(needed)
-    there = f"trained first, {missing}" if missing else "finished"
-    return f"classifier of {needed.key}: {there}"
+    state = f"which is trained first, because {missing}" if missing else "which is finished"
+    return f"uses the classifier of {needed.key}, {state}"
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -64,7 +64,7 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     for row in rows:
         needed = row.cell.needed
         if needed is not None and row.state == "run" and finished(needed) is None:
-            by_path[needed.path] = replace(plan_cell(needed), why="others use its classifier")
+            by_path[needed.path] = replace(plan_cell(needed), why="other cells use its classifier")
         by_path.setdefault(row.cell.path, row)
     return list(by_path.values())
 
@@ -148,7 +148,7 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
 
 
 def _missing_data_notes(rows: list[PlannedCell]) -> set[str]:
-    return {f"to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
+    return {f"how to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
 
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:

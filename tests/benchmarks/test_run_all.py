@@ -146,7 +146,7 @@ def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> 
 
 
 def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nothing can run: no data set below"):
+    with pytest.raises(DataError, match="nothing can run: every cell lacks its data below"):
         run(request_for(data=tmp_path))
 
 

@@ -15,7 +15,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import failed_helper_lines, render, statuses
+from benchmarks.cluster.cell_status import failed_helper_lines, render_statuses, statuses
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.one_cell import AND, PREPARE
@@ -244,7 +244,7 @@ def test_a_silent_cluster_is_said_and_nothing_is_called_failed(
     (programs / "squeue").write_text("#!/bin/sh\necho Unable to contact >&2\nexit 1\n")
     found, silence = statuses(place.runs)
     assert {status.state for status in found} == {"queued"}
-    assert "the cluster does not answer: squeue" in render(found, silence)
+    assert "the cluster does not answer: squeue" in render_statuses(found, silence)
 
 
 def test_the_last_job_writes_tables_with_the_reasons(
@@ -318,7 +318,7 @@ def test_helpers_that_fail_are_told(submission: Submission, place: Place, progra
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 1"))
     )
     (line,) = failed_helper_lines(place.runs)
-    assert line.startswith("tables failed: exit status 1; make them: python -m benchmarks.tables")
+    assert line.startswith("tables failed: exit status 1; to write them, run python -m")
     (submission.folder / "2_0_result.pkl").unlink()
     (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
     (line,) = failed_helper_lines(place.runs)

@@ -122,7 +122,7 @@ def test_a_cell_that_another_process_works_on_is_waited_for(
     monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
     assert run(cell) == 0
     assert cell.path.exists()
-    assert capsys.readouterr().err.count("waits for the process that has it") == 1
+    assert capsys.readouterr().err.count("waits for another process") == 1
 
 
 def test_a_killed_process_is_no_failure_of_the_cell(

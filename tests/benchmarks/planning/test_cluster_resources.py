@@ -60,10 +60,8 @@ def test_another_batch_is_told_with_the_linear_scaling_rule(backbone: Backbone) 
     (said,) = resource_notes(
         [row(backbone, "coco_det", TrainingOptions(batch_size=8))], SlurmOptions()
     )
-    assert (
-        "batch 8 instead of 16: by the linear scaling rule learning rate 0.01 instead of 0.02"
-        in said
-    )
+    assert "batch size 8 instead of 16, so by the linear scaling rule" in said
+    assert "learning rate 0.01 instead of 0.02" in said
     assert "180000 iterations instead of 90000" in said
 
 

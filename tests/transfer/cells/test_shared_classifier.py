@@ -243,7 +243,8 @@ def test_several_backbones_are_extracted_in_one_pass(
 
 
 def test_the_plan_says_whose_classifier_is_used_and_whether_it_is_there(cell: Cell) -> None:
-    assert plan_cell(cell).why == "classifier of in100_linear@looc: trained first, it has no record"
+    first = "which is trained first, because it has no record"
+    assert plan_cell(cell).why == f"uses the classifier of in100_linear@looc, {first}"
 
 
 def keys_of(rows: list[PlannedCell]) -> list[tuple[str, str]]:
@@ -275,7 +276,7 @@ def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     assert plan_cell(asked).state == "cached"
     rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
     assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
-    assert rows[1].why.endswith("trained first, its weights are gone")
+    assert rows[1].why.endswith("trained first, because its weights are gone")
     assert run_cells(rows) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
     assert finished(cell.needed) is not None
