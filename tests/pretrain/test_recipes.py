@@ -28,7 +28,7 @@ def trained_rows() -> Iterator[tuple[str, Row]]:
     for table_id, table in TABLES.items():
         for row in table.rows:
             # rows of "heads" are probes on some heads of a model, which has a row of its own
-            if row.method in METHODS and "heads" not in row.variant.split():
+            if row.method in METHODS and not row.heads:
                 yield table_id, row
 
 

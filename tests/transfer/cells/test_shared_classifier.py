@@ -262,7 +262,7 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     evaluate(cell)
     rows = with_classifiers([plan_cell(one) for one in cells])
     assert keys_of(rows) == [(cells[0].key, "cached"), (cells[1].key, "run")]
-    assert rows[1].why == f"classifier of {looc}: finished"
+    assert rows[1].why == f"uses the classifier of {looc}, which is finished"
 
 
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
