@@ -253,14 +253,14 @@ def _needed_classifier(key: str) -> str:
 
 def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
     """Return the options given now, completed by those of the old submission."""
-    given = {
+    changed = {
         spec.name: value
         for spec in fields(Queue)
         if (value := getattr(options.queue, spec.name)) != spec.default
     }
     return replace(
         options,
-        queue=replace(old.queue, **given),
+        queue=replace(old.queue, **changed),
         parallel=options.parallel or old.parallel,
         tables_partition=options.tables_partition or old.tables_partition,
     )

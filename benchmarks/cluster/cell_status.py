@@ -57,6 +57,9 @@ def print_statuses(runs: Path, results: Path | None = None) -> int:
     Returns 1 if any of them failed or was cancelled, else 0.
     """
     cells, no_answer = statuses(runs, results)
+    if not cells:
+        print(f"nothing was submitted below {runs}" + (f" for {results}" if results else ""))
+        return 0
     print("\n".join([render_statuses(cells, no_answer), *failed_helper_lines(runs, results)]))
     return int(any(status.state in ("failed", "cancelled") for status in cells))
 
@@ -81,16 +84,18 @@ def failed_helper_lines(runs: Path, results: Path | None = None) -> list[str]:
     known, _ = _query_jobs(last.helpers)
     lines = []
     for job in last.helpers:
-        left = saved_error(last.folder, job)
+        error = saved_error(last.folder, job)
         state = known.get(job, JobState("unknown"))
-        lost = (
-            left is None and state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
+        died = (
+            error is None
+            and state.stage == "ended"
+            and state.word not in ("COMPLETED", "CANCELLED")
         )
-        if state.stage in ("queued", "running") or not (left or lost):
+        if state.stage in ("queued", "running") or not (error or died):
             continue
         what = "tables" if job == last.helpers[-1] else "extraction"
         log = log_path(last.folder, job)
-        reason = "; ".join(part for part in (left or state.reason, last_log_line(log)) if part)
+        reason = "; ".join(part for part in (error or state.reason, last_log_line(log)) if part)
         lines.append(f"{what} failed: {reason}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")
     return lines
 
@@ -114,39 +119,37 @@ def _cell_status(
     if cell.done:
         return with_state("done")
     job = known.get(cell.job, JobState("unknown"))
-    words = last_log_line(log_path(submission.folder, cell.job))
+    last_line = last_log_line(log_path(submission.folder, cell.job))
     if job.stage == "queued":
         return with_state(
-            "queued", f"{job.reason}; last log line: {words}" if words else job.reason
+            "queued", f"{job.reason}; last log line: {last_line}" if last_line else job.reason
         )
     if job.stage == "running":
-        return with_state("running", words)
+        return with_state("running", last_line)
     if job.word == "CANCELLED":
         return with_state("cancelled", "by a user or an administrator")
-    left = saved_error(submission.folder, cell.job)
-    if left == "":  # it ended well without a new record: it found that of another run
+    error = saved_error(submission.folder, cell.job)
+    if error == "":  # it ended well without a new record: it found that of another run
         return with_state("done")
-    reason = cell.failure or "; ".join(part for part in (left, words) if part)
-    if left is None and not cell.failure:
+    reason = cell.failure or "; ".join(part for part in (error, last_line) if part)
+    if error is None and not cell.failure:
         if unanswered:
             return with_state("queued", "or running or killed; the cluster does not answer")
         ended = job.word or "killed; the cluster does not say why"
-        reason = f"{ended}; last log line: {words}" if words else ended
+        reason = f"{ended}; last log line: {last_line}" if last_line else ended
     return with_state("failed", reason)
 
 
-def render_statuses(found: Sequence[CellStatus], no_answer: str) -> str:
+def render_statuses(cells: Sequence[CellStatus], no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
-    if not found:
-        return "nothing was submitted below this folder of --runs"
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
-    for status in found:
+    for status in cells:
         cell = status.cell
         head = f"{cell.backbone:<16}{cell.key:<30}{cell.seed:<6}{status.state:<11}"
         lines.append(f"{head}{status.detail}".rstrip())
         if status.state == "failed":
             lines.append(f"{'':<16}log: {status.log}")
-    counts = {state: sum(status.state == state for status in found) for state in get_args(State)}
+    counts = {state: sum(status.state == state for status in cells) for state in get_args(State)}
     lines.append(", ".join(f"{count} {state}" for state, count in counts.items() if count))
     if no_answer:
         lines.append(f"the cluster does not answer: {no_answer}")

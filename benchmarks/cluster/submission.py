@@ -99,7 +99,7 @@ class Submission:
         return self.folder / FILE
 
 
-def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> SubmittedCell:
+def submitted_cell(cell: Cell, words: tuple[str, ...], resources: Resources) -> SubmittedCell:
     """Return the description of a cell that has no job yet."""
     path = cell.path.absolute()
     return SubmittedCell(
@@ -112,7 +112,7 @@ def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> Subm
         record=str(path),
         before=versions(path),
         words=words,
-        resources=asked,
+        resources=resources,
     )
 
 

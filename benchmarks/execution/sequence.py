@@ -63,8 +63,10 @@ def _prepare_together(cell: Cell, others: Sequence[Cell], reasons: dict[Path, st
     ClassifierError if the classifier has failed in this run.
     """
     alike = [cell, *(other for other in others if other.task == cell.task)]
-    lost = {other.path: reasons.get(other.needed.path) for other in alike if other.needed}
-    reason = lost[cell.path]
+    classifier_failures = {
+        other.path: reasons.get(other.needed.path) for other in alike if other.needed
+    }
+    reason = classifier_failures[cell.path]
     if reason is not None and cell.needed is not None:
         raise ClassifierError(cell.needed.key, reason)
-    prepare([other for other in alike if lost[other.path] is None])
+    prepare([other for other in alike if classifier_failures[other.path] is None])

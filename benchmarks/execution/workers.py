@@ -160,9 +160,9 @@ def _skip_cell(cell: Cell, failed_classifier: Cell) -> Cell:
 
 def visible_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
-    return given.split(",")[:count] if given else [str(index) for index in range(count)]
+    return names.split(",")[:count] if names else [str(index) for index in range(count)]
 
 
 def _gpus_needed(cell: Cell, num_gpus: int) -> int:
@@ -175,17 +175,17 @@ def _gpus_needed(cell: Cell, num_gpus: int) -> int:
 
 def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     count = _gpus_needed(work.cell, num_gpus)
-    mine, pool.free = pool.free[:count], pool.free[count:]
+    gpus, pool.free = pool.free[:count], pool.free[count:]
     environment = dict(os.environ)
-    if mine:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     process = subprocess.Popen(
         process_command(work.words),
         env=environment,
         start_new_session=True,  # Ctrl-C reaches it through this process only
         preexec_fn=stop.asked_at_parents_end,
     )
-    pool.running[process] = (work, mine)
+    pool.running[process] = (work, gpus)
 
 
 def _collect_ended(pool: Pool) -> list[Cell]:

@@ -168,8 +168,8 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = any(name.parts[: len(place)] == place for place in SNAPSHOTS)
-        made = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
-        if made or of_snapshot != snapshots:
+        written_by_tables = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
+        if written_by_tables or of_snapshot != snapshots:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")))
