@@ -127,6 +127,14 @@ def test_two_heads_beside_the_invariant_one_are_no_row_of_table_5(tmp_path: Path
     assert "network resnet50-heads2, ours resnet50-heads3" in page(tmp_path, "looc_table5.md")
 
 
+def test_a_single_head_is_no_row_of_table_5_unless_it_is_the_invariant_one(tmp_path: Path) -> None:
+    recipe = "loocpp/in100-r50-color-rotation-texture"
+    made_by = {"method": "loocpp", "recipe": recipe, "epochs": 500, "data": "in100"}
+    probe = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": "resnet50"}
+    record(tmp_path, 80.0, made_by=made_by | {"heads": ["color"]}, **probe)
+    assert "network resnet50-heads4, ours resnet50" in page(tmp_path, "looc_table5.md")
+
+
 def test_what_nobody_pre_trained_is_named_with_its_recipe(tmp_path: Path) -> None:
     record(tmp_path, 47.5, task=transfer_tasks()[0], protocol="lorac-2021/1", made_by=LORAC)
     listed = page(tmp_path, "lorac_table2.md").split("## Missing rows")[1]
