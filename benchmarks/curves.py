@@ -17,16 +17,16 @@ from pathlib import Path
 import tyro
 
 from benchmarks.execution.sequence import run_cell
-from benchmarks.pages.curve_page import MARK
-from benchmarks.planning.plan import planned
-from benchmarks.tables import renew_tables
+from benchmarks.pages.curve_page import CURVE_SEPARATOR
+from benchmarks.planning.cells import cells_of, place_of, split_words
+from benchmarks.planning.plan import plan_cell
+from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Place
 from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.folders import data_folder
-from transfer.running.schedule import share
 from transfer.tasks import task_of
 
 
@@ -56,31 +56,24 @@ class Request:
 
 def run(request: Request) -> int:
     """Evaluate all snapshots and write the tables; return the exit status."""
-    share(request.schedule)
-    keys = [word.strip() for word in request.tasks.split(",") if word.strip()]
+    place = place_of(request, snapshots=True)
+    keys = split_words(request.tasks)
     for key in keys:
-        task_of(key)
+        task_of(key)  # an unknown task must fail before a file is loaded
     names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
-    place = Place(
-        data=request.data,
-        results=request.results,
-        snapshots=True,
-        runs=request.runs,
-        schedule=request.schedule,
-        tolerated=request.tolerate,
-        features_in=request.features_in,
-    )
     failed = 0
     for curve, files in zip(names, snapshot_files(request, names), strict=True):
         for file in files:
             stop.leave_if_asked()
-            failed += not measured(file, f"{curve}{MARK}{file.stem}", keys, place)
-    tables_written = renew_tables(request.results)
+            failed += not evaluate_snapshot(
+                file, f"{curve}{CURVE_SEPARATOR}{file.stem}", keys, place
+            )
+    tables_written = update_tables(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 
 
-def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
+def evaluate_snapshot(file: Path, name: str, keys: list[str], place: Place) -> bool:
     """Evaluate a snapshot on all tasks; return whether every task has its record.
 
     DataError if a data set is absent.
@@ -90,10 +83,10 @@ def measured(file: Path, name: str, keys: list[str], place: Place) -> bool:
     except (BackboneError, OSError) as error:
         print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
         return False
-    cells = [Cell(key=key, backbone=backbone, seed=0, place=place) for key in keys]
-    absent = dict.fromkeys(key for cell in cells for key in planned(cell).missing)
+    cells = cells_of([backbone], keys, place)
+    absent = dict.fromkeys(key for cell in cells for key in plan_cell(cell).missing)
     if absent:
-        raise DataError(f"nothing runs: {', '.join(absent)} not found below {place.data}")
+        raise DataError(f"no snapshot can be evaluated: no {', '.join(absent)} below {place.data}")
     done = []
     for cell in cells:
         stop.leave_if_asked()
@@ -107,9 +100,12 @@ def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]
     ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
     """
     if len(names) != len(request.snapshots):
-        raise ValueError(f"{len(names)} names for {len(request.snapshots)} folders of snapshots")
+        raise ValueError(
+            f"--name {' '.join(names)}: {len(names)} names for {len(request.snapshots)} folders of "
+            "snapshots"
+        )
     if len(set(names)) < len(names):
-        raise ValueError(f"two curves of {', '.join(names)} have one name; give each a --name")
+        raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
     files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]
     for folder, paths in zip(request.snapshots, files, strict=True):
         if not paths:

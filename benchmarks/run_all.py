@@ -2,7 +2,7 @@
 
 Finished cells are not run again. A cell that fails leaves its reason in the tables and does not
 stop the others. Exit status: 0 all requested results are written, 1 a task failed, 2 the request is
-wrong, 75 stopped by a signal and the same command goes on.
+wrong, 75 stopped by a signal; the same command continues.
 """
 
 import sys
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 if find_spec("tyro") is None or find_spec("benchmarks") is None:
     print(
-        f"error: {sys.executable} has not the suite's packages; run `make setup` once, then "
+        f"error: {sys.executable} lacks the suite's packages; run `make setup` once, then "
         ".venv/bin/python benchmarks/run_all.py ...",
         file=sys.stderr,
     )
@@ -26,26 +26,25 @@ from typing import Annotated
 import tyro
 
 from benchmarks.cluster import arrays as slurm_cells
-from benchmarks.cluster.cell_status import failed_helpers, render, statuses
+from benchmarks.cluster.cell_status import print_statuses
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.checkpoints import Origin, Origins, loaded, looked_at
+from benchmarks.planning.cells import cells_of, place_of, task_keys
+from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
 from benchmarks.planning.plan import (
     PlannedCell,
-    planned,
+    plan_cell,
     protocol_notes,
     render_plan,
     with_classifiers,
     with_shared_heads,
 )
 from benchmarks.planning.slurm_options import SlurmOptions
-from benchmarks.planning.suites import suites
-from benchmarks.tables import renew_tables
+from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.request import Cell, Place
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.detection.engines import engine_for
@@ -56,8 +55,6 @@ from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import duration
 from transfer.running.folders import data_folder
 from transfer.running.processes import assume_gpus
-from transfer.running.schedule import share
-from transfer.tasks import default_tasks, reading_of, task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +64,11 @@ class RunAll:
     ckpt: tuple[Path, ...] = ()
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
-    """Rows in the tables, one per checkpoint; the files' names if not given."""
+    """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
     heads: tuple[str, ...] = ()
-    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2: one more row for each."""
+    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
@@ -109,33 +106,15 @@ class RunAll:
         return not (self.plan or self.cluster.slurm or self.workers > 1)
 
 
-def chosen_tasks(tasks: str, suite: str) -> list[str]:
-    """Return the keys of TASKS that the request names; ValueError for an unknown task or paper."""
-    wanted = [word.strip() for word in tasks.split(",") if word.strip()]
-    if suite:
-        known = suites()
-        if suite not in known:
-            raise ValueError(f"no suite {suite!r}; the papers are {', '.join(known)}")
-        wanted += known[suite]
-    if not wanted:
-        return default_tasks()
-    for word in wanted:
-        if not _keys_of(word):
-            task_of(word)
-    return list(dict.fromkeys(key for word in wanted for key in _keys_of(word) or [word]))
-
-
-def _keys_of(task: str) -> list[str]:
-    """Return the keys of all readings of a task id, or the key itself; empty if unknown."""
-    return [key for key in default_tasks() if key == task or reading_of(key)[0] == task]
-
-
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
-        raise ValueError(f"{len(request.name)} names for {len(request.ckpt)} checkpoints")
+        raise ValueError(
+            f"--name {' '.join(request.name)}: {len(request.name)} names for "
+            f"{len(request.ckpt)} checkpoints"
+        )
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     whole = [Origin(ckpt=p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
     subsets = [tuple(_numbers(words, "--heads", "0,2")) for words in request.heads]
@@ -150,9 +129,9 @@ def backbones(request: RunAll) -> list[Backbone]:
     """
     sources = origins(request)
     if request.evaluates_here:
-        rows = loaded(sources)
+        rows = load_backbones(sources)
     else:
-        rows = [looked_at(origin, request.runs) for origin in sources]
+        rows = [inspect_checkpoint(origin, request.runs) for origin in sources]
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
     if twice:
         raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
@@ -169,33 +148,20 @@ def _numbers(words: str, option: str, example: str) -> list[int]:
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
-    share(request.schedule)
+    place = place_of(request, request.training)
     engine_for(request.training.engine)
-    place = Place(
-        data=request.data,
-        results=request.results,
-        runs=request.runs,
-        schedule=request.schedule,
-        tolerated=request.tolerate,
-        training=request.training,
-        features_in=request.features_in,
-    )
     seeds = _numbers(request.seeds, "--seeds", "0,1,2")
-    cells = [
-        Cell(key=key, backbone=backbone, seed=seed, place=place)
-        for backbone in backbones(request)
-        for key in chosen_tasks(request.tasks, request.suite)
-        for seed in seeds
-    ]
+    keys = task_keys(request.tasks, request.suite)
+    cells = cells_of(backbones(request), keys, place, seeds)
     if not request.cluster.slurm:
-        rows = with_classifiers([planned(cell) for cell in cells])
+        rows = with_classifiers([plan_cell(cell) for cell in cells])
         return with_shared_heads(rows) if request.workers == 1 else rows
-    cells = [cell_resources.on_cluster(cell, request.cluster) for cell in cells]
+    cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
     with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
-        return with_classifiers([planned(cell) for cell in cells])
+        return with_classifiers([plan_cell(cell) for cell in cells])
 
 
-def by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
+def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
     """Return the origin of each backbone of the plan, by the backbone's name."""
     names = dict.fromkeys(row.cell.backbone.name for row in rows)
     return dict(zip(names, origins(request), strict=True))
@@ -206,30 +172,32 @@ def run(request: RunAll) -> int:
     start = time.monotonic()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
+    sources = origins_by_name(request, rows)
     print(render_plan(rows), file=sys.stderr)
     for note in protocol_notes(rows):
         print(note, file=sys.stderr)
     if where is not None:
-        for note in (*cell_resources.notes(rows, request.cluster), *where.warnings()):
+        for note in (*cell_resources.resource_notes(rows, request.cluster), *where.warnings()):
             print(note, file=sys.stderr)
     if request.plan:
         if where is not None:
-            print(slurm_cells.scripts(rows, by_name(request, rows), request.cluster, request.runs))
+            print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(
-            f"nothing can run: no data set below {request.data} that fits; see the lines above"
+            f"nothing can run: every cell lacks its data below {request.data} or a fitting "
+            "backbone; see the lines above"
         )
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
     if where is not None:
-        slurm_cells.submit_cells(rows, by_name(request, rows), request.cluster, request.runs, where)
+        slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
     if request.workers > 1:
-        failed = run_side_by_side(rows, by_name(request, rows), request.workers)
+        failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = renew_tables(request.results)
+    tables_written = update_tables(request.results)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {duration(time.monotonic() - start)}",
         file=sys.stderr,
@@ -264,8 +232,8 @@ def demo(request: RunAll) -> int:
     return status
 
 
-def follow(request: RunAll) -> int:
-    """Show the states of submitted cells, after retrying or cancelling if requested.
+def manage_submitted_cells(request: RunAll) -> int:
+    """Print the states of submitted cells, after retrying or cancelling if requested.
 
     Returns 1 if any cell failed or was cancelled, else 0.
     """
@@ -273,9 +241,7 @@ def follow(request: RunAll) -> int:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    cells, silence = statuses(request.runs)
-    print("\n".join([render(cells, silence), *failed_helpers(request.runs)]))
-    return int(any(status.state in ("failed", "cancelled") for status in cells))
+    return print_statuses(request.runs)
 
 
 def main(words: list[str]) -> int:
@@ -283,8 +249,8 @@ def main(words: list[str]) -> int:
     request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:
-        if request.cluster.follows:
-            return follow(request)
+        if request.cluster.concerns_submitted_cells:
+            return manage_submitted_cells(request)
         return demo(request) if request.demo else run(request)
     except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -15,7 +15,7 @@ from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
 from benchmarks.pages.overview import overview_page
 from benchmarks.pages.paper_page import paper_page, tasks_of
-from benchmarks.pages.published import published
+from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
 from transfer.running.atomic_files import explain_write_errors, write_whole
 
@@ -41,7 +41,7 @@ def write_tables(results: Path) -> list[Path]:
     command = f"python -m benchmarks.tables --results {results.as_posix()}"
     pages = {}
     listed = []
-    for paper in published():
+    for paper in papers():
         for table in paper.tables:
             if table.kind != "settings" and tasks_of(table):
                 pages[table.file_name] = paper_page(table, paper, records, command)
@@ -51,19 +51,19 @@ def write_tables(results: Path) -> list[Path]:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
     snapshot_records = read_results(results, snapshots=True)
-    for name, page in curve_pages(snapshot_records, command).items():
-        pages[name] = page
-        listed.append((page.partition("\n")[0].removeprefix("# "), name))
+    for page in curve_pages(snapshot_records, command):
+        pages[page.file_name] = page.text
+        listed.append((page.title, page.file_name))
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
     pages["overview.md"] = overview_page(records, listed, command)
-    return [_write(results / TABLES / name, page) for name, page in pages.items()]
+    return [_write(results / TABLES / name, text) for name, text in pages.items()]
 
 
-def renew_tables(results: Path) -> bool:
-    """Write all pages and list them; return whether that was possible. If not, one line says why.
+def update_tables(results: Path) -> bool:
+    """Write all pages and print their paths; return whether that was possible.
 
-    A finished evaluation must not end in a traceback because its tables cannot be written.
+    If not, one line says why: a finished evaluation must not end in a traceback.
     """
     try:
         with explain_write_errors(results, "--results"):
@@ -72,7 +72,7 @@ def renew_tables(results: Path) -> bool:
     except OSError as error:
         print(
             f"the tables are not up to date: {error}; "
-            f"python -m benchmarks.tables --results {results.as_posix()} writes them alone",
+            f"to write them, run python -m benchmarks.tables --results {results.as_posix()}",
             file=sys.stderr,
             flush=True,
         )

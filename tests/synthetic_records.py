@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import described
+from benchmarks.pages.records import metric_and_heading
 from benchmarks.tables import write_tables
 
 
@@ -55,7 +55,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
             "schedule": cell["schedule"],
             "seed": cell["seed"],
             "engine": cell["engine"],
-            "metrics": {cell["metric"] or described(cell["task"])[0]: score},
+            "metrics": {cell["metric"] or metric_and_heading(cell["task"])[0]: score},
             "data": {
                 "set": {
                     "fingerprint": cell["fingerprint"],

@@ -22,10 +22,10 @@ from benchmarks.cluster.submission import (
     submitted_cell,
     versions,
 )
-from benchmarks.execution.one_cell import preparation, program, words_of
+from benchmarks.execution.one_cell import arguments_of, preparation_arguments, process_command
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources
-from benchmarks.planning.plan import PlannedCell, shared
+from benchmarks.planning.plan import PlannedCell, groups_sharing_features
 from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.cluster import Cluster, ClusterError, cluster
 from slurm.requeue import Command
@@ -34,14 +34,14 @@ from slurm.state import cancel, job_states
 from slurm.submit import Array, cancel_submitted, script, submit
 from transfer.tasks import task_of
 
-TABLES = Resources(cpus=1, hours=1)
-Kind = tuple[Resources, tuple[int, ...], bool, bool]
+TABLES_RESOURCES = Resources(cpus=1, hours=1)
+ArrayKind = tuple[Resources, tuple[int, ...], bool, bool]
 """Properties that the cells of an array share: their resources, the indices of the arrays that
 extract their features, whether they train a classifier that others use, whether they use one."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class ArrayPlan:
     """Arrays that will be submitted, and the cells of each."""
 
     arrays: tuple[Array, ...]
@@ -49,35 +49,37 @@ class Plan:
     """Cells of each array in the order of its work; empty for arrays that only help."""
 
 
-def arranged(
+def plan_arrays(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, folder: Path
-) -> Plan:
+) -> ArrayPlan:
     """Return the arrays for the rows in state "run"."""
     waiting = [row for row in rows if row.state == "run"]
     arrays: list[Array] = []
     cells: list[tuple[SubmittedCell, ...]] = []
     extracted: dict[int, tuple[int, ...]] = {}
     for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
-        groups = [g for g in shared(waiting) if (g[0].cell.needed is not None) == joint]
+        groups = [
+            g for g in groups_sharing_features(waiting) if (g[0].cell.needed is not None) == joint
+        ]
         if groups:
             extracted |= {id(row): (len(arrays),) for group in groups for row in group}
-            arrays.append(_extraction(groups, origins, options))
+            arrays.append(_extraction_array(groups, origins, options))
             cells.append(())
     needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
-    sizes: dict[Kind, list[SubmittedCell]] = {}
+    sizes: dict[ArrayKind, list[SubmittedCell]] = {}
     for row in sorted(waiting, key=lambda row: row.cell.needed is not None):
         requested, cell = resources(row, options), row.cell
         after = extracted.get(id(row), ())
         kind = (requested, after, cell.path in needed, cell.needed is not None)
-        words = words_of(cell, origins)
+        words = arguments_of(cell, origins)
         sizes.setdefault(kind, []).append(submitted_cell(cell, words, requested))
-    arrays += _arrays(sizes, options.parallel, len(arrays))
+    arrays += _cell_arrays(sizes, options.parallel, len(arrays))
     cells += map(tuple, sizes.values())
-    tables = _tables(len(arrays), folder, options.tables_partition)
-    return Plan((*arrays, tables), (*cells, ()))
+    tables = _tables_array(len(arrays), folder, options.tables_partition)
+    return ArrayPlan((*arrays, tables), (*cells, ()))
 
 
-def _extraction(
+def _extraction_array(
     groups: Sequence[Sequence[PlannedCell]], origins: Origins, options: SlurmOptions
 ) -> Array:
     """Return an array with a job for each group of cells that share features.
@@ -88,8 +90,8 @@ def _extraction(
     work = []
     hours = 0.0
     for group in groups:
-        words = preparation([row.cell for row in group], origins)
-        work.append(Command(program(words)))
+        words = preparation_arguments([row.cell for row in group], origins)
+        work.append(Command(process_command(words)))
         longest: dict[str, float] = {}
         for row in group:
             sha256 = row.cell.backbone.sha256
@@ -99,8 +101,8 @@ def _extraction(
     return Array(name="extract", work=tuple(work), resources=requested, parallel=options.parallel)
 
 
-def _arrays(
-    sizes: Mapping[Kind, Sequence[SubmittedCell]], parallel: int, num_before: int = 0
+def _cell_arrays(
+    sizes: Mapping[ArrayKind, Sequence[SubmittedCell]], parallel: int, num_before: int = 0
 ) -> list[Array]:
     """Return an array for each kind; arrays that use classifiers wait for all that train any.
 
@@ -112,19 +114,21 @@ def _arrays(
     for (requested, extracted, trains, uses), members in sizes.items():
         after = extracted + training * uses
         training += (num_before + len(arrays),) * trains
-        work = tuple(Command(program(cell.words)) for cell in members)
+        work = tuple(Command(process_command(cell.words)) for cell in members)
         arrays.append(
             Array(name="cells", work=work, resources=requested, parallel=parallel, after=after)
         )
     return arrays
 
 
-def _tables(num_arrays: int, folder: Path, partition: str) -> Array:
+def _tables_array(num_arrays: int, folder: Path, partition: str) -> Array:
     """Return the array that writes the tables after all others have ended, failed or not."""
     words = (sys.executable, "-m", "benchmarks.cluster.collect", str(folder / FILE))
     after = tuple(range(num_arrays))
     work = (Command(words),)
-    return Array(name="tables", work=work, resources=TABLES, after=after, partition=partition)
+    return Array(
+        name="tables", work=work, resources=TABLES_RESOURCES, after=after, partition=partition
+    )
 
 
 def submit_cells(
@@ -143,16 +147,19 @@ def submit_cells(
     new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
     if len(new) < len(rows):
         count = len(rows) - len(new)
-        print(f"{count} cells are submitted already: see --status", file=sys.stderr)
+        print(
+            f"{count} cells are queued or running already; see python -m benchmarks.status",
+            file=sys.stderr,
+        )
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
-    plan = arranged(new, origins, options, folder)
+    plan = plan_arrays(new, origins, options, folder)
     return _submit_plan(plan, options, folder, where, new[0].cell.place.results)
 
 
 def _submit_plan(
-    plan: Plan, options: SlurmOptions, folder: Path, where: Cluster, results: Path
+    plan: ArrayPlan, options: SlurmOptions, folder: Path, where: Cluster, results: Path
 ) -> Submission:
     """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
     jobs = submit(plan.arrays, options.queue, folder, where)
@@ -181,17 +188,17 @@ def _submit_plan(
     print(
         f"{len(cells)} cells submitted as {len(plan.arrays) - 1} arrays, jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
-        f"Nothing needs to stay open. Where they are: run_all.py --status"
+        f"No process needs to stay open; python -m benchmarks.status shows the states"
     )
     return submission
 
 
-def scripts(
+def sbatch_scripts(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, runs: Path
 ) -> str:
     """Return the scripts that sbatch would get."""
     folder = (runs / "slurm" / "WHEN").absolute()
-    plan = arranged(rows, origins, options, folder)
+    plan = plan_arrays(rows, origins, options, folder)
     return "\n\n".join(
         f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
         for array in plan.arrays
@@ -216,10 +223,10 @@ def _retry(
 ) -> Submission:
     """Submit these cells of one submission again, as a new submission."""
     old = failed[0].submission
-    options = merged(options, old)
+    options = merge_options(options, old)
     folder = new_folder(runs)
-    used = {status.cell.key: _classifier(status.cell.key) for status in failed}
-    sizes: dict[Kind, list[SubmittedCell]] = {}
+    used = {status.cell.key: _needed_classifier(status.cell.key) for status in failed}
+    sizes: dict[ArrayKind, list[SubmittedCell]] = {}
     for status in sorted(failed, key=lambda status: bool(used[status.cell.key])):
         key, requested = status.cell.key, status.cell.resources
         requested = replace(
@@ -231,29 +238,29 @@ def _retry(
         fresh = replace(
             status.cell, job="", resources=requested, before=versions(Path(status.cell.record))
         )
-        kind: Kind = (requested, (), key in used.values(), bool(used[key]))
+        kind: ArrayKind = (requested, (), key in used.values(), bool(used[key]))
         sizes.setdefault(kind, []).append(fresh)
-    arrays = _arrays(sizes, options.parallel)
-    tables = _tables(len(arrays), folder, options.tables_partition)
-    plan = Plan((*arrays, tables), (*(tuple(members) for members in sizes.values()), ()))
+    arrays = _cell_arrays(sizes, options.parallel)
+    tables = _tables_array(len(arrays), folder, options.tables_partition)
+    plan = ArrayPlan((*arrays, tables), (*(tuple(members) for members in sizes.values()), ()))
     return _submit_plan(plan, options, folder, where, Path(old.results))
 
 
-def _classifier(key: str) -> str:
+def _needed_classifier(key: str) -> str:
     """Return the key of the task that trains this task's classifier; empty if it uses none."""
     return task_of(key).needs
 
 
-def merged(options: SlurmOptions, old: Submission) -> SlurmOptions:
+def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
     """Return the options given now, completed by those of the old submission."""
-    given = {
+    changed = {
         spec.name: value
         for spec in fields(Queue)
         if (value := getattr(options.queue, spec.name)) != spec.default
     }
     return replace(
         options,
-        queue=replace(old.queue, **given),
+        queue=replace(old.queue, **changed),
         parallel=options.parallel or old.parallel,
         tables_partition=options.tables_partition or old.tables_partition,
     )

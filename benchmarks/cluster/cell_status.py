@@ -13,9 +13,9 @@ from benchmarks.cluster.submission import Submission, SubmittedCell, submissions
 from slurm.cluster import ClusterError
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 
-HINT = {
-    "extraction": "its cells extract for themselves",
-    "tables": "make them: python -m benchmarks.tables",
+CONSEQUENCES = {
+    "extraction": "each cell extracts its own features",
+    "tables": "to write them, run python -m benchmarks.tables",
 }
 """Consequence of a failed helper job."""
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -37,44 +37,66 @@ class CellStatus:
         return log_path(self.submission.folder, self.cell.job)
 
 
-def statuses(runs: Path) -> tuple[list[CellStatus], str]:
+def statuses(runs: Path, results: Path | None = None) -> tuple[list[CellStatus], str]:
     """Return the status of every cell ever submitted below `runs`.
 
-    The second value says why Slurm did not answer; it is empty if it did.
+    results: if given, only cells whose records belong into this folder. The second value says why
+    Slurm did not answer; it is empty if it did.
     """
     latest: dict[str, tuple[Submission, SubmittedCell]] = {}
-    for submission in submissions(runs):
+    for submission in _submissions_with(runs, results):
         for cell in submission.cells:
             latest[cell.record] = (submission, cell)
-    known, silence = _query_jobs([cell.job for _, cell in latest.values() if not cell.done])
-    return [_status(*pair, known, bool(silence)) for pair in latest.values()], silence
+    known, no_answer = _query_jobs([cell.job for _, cell in latest.values() if not cell.done])
+    return [_cell_status(*pair, known, bool(no_answer)) for pair in latest.values()], no_answer
+
+
+def print_statuses(runs: Path, results: Path | None = None) -> int:
+    """Print the status of every cell submitted below `runs`, or of those of a folder of results.
+
+    Returns 1 if any of them failed or was cancelled, else 0.
+    """
+    cells, no_answer = statuses(runs, results)
+    if not cells:
+        print(f"nothing was submitted below {runs}" + (f" for {results}" if results else ""))
+        return 0
+    print("\n".join([render_statuses(cells, no_answer), *failed_helper_lines(runs, results)]))
+    return int(any(status.state in ("failed", "cancelled") for status in cells))
 
 
 def status_of(submission: Submission) -> list[CellStatus]:
     """Return the status of the cells of one submission."""
-    known, silence = _query_jobs([cell.job for cell in submission.cells if not cell.done])
-    return [_status(submission, cell, known, bool(silence)) for cell in submission.cells]
+    known, no_answer = _query_jobs([cell.job for cell in submission.cells if not cell.done])
+    return [_cell_status(submission, cell, known, bool(no_answer)) for cell in submission.cells]
 
 
-def failed_helpers(runs: Path) -> list[str]:
+def _submissions_with(runs: Path, results: Path | None) -> list[Submission]:
+    """Return the submissions below `runs`, all or only those of one folder of results."""
+    folder = None if results is None else str(results.absolute())
+    return [one for one in submissions(runs) if folder in (None, one.results)]
+
+
+def failed_helper_lines(runs: Path, results: Path | None = None) -> list[str]:
     """Return a line with the log for each failed helper job of the latest submission."""
-    *_, last = [None, *submissions(runs)]
+    *_, last = [None, *_submissions_with(runs, results)]
     if last is None:
         return []
     known, _ = _query_jobs(last.helpers)
     lines = []
     for job in last.helpers:
-        left = saved_error(last.folder, job)
+        error = saved_error(last.folder, job)
         state = known.get(job, JobState("unknown"))
-        lost = (
-            left is None and state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
+        died = (
+            error is None
+            and state.stage == "ended"
+            and state.word not in ("COMPLETED", "CANCELLED")
         )
-        if state.stage in ("queued", "running") or not (left or lost):
+        if state.stage in ("queued", "running") or not (error or died):
             continue
         what = "tables" if job == last.helpers[-1] else "extraction"
         log = log_path(last.folder, job)
-        reason = "; ".join(part for part in (left or state.reason, last_log_line(log)) if part)
-        lines.append(f"{what} failed: {reason}; {HINT[what]}\n{'':<16}log: {log}")
+        reason = "; ".join(part for part in (error or state.reason, last_log_line(log)) if part)
+        lines.append(f"{what} failed: {reason}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")
     return lines
 
 
@@ -88,8 +110,8 @@ def _query_jobs(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
         return {}, str(error)
 
 
-def _status(
-    submission: Submission, cell: SubmittedCell, known: dict[str, JobState], silent: bool
+def _cell_status(
+    submission: Submission, cell: SubmittedCell, known: dict[str, JobState], unanswered: bool
 ) -> CellStatus:
     def with_state(state: State, detail: str = "") -> CellStatus:
         return CellStatus(submission, cell, state, detail)
@@ -97,40 +119,42 @@ def _status(
     if cell.done:
         return with_state("done")
     job = known.get(cell.job, JobState("unknown"))
-    words = last_log_line(log_path(submission.folder, cell.job))
+    last_line = last_log_line(log_path(submission.folder, cell.job))
     if job.stage == "queued":
-        return with_state("queued", f"{job.reason}; so far: {words}" if words else job.reason)
+        return with_state(
+            "queued", f"{job.reason}; last log line: {last_line}" if last_line else job.reason
+        )
     if job.stage == "running":
-        return with_state("running", words)
+        return with_state("running", last_line)
     if job.word == "CANCELLED":
         return with_state("cancelled", "by a user or an administrator")
-    left = saved_error(submission.folder, cell.job)
-    if left == "":  # it ended well without a new record: it found that of another run
+    error = saved_error(submission.folder, cell.job)
+    if error == "":  # it ended well without a new record: it found that of another run
         return with_state("done")
-    reason = cell.failure or "; ".join(part for part in (left, words) if part)
-    if left is None and not cell.failure:
-        if silent:
-            return with_state("queued", "or running, or killed: the cluster does not answer")
+    reason = cell.failure or "; ".join(part for part in (error, last_line) if part)
+    if error is None and not cell.failure:
+        if unanswered:
+            return with_state("queued", "or running or killed; the cluster does not answer")
         ended = job.word or "killed; the cluster does not say why"
-        reason = f"{ended}; last words: {words}" if words else ended
+        reason = f"{ended}; last log line: {last_line}" if last_line else ended
     return with_state("failed", reason)
 
 
-def render(found: Sequence[CellStatus], silence: str) -> str:
+def render_statuses(cells: Sequence[CellStatus], no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
-    if not found:
-        return "nothing was submitted below these --runs"
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
-    for status in found:
+    for status in cells:
         cell = status.cell
         head = f"{cell.backbone:<16}{cell.key:<30}{cell.seed:<6}{status.state:<11}"
         lines.append(f"{head}{status.detail}".rstrip())
         if status.state == "failed":
             lines.append(f"{'':<16}log: {status.log}")
-    counts = {state: sum(status.state == state for status in found) for state in get_args(State)}
+    counts = {state: sum(status.state == state for status in cells) for state in get_args(State)}
     lines.append(", ".join(f"{count} {state}" for state, count in counts.items() if count))
-    if silence:
-        lines.append(f"the cluster does not answer: {silence}")
+    if no_answer:
+        lines.append(f"the cluster does not answer: {no_answer}")
     if counts["failed"] or counts["cancelled"]:
-        lines.append("once more, each from where it was: run_all.py --retry-failed")
+        lines.append(
+            "run_all.py --retry-failed submits them again; each continues where it stopped"
+        )
     return "\n".join(lines)

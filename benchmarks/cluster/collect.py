@@ -6,20 +6,20 @@ python -m benchmarks.cluster.collect runs/slurm/WHEN/submission.json
 import sys
 from pathlib import Path
 
-from benchmarks.cluster.cell_status import render, status_of
-from benchmarks.cluster.submission import read
-from benchmarks.tables import renew_tables
+from benchmarks.cluster.cell_status import render_statuses, status_of
+from benchmarks.cluster.submission import read_submission
+from benchmarks.tables import update_tables
 
 
 def collect(file: Path) -> int:
     """Return 0 once the tables are written, however incomplete; 1 if they cannot be written."""
-    submission = read(file)
+    submission = read_submission(file)
     cells = status_of(submission)
     for status in cells:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
-    print(render(cells, ""))
-    return int(not renew_tables(Path(submission.results)))
+    print(render_statuses(cells, ""))
+    return int(not update_tables(Path(submission.results)))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class SubmittedCell:
     @property
     def done(self) -> bool:
         """Return whether a record was written since the submission."""
-        return newest(Path(self.record)) not in (0, self.before[0])
+        return newest_version(Path(self.record)) not in (0, self.before[0])
 
     @property
     def failure(self) -> str:
@@ -99,7 +99,7 @@ class Submission:
         return self.folder / FILE
 
 
-def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> SubmittedCell:
+def submitted_cell(cell: Cell, words: tuple[str, ...], resources: Resources) -> SubmittedCell:
     """Return the description of a cell that has no job yet."""
     path = cell.path.absolute()
     return SubmittedCell(
@@ -112,16 +112,16 @@ def submitted_cell(cell: Cell, words: tuple[str, ...], asked: Resources) -> Subm
         record=str(path),
         before=versions(path),
         words=words,
-        resources=asked,
+        resources=resources,
     )
 
 
 def versions(record: Path) -> tuple[int, int]:
     """Return the versions of a cell's newest record and of the failure file beside it."""
-    return newest(record), version(failure_path(record))
+    return newest_version(record), version(failure_path(record))
 
 
-def newest(record: Path) -> int:
+def newest_version(record: Path) -> int:
     """Return the latest version among the records of the cell at this path, 0 if there is none."""
     return max(map(version, record_files(record)), default=0)
 
@@ -145,15 +145,16 @@ def new_folder(runs: Path) -> Path:
             except FileExistsError:
                 continue
         return folder
-    raise OSError(f"{runs}/slurm/{stamp}: a thousand submissions in one second")
+    raise OSError(f"{runs}/slurm/{stamp}: this folder and {stamp}-1 to {stamp}-999 exist already")
 
 
-def read(path: Path) -> Submission:
+def read_submission(path: Path) -> Submission:
     """Read a submission file; ValueError if it is not one."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
-        if content.pop("format") != FORMAT:
-            raise ValueError("another format")
+        found = content.pop("format")
+        if found != FORMAT:
+            raise ValueError(f"format {found!r}, expected {FORMAT!r}")
         cells = tuple(
             SubmittedCell(
                 **cell
@@ -180,4 +181,4 @@ def read(path: Path) -> Submission:
 def submissions(runs: Path) -> Iterator[Submission]:
     """Yield all submissions below the runs, oldest first."""
     for path in sorted((runs / "slurm").glob(f"*/{FILE}")):
-        yield read(path)
+        yield read_submission(path)

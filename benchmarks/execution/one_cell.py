@@ -28,11 +28,11 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.running import stop
 from transfer.running.lock import BusyError
 
-LOOK_AGAIN_S = 10.0
+RETRY_INTERVAL_S = 10.0
 PREPARE, AND = "--prepare", "--and"
 
 
-def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
+def arguments_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
     """Return the arguments for a cell, with absolute paths."""
     place, origin = cell.place, origins[cell.backbone.name]
     words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
@@ -50,20 +50,20 @@ def words_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
     return tuple(words)
 
 
-def preparation(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
+def preparation_arguments(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
     """Return the arguments that prepare the tasks of these cells, each backbone once."""
     keys = ",".join(dict.fromkeys(cell.key for cell in cells))
-    each = {cell.backbone.sha256: words_of(cell, origins)[1:] for cell in cells}
+    each = {cell.backbone.sha256: arguments_of(cell, origins)[1:] for cell in cells}
     first, *others = each.values()
     return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
 
 
-def program(words: Sequence[str]) -> tuple[str, ...]:
+def process_command(words: Sequence[str]) -> tuple[str, ...]:
     """Return the command that starts a process with these arguments."""
     return (sys.executable, "-m", "benchmarks.execution.one_cell", *words)
 
 
-def wanted(words: Sequence[str]) -> Cell:
+def cell_from_arguments(words: Sequence[str]) -> Cell:
     """Return the cell that the arguments describe."""
     return tyro.cli(
         Evaluate,
@@ -73,7 +73,7 @@ def wanted(words: Sequence[str]) -> Cell:
     ).cell()
 
 
-def _parts(words: Sequence[str]) -> list[list[str]]:
+def _split_backbones(words: Sequence[str]) -> list[list[str]]:
     """Split the arguments at each AND."""
     parts: list[list[str]] = [[]]
     for word in words:
@@ -94,8 +94,8 @@ def run(cell: Cell) -> int:
         except BusyError:
             if not announced:
                 announced = True
-                print(f"{cell.key}  waits for the process that has it", file=sys.stderr, flush=True)
-            time.sleep(LOOK_AGAIN_S)
+                print(f"{cell.key}  waits for another process", file=sys.stderr, flush=True)
+            time.sleep(RETRY_INTERVAL_S)
         except KilledError as error:  # not the cell's fault: no failure file, it can go on
             print(f"{cell.key}  {error}", file=sys.stderr, flush=True)
             return 128 - error.status
@@ -112,9 +112,9 @@ def main(words: list[str]) -> int:
     stop.listen()
     try:
         if words[:1] != [PREPARE]:
-            return run(wanted(words))
+            return run(cell_from_arguments(words))
         for key in words[1].split(","):
-            prepare([wanted([key, *part]) for part in _parts(words[2:])])
+            prepare([cell_from_arguments([key, *part]) for part in _split_backbones(words[2:])])
             stop.leave_if_asked()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

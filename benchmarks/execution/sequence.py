@@ -48,7 +48,7 @@ def run_cell(
         print(summary(cell, evaluate_where_asked(cell)), flush=True)
         return True
     except BusyError as error:  # another process will write its record: no failure file
-        print(f"{cell.key}  left alone: {error}", file=sys.stderr, flush=True)
+        print(f"{cell.key}  skipped: {error}", file=sys.stderr, flush=True)
     except Exception as error:
         note_failure(cell, error)
         reasons[cell.path] = str(error)
@@ -64,8 +64,10 @@ def _prepare_together(cell: Cell, others: Sequence[Cell], reasons: dict[Path, st
     ClassifierError if the classifier has failed in this run.
     """
     alike = [cell, *(other for other in others if other.task == cell.task)]
-    lost = {other.path: reasons.get(other.needed.path) for other in alike if other.needed}
-    reason = lost[cell.path]
+    classifier_failures = {
+        other.path: reasons.get(other.needed.path) for other in alike if other.needed
+    }
+    reason = classifier_failures[cell.path]
     if reason is not None and cell.needed is not None:
         raise ClassifierError(cell.needed.key, reason)
-    prepare([other for other in alike if lost[other.path] is None])
+    prepare([other for other in alike if classifier_failures[other.path] is None])

@@ -2,7 +2,7 @@
 
 A cell that uses a classifier starts once the classifier is trained, and not at all if that failed.
 Before such cells of several backbones, one process decodes the images once and extracts features.
-Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same command goes on.
+Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same command continues.
 """
 
 import json
@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.execution.one_cell import preparation, program, words_of
+from benchmarks.execution.one_cell import arguments_of, preparation_arguments, process_command
 from benchmarks.planning.checkpoints import Origins
-from benchmarks.planning.plan import PlannedCell, shared
+from benchmarks.planning.plan import PlannedCell, groups_sharing_features
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
 from transfer.record import failure_path
 from transfer.running import stop
 
-SAID_WHY = 1
+FAILURE_WRITTEN = 1
 """Exit status of a cell that has written its failure file."""
 STOPPED = (stop.REQUEUE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
@@ -55,7 +55,7 @@ class Work:
 
 
 @dataclass
-class Side:
+class Pool:
     """Running processes with their GPUs, and the free GPUs."""
 
     free: list[str]
@@ -68,44 +68,44 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
 
     Raises Stopped after a signal, once all cells have saved.
     """
-    waiting = _work(rows, origins)
+    waiting = _all_work(rows, origins)
     number, total = 0, len(waiting)
     gpus = visible_gpus()
-    side = Side(list(gpus))
+    pool = Pool(list(gpus))
     failed: list[Cell] = []
     forwarded = False
-    while waiting or side.running:
+    while waiting or pool.running:
         if stop.asked():
             waiting.clear()
             if not forwarded:
                 forwarded = True
-                for process in side.running:
+                for process in pool.running:
                     process.send_signal(signal.SIGTERM)
-        while len(side.running) < workers:
-            work = _next(waiting, side)
-            if work is None or len(side.free) < _gpus_needed(work.cell, len(gpus)):
+        while len(pool.running) < workers:
+            work = _next_work(waiting, pool)
+            if work is None or len(pool.free) < _gpus_needed(work.cell, len(gpus)):
                 break
             waiting.remove(work)
             number += 1
             what = "features for" if work.prepares else work.cell.backbone.name
             print(f"[{number}/{total}] {what}  {work.cell.key}", file=sys.stderr)
-            lost = [cell for cell in failed if cell.path == work.needs]
-            if lost:
-                failed.append(_skip(work.cell, lost[0]))
+            needed = [cell for cell in failed if cell.path == work.needs]
+            if needed:
+                failed.append(_skip_cell(work.cell, needed[0]))
             else:
-                _start(work, side, len(gpus))
-        failed += _collect_ended(side)
-        _wait(side)
+                _start(work, pool, len(gpus))
+        failed += _collect_ended(pool)
+        _sleep(pool)
     stop.leave_if_asked()
     return failed
 
 
-def _wait(side: Side) -> None:
+def _sleep(pool: Pool) -> None:
     """Sleep for 0.1 s. The second Ctrl-C, which raises here, kills the cells at once."""
     try:
         time.sleep(0.1)
     except KeyboardInterrupt:
-        for process in side.running:
+        for process in pool.running:
             process.kill()
             process.wait()
         raise
@@ -122,36 +122,36 @@ def _was_stopped(status: int) -> bool:
     return status in STOPPED and stop.asked()
 
 
-def _work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
+def _all_work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
     """Return all work in order: joint features of several backbones come first, cells that use a
     classifier last."""
     waiting = [row for row in rows if row.state == "run"]
     cells = sorted((row.cell for row in waiting), key=lambda cell: cell.needed is not None)
-    groups = [[row.cell for row in group] for group in shared(waiting)]
+    groups = [[row.cell for row in group] for group in groups_sharing_features(waiting)]
     return [
         *(
-            Work(group[0], preparation(group, origins), prepares=True)
+            Work(group[0], preparation_arguments(group, origins), prepares=True)
             for group in groups
             if len({cell.backbone.sha256 for cell in group}) > 1
         ),
-        *(Work(cell, words_of(cell, origins)) for cell in cells),
+        *(Work(cell, arguments_of(cell, origins)) for cell in cells),
     ]
 
 
-def _next(waiting: Sequence[Work], side: Side) -> Work | None:
+def _next_work(waiting: Sequence[Work], pool: Pool) -> Work | None:
     """Return the first work that waits for nothing but GPUs; None if there is none."""
-    others = [*waiting, *(work for work, _ in side.running.values())]
+    others = [*waiting, *(work for work, _ in pool.running.values())]
     free = (work for work in waiting if not any(work.waits_for(other) for other in others))
     return next(free, None)
 
 
-def _skip(cell: Cell, lost: Cell) -> Cell:
-    """Write the failure file of a cell whose classifier's cell, `lost`, failed; return the cell."""
+def _skip_cell(cell: Cell, failed_classifier: Cell) -> Cell:
+    """Write the failure file of a cell whose classifier could not be trained; return the cell."""
     try:
-        reason = json.loads(failure_path(lost.path).read_text())["reason"]
+        reason = json.loads(failure_path(failed_classifier.path).read_text())["reason"]
     except (OSError, ValueError, KeyError):
-        reason = "it has left no reason"
-    error = ClassifierError(lost.key, reason)
+        reason = "it has no readable failure file"
+    error = ClassifierError(failed_classifier.key, reason)
     note_failure(cell, error)
     print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
     return cell
@@ -161,9 +161,9 @@ def visible_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use."""
     import torch
 
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
-    return given.split(",")[:count] if given else [str(index) for index in range(count)]
+    return names.split(",")[:count] if names else [str(index) for index in range(count)]
 
 
 def _gpus_needed(cell: Cell, num_gpus: int) -> int:
@@ -174,48 +174,48 @@ def _gpus_needed(cell: Cell, num_gpus: int) -> int:
     return min(cell.place.training.gpus, num_gpus) if many else 1
 
 
-def _start(work: Work, side: Side, num_gpus: int) -> None:
+def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     count = _gpus_needed(work.cell, num_gpus)
-    mine, side.free = side.free[:count], side.free[count:]
+    gpus, pool.free = pool.free[:count], pool.free[count:]
     environment = dict(os.environ)
-    if mine:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     process = subprocess.Popen(
-        program(work.words),
+        process_command(work.words),
         env=environment,
         start_new_session=True,  # Ctrl-C reaches it through this process only
         preexec_fn=stop.asked_at_parents_end,
     )
-    side.running[process] = (work, mine)
+    pool.running[process] = (work, gpus)
 
 
-def _collect_ended(side: Side) -> list[Cell]:
+def _collect_ended(pool: Pool) -> list[Cell]:
     """Remove the processes that have ended and free their GPUs; return the cells that failed."""
     failed = []
-    for process in [process for process in side.running if process.poll() is not None]:
-        work, gpus = side.running.pop(process)
-        side.free += gpus
+    for process in [process for process in pool.running if process.poll() is not None]:
+        work, gpus = pool.running.pop(process)
+        pool.free += gpus
         status, cell = process.returncode, work.cell
         if status == 0 or _was_stopped(status):
             continue
         if work.prepares:
-            warning = f"no features for all: {_exit_reason(status)}; each cell makes its own"
+            warning = f"joint extraction failed: {_exit_reason(status)}; each cell extracts alone"
             print(f"{cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
         failed.append(cell)
-        if status != SAID_WHY:
+        if status != FAILURE_WRITTEN:
             note_failure(cell, RuntimeError(_exit_reason(status)))
             print(f"{cell.key}  failed: {_exit_reason(status)}", file=sys.stderr, flush=True)
     return failed
 
 
 def _exit_reason(status: int) -> str:
-    """Return in words why a process ended that has left no failure file."""
+    """Return the words for the exit status of a process that has left no failure file."""
     if status == stop.REQUEUE:
-        return "stopped by somebody else; the same command goes on"
+        return "stopped by another process; run the same command to continue"
     # Popen reports a signal as its negative number. A cell adds 128 to the number of the signal
     # that killed one of its own processes.
     number = -status if status < 0 else status - 128
     if number in {known.value for known in signal.Signals}:
-        return f"killed by {signal.Signals(number).name}; the same command goes on"
+        return f"killed by {signal.Signals(number).name}; run the same command to continue"
     return f"exit status {status}"

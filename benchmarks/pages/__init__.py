@@ -3,6 +3,7 @@
 records.py     reads the result files, tolerant of torn ones
 published.py   reads benchmarks/published
 conditions.py  the conditions under which a result was computed
+reasons.py     reasons why a result may not stand beside a paper's numbers
 blocks.py      groups of results that may share a column
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference

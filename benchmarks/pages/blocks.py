@@ -9,25 +9,27 @@ different rows.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.conditions import parted
-from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
-
-SCHEDULES = ("paper", "short", "smoke")
+from benchmarks.pages.conditions import group_by_conditions
+from benchmarks.pages.reasons import (
+    COMPARABLE,
+    ProtocolCheck,
+    Reasons,
+    reasons_of,
+    reasons_of_failure,
+    without_version,
+)
+from benchmarks.pages.records import Failure, Model, Result
 
 Column = tuple[str, str]
 """Task id, and protocol without its version: another version is another hash."""
-
-Apart = Callable[[Model, str, str], str]
-"""Function of a backbone, a task and a protocol without version. It returns "protocol ..." if the
-page expects another protocol there, and an empty text if it expects this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """Rows that may be compared with each other."""
 
-    reasons: tuple[str, ...]
-    """Reasons why the rows may not be compared with the paper; empty if they may."""
+    reasons: Reasons
+    """Reasons why the rows may not be compared with the paper."""
     version: int
     """Number of newer blocks with the same reasons and other protocol hashes or data."""
     done: Mapping[tuple[Model, Column], tuple[Result, ...]]
@@ -36,10 +38,15 @@ class Block:
     """Failures of each entry, sorted by seed; without cells that succeeded later."""
 
     @property
+    def comparable(self) -> bool:
+        """Return whether the rows may be compared with the paper."""
+        return self.reasons == COMPARABLE
+
+    @property
     def models(self) -> tuple[Model, ...]:
         """Return the rows, sorted by name; random initializations come last."""
         rows = {model for model, _ in (*self.done, *self.failed)}
-        return tuple(sorted(rows, key=lambda m: (m.name.startswith("random"), m)))
+        return tuple(sorted(rows, key=lambda model: (model.untrained, model)))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -54,94 +61,60 @@ class Block:
         }
         return ", ".join(sorted(names))
 
-    def describe(self, column: Column) -> tuple[str, str]:
+    def metric_and_heading(self, column: Column) -> tuple[str, str]:
         """Return primary metric and heading of a column, as its records hold them."""
-        entries: list[Result | Failure] = [
-            entry
-            for cells in (self.done, self.failed)
-            for (_, other), members in cells.items()
+        outcomes: list[Result | Failure] = [
+            outcome
+            for entries in (self.done, self.failed)
+            for (_, other), members in entries.items()
             if other == column
-            for entry in members
+            for outcome in members
         ]
-        return entries[0].primary_metric, entries[0].heading
+        return outcomes[0].primary_metric, outcomes[0].heading
 
     @property
     def heading(self) -> str:
         """Return the reasons as a heading."""
-        text = ", ".join(self.reasons) or "paper schedule, full data"
+        text = ", ".join(self.reasons.words()) or "paper schedule, full data"
         if self.version:
             text += f", other settings or data ({self.version})"
         return text[0].upper() + text[1:]
 
 
-def reasons(result: Result, apart: Apart | None = None) -> tuple[str, ...]:
-    """Return the reasons why a result may not stand beside the paper's numbers; empty if it may.
-
-    apart: if None, every protocol is allowed.
-    """
-    why = []
-    if result.schedule != "paper":
-        why.append(schedule_words(result.schedule))
-    elif result.protocol_hash != result.paper_hash:
-        why.append("altered protocol")
-    if result.small:
-        why.append(SMALL_DATA[result.small])
-    elif result.tolerated:
-        why.append("incomplete data")
-    if apart is not None:
-        why.append(apart(result.model, result.task, family(result.protocol)))
-    return tuple(words for words in why if words)
-
-
-def schedule_words(schedule: str) -> str:
-    """Return words such as "smoke schedule", or "0.02-length schedule" for a share."""
-    return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
-
-
-def family(protocol: str) -> str:
-    """Return a protocol's name without the version: "lorac-2021" of "lorac-2021/1"."""
-    return protocol.partition("/")[0]
-
-
-def itself(model: Model) -> Hashable:
+def backbone_key(model: Model) -> Hashable:
     """Return the backbone itself: only its own results are sorted into rows by their conditions."""
     return model
 
 
-def arrange(
+def sort_into_blocks(
     done: Iterable[Result],
     failed: Iterable[Failure],
-    apart: Apart | None = None,
-    together: Callable[[Model], Hashable] = itself,
+    check: ProtocolCheck | None = None,
+    group_key: Callable[[Model], Hashable] = backbone_key,
 ) -> list[Block]:
     """Return the blocks by schedule, the comparable one first; those of one kind, newest first.
 
-    together: key of a backbone. Results of all backbones with one key are sorted into rows by their
-    conditions as if they were those of one backbone.
+    group_key: key of a backbone. Results of all backbones with one key are sorted into rows by
+    their conditions as if they were those of one backbone.
     """
-    kinds: dict[tuple[str, ...], list[Result]] = {}
+    kinds: dict[Reasons, list[Result]] = {}
     for result in done:
-        kinds.setdefault(reasons(result, apart), []).append(result)
+        kinds.setdefault(reasons_of(result, check), []).append(result)
     blocks = [
-        Block(reasons=why, version=version, done=cells, failed={})
-        for why in sorted(kinds, key=_rank)
-        for version, cells in enumerate(_versions(kinds[why], together))
+        Block(reasons=why, version=version, done=results, failed={})
+        for why in sorted(kinds, key=lambda why: why.rank)
+        for version, results in enumerate(_split_versions(kinds[why], group_key))
     ]
-    return _with_failures(blocks, failed, apart)
+    return _with_failures(blocks, failed, check)
 
 
-def _rank(why: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    schedule = why[0].split()[0] if why and why[0].endswith(" schedule") else "paper"
-    return (SCHEDULES.index(schedule) if schedule in SCHEDULES else len(SCHEDULES), why)
-
-
-def _versions(
-    results: list[Result], together: Callable[[Model], Hashable]
+def _split_versions(
+    results: list[Result], group_key: Callable[[Model], Hashable]
 ) -> list[dict[tuple[Model, Column], tuple[Result, ...]]]:
     """Return tables whose columns each have one protocol hash and one state of the data."""
     columns: dict[Column, dict[tuple[str, str], list[Result]]] = {}
     for result in results:
-        states = columns.setdefault((result.task, family(result.protocol)), {})
+        states = columns.setdefault((result.task, without_version(result.protocol)), {})
         # full data are the same as images or as arrays, so their fingerprints are not compared;
         # generated and incomplete data differ from each other
         data = result.fingerprint if result.small or result.tolerated else ""
@@ -156,40 +129,44 @@ def _versions(
         for version, (_, members) in enumerate(newest_first):
             if version == len(versions):
                 versions.append({})
-            versions[version] |= {(row, column): done for row, done in _rows(members, together)}
+            versions[version] |= {
+                (row, column): done for row, done in _split_rows(members, group_key)
+            }
     return versions
 
 
-def _rows(
-    members: list[Result], together: Callable[[Model], Hashable]
+def _split_rows(
+    members: list[Result], group_key: Callable[[Model], Hashable]
 ) -> Iterator[tuple[Model, tuple[Result, ...]]]:
     """Yield the rows of one column, each with the runs that may share a mean."""
     alike: dict[Hashable, list[Result]] = {}
     for result in members:
-        alike.setdefault(together(result.model), []).append(result)
+        alike.setdefault(group_key(result.model), []).append(result)
     for results in alike.values():
-        for words, group in parted(results).items():
+        for words, group in group_by_conditions(results).items():
             for model in dict.fromkeys(result.model for result in group):
                 runs = [result for result in group if result.model == model]
-                yield replace(model, apart=words), tuple(sorted(runs, key=lambda r: r.seed))
+                row = replace(model, other_conditions=words)
+                yield row, tuple(sorted(runs, key=lambda run: run.seed))
 
 
 def _with_failures(
-    blocks: list[Block], failed: Iterable[Failure], apart: Apart | None
+    blocks: list[Block], failed: Iterable[Failure], check: ProtocolCheck | None
 ) -> list[Block]:
     """Return the blocks with each failure added to one of its schedule and protocol.
 
     A block that has a row of the failure's backbone is preferred. If there is none, the failure
     gets a block of its own.
     """
-    named = {model.name: model for block in blocks for model in block.models if not model.apart}
-    cells: dict[tuple[tuple[str, ...], int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
+    rows = (row for block in blocks for row in block.models)
+    named = {row.name: row for row in rows if not row.other_conditions}
+    failures: dict[tuple[Reasons, int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
         known_as = named.get(failure.backbone, Model(name=failure.backbone))
-        why = _known_reasons(failure, known_as, apart)
-        block, model = _home(blocks, failure, why) or (None, known_as)
-        place = cells.setdefault((block.reasons, block.version) if block else (why, 0), {})
-        key = (model, (failure.task, family(failure.protocol)))
+        why = reasons_of_failure(failure, known_as, check)
+        block, model = _block_and_row(blocks, failure, why) or (None, known_as)
+        place = failures.setdefault((block.reasons, block.version) if block else (why, 0), {})
+        key = (model, (failure.task, without_version(failure.protocol)))
         place[key] = (*place.get(key, ()), failure)
     known = {(block.reasons, block.version): block for block in blocks}
     return [
@@ -197,35 +174,22 @@ def _with_failures(
             reasons=place[0],
             version=place[1],
             done=known[place].done if place in known else {},
-            failed=cells.get(place, {}),
+            failed=failures.get(place, {}),
         )
-        for place in sorted({*known, *cells}, key=lambda place: (_rank(place[0]), place[1]))
+        for place in sorted({*known, *failures}, key=lambda place: (place[0].rank, place[1]))
     ]
 
 
-def _known_reasons(failure: Failure, model: Model, apart: Apart | None) -> tuple[str, ...]:
-    """Return the reasons that a failure file shows: schedule and protocol, but not the data."""
-    why = [] if failure.schedule == "paper" else [schedule_words(failure.schedule)]
-    if apart is not None:
-        why.append(apart(model, failure.task, family(failure.protocol)))
-    return tuple(words for words in why if words)
-
-
-def _home(
-    blocks: list[Block], failure: Failure, why: tuple[str, ...]
+def _block_and_row(
+    blocks: list[Block], failure: Failure, why: Reasons
 ) -> tuple[Block, Model] | None:
     """Return the block and row of a failure, preferably those with results of other seeds."""
-    column = (failure.task, family(failure.protocol))
+    column = (failure.task, without_version(failure.protocol))
     rows = [
         (block, model)
         for block in blocks
-        if _reasons_of_failures(block.reasons) == why
+        if block.reasons.of_failures == why
         for model in block.models
         if model.name == failure.backbone
     ]
     return min(rows, key=lambda row: (row[1], column) not in row[0].done, default=None)
-
-
-def _reasons_of_failures(why: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the reasons that failure files show too."""
-    return tuple(r for r in why if r.endswith(" schedule") or r.startswith("protocol "))

@@ -4,22 +4,31 @@ Runs of one backbone, task and protocol under different conditions stand in diff
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from benchmarks.pages.records import SMALL_DATA, Result
 
-Conditions = tuple[str, ...]
-"""Words for each condition that must be equal; the last entry holds all departures."""
+
+class Conditions(NamedTuple):
+    """Words for each condition that must be equal."""
+
+    features: str
+    engine: str
+    processes: str
+    data: str
+    tolerated: str
+    departures: str
 
 
 def conditions(result: Result) -> Conditions:
     """Return the conditions under which a result was computed, and its data."""
-    return (
-        f"features in {result.features_in}",
-        f"engine {result.engine}",
-        processes_words(result.num_processes),
-        SMALL_DATA.get(result.small, "full data"),
-        "; ".join(tolerated_words(result)) or "nothing tolerated",
-        "; ".join(result.departures) or "no departure",
+    return Conditions(
+        features=f"features in {result.features_in}",
+        engine=f"engine {result.engine}",
+        processes=processes_words(result.num_processes),
+        data=SMALL_DATA.get(result.small, "full data"),
+        tolerated="; ".join(tolerated_words(result)) or "nothing tolerated",
+        departures="; ".join(result.departures) or "no departure",
     )
 
 
@@ -36,7 +45,7 @@ def tolerated_words(result: Result) -> list[str]:
     ]
 
 
-def parted(results: Sequence[Result]) -> dict[str, list[Result]]:
+def group_by_conditions(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Return the groups of results that may share a mean, by their differences from the first.
 
     The first group is the largest; among equally large groups, the one with the fewest departures.
@@ -47,7 +56,7 @@ def parted(results: Sequence[Result]) -> dict[str, list[Result]]:
         groups.setdefault(conditions(result), []).append(result)
     first, *others = sorted(groups, key=lambda common: _rank(common, groups[common]))
     # departures are long: a group's name holds them only if nothing else names it uniquely
-    brief = [_differences(common[:-1], first[:-1]) for common in others]
+    brief = [_differences(common._replace(departures=first.departures), first) for common in others]
     names = [
         words if words and brief.count(words) == 1 else _differences(common, first)
         for common, words in zip(others, brief, strict=True)

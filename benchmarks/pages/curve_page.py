@@ -4,44 +4,55 @@ import csv
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from benchmarks.pages.blocks import Block, Column, arrange
-from benchmarks.pages.entries import cell
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.entries import table_entry
 from benchmarks.pages.markdown import escape, table
 from benchmarks.pages.records import Model, Results
 
-MARK = "@"
+CURVE_SEPARATOR = "@"
 """Separator of the curve's and the snapshot's name in the name of a backbone."""
+
+
+@dataclass(frozen=True)
+class CurvePage:
+    """Page of the curves of one task."""
+
+    file_name: str
+    title: str
+    text: str
 
 
 def run_of(model: Model) -> str:
     """Return the pre-training run that a snapshot belongs to."""
-    return model.name.rpartition(MARK)[0]
+    return model.name.rpartition(CURVE_SEPARATOR)[0]
 
 
 def curve_of(model: Model) -> str:
     """Return the curve of a snapshot: its run, and its conditions if they differ."""
-    return f"{run_of(model)} ({model.apart})" if model.apart else run_of(model)
+    return (
+        f"{run_of(model)} ({model.other_conditions})" if model.other_conditions else run_of(model)
+    )
 
 
-def curve_pages(results: Results, command: str) -> dict[str, str]:
-    """Return the page of each task that was run on snapshots, by file name."""
+def curve_pages(results: Results, command: str) -> list[CurvePage]:
+    """Return the page of each task that was run on snapshots."""
     parts: dict[str, list[str]] = {}
-    for block in arrange(results.done, results.failed, together=run_of):
+    for block in sort_into_blocks(results.done, results.failed, group_key=run_of):
         for column in block.columns:
             parts.setdefault(column[0], []).extend(_section(block, column))
-    return {
-        f"curves_{task.replace('/', '_')}.md": "\n\n".join([*_head(task, command), *parts[task]])
-        + "\n"
-        for task in sorted(parts)
-    }
+    return [_page(task, parts[task], command) for task in sorted(parts)]
 
 
-def _head(task: str, command: str) -> list[str]:
-    return [
-        f"# {task} during pre-training",
+def _page(task: str, parts: list[str], command: str) -> CurvePage:
+    title = f"{task} during pre-training"
+    head = [
+        f"# {title}",
         f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`.",
     ]
+    text = "\n\n".join([*head, *parts]) + "\n"
+    return CurvePage(f"curves_{task.replace('/', '_')}.md", title, text)
 
 
 def _section(block: Block, column: Column) -> list[str]:
@@ -68,7 +79,7 @@ def _table(block: Block, column: Column, metric: str) -> str:
     scores = {
         (curve_of(model), float(model.epochs or 0)): score.text(2)
         for model in block.models
-        if (score := cell(block, model, *column, metric).score) is not None
+        if (score := table_entry(block, model, *column, metric).score) is not None
     }
     curves = sorted({curve for curve, _ in scores})
     epochs = sorted({epoch for _, epoch in scores})
@@ -82,13 +93,13 @@ def curve_files(results: Results) -> dict[str, str]:
     Results that do not share a column of the page do not share a file either.
     """
     files = {}
-    for block in arrange(results.done, (), together=run_of):
+    for block in sort_into_blocks(results.done, (), group_key=run_of):
         for column in block.columns:
             points: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
             for (model, other), done in block.done.items():
                 if other == column:
                     point = (float(model.epochs or 0), done[0].metrics)
-                    points.setdefault((run_of(model), model.apart), []).append(point)
+                    points.setdefault((run_of(model), model.other_conditions), []).append(point)
                     schedule = done[0].schedule
             kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
             for (run, apart), curve in points.items():
@@ -99,8 +110,8 @@ def curve_files(results: Results) -> dict[str, str]:
 
 def _kind(block: Block) -> list[str]:
     """Return why a block's numbers may not be compared with others, except for the schedule."""
-    reasons = [why for why in block.reasons if not why.endswith(" schedule")]
-    return [*reasons, f"other {block.version}"] if block.version else reasons
+    words = block.reasons.words(schedule=False)
+    return [*words, f"other {block.version}"] if block.version else [*words]
 
 
 def _as_file_name(words: str) -> str:

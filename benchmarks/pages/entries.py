@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from benchmarks.pages.blocks import Block, schedule_words
+from benchmarks.pages.blocks import Block
 from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.reasons import schedule_words
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
 
@@ -28,7 +29,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class TableEntry:
     """One entry of a row of ours."""
 
     score: Score | None = None
@@ -46,7 +47,7 @@ def score_of(values: list[float]) -> Score:
     )
 
 
-def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> Cell:
+def table_entry(block: Block, model: Model, task: str, protocol: str, metric: str) -> TableEntry:
     """Return the entry of a model for a metric of a task; protocol without version."""
     done = block.done.get((model, (task, protocol)), ())
     failed = block.failed.get((model, (task, protocol)), ())
@@ -56,26 +57,28 @@ def cell(block: Block, model: Model, task: str, protocol: str, metric: str) -> C
         score = score_of(values)
         if len(done) == 1:
             score = replace(score, interval=done[0].interval95.get(metric, 0.0))
-        return Cell(score=score, notes=_notes(done), failures=broken)
+        return TableEntry(score=score, notes=_notes(done), failures=broken)
     if failed:
-        return Cell(missing="failed", failures=_reasons(failed))
+        return TableEntry(missing="failed", failures=_failure_notes(failed))
     if done:
         names = ", ".join(sorted(done[0].metrics))
-        return Cell(missing="–", failures=(f"the record has {names}, not {metric}",))
-    return Cell(missing="") if model.apart else Cell()
+        return TableEntry(missing="–", failures=(f"the record has {names}, not {metric}",))
+    return TableEntry(missing="") if model.other_conditions else TableEntry()
 
 
-def average(block: Block, model: Model, protocol: str) -> Cell:
+def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     """Return LORAC's average, the unweighted mean of the twelve data sets, if all are there."""
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
-    members = [_single(results) for results in done if results]
+    members = [_metric_by_seed(results) for results in done if results]
     if len(members) < len(done):
-        if model.apart:
-            return Cell(missing="")
-        return Cell(missing=f"– ({len(members)} of {len(done)})" if members else "not run")
-    unlike = _unlike(done)
-    if unlike:
-        return Cell(missing="–", failures=(f"no average of unlike runs: {unlike}",))
+        if model.other_conditions:
+            return TableEntry(missing="")
+        return TableEntry(missing=f"– ({len(members)} of {len(done)})" if members else "not run")
+    differences = _condition_differences(done)
+    if differences:
+        return TableEntry(
+            missing="–", failures=(f"no average, because the runs differ: {differences}",)
+        )
     shared = [
         note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
     ]
@@ -85,18 +88,19 @@ def average(block: Block, model: Model, protocol: str) -> Cell:
     # with the same seeds everywhere, the spread is that of the average, one per seed
     if all(set(member) == seeds for member in members):
         per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
-        return Cell(score=score_of(per_seed), notes=notes)
+        return TableEntry(score=score_of(per_seed), notes=notes)
     means = [fmean(member.values()) for member in members]
-    return Cell(score=Score(mean=fmean(means)), notes=notes)
+    return TableEntry(score=Score(mean=fmean(means)), notes=notes)
 
 
-def _unlike(done: list[tuple[Result, ...]]) -> str:
+def _condition_differences(done: list[tuple[Result, ...]]) -> str:
     """Return the arithmetic, engines or numbers of processes in which results differ."""
-    each = zip(*(conditions(results[0])[:3] for results in done), strict=True)
+    of_each = [conditions(results[0]) for results in done]
+    each = zip(*((c.features, c.engine, c.processes) for c in of_each), strict=True)
     return "; ".join(" and ".join(sorted(set(words))) for words in each if len(set(words)) > 1)
 
 
-def _single(results: tuple[Result, ...]) -> dict[int, float]:
+def _metric_by_seed(results: tuple[Result, ...]) -> dict[int, float]:
     """Return each record's only metric, by seed."""
     return {result.seed: next(iter(result.metrics.values())) for result in results}
 
@@ -104,7 +108,7 @@ def _single(results: tuple[Result, ...]) -> dict[int, float]:
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     """Return notes on schedule, engine, seeds, data and departures of a number, each once.
 
-    The first run stands for all: runs of one mean differ only in their seeds.
+    They are taken from the first run, because runs of one mean differ only in their seeds.
     """
     first = done[0]
     notes = [schedule_words(first.schedule)]
@@ -119,9 +123,9 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     at_edge = [str(result.seed) for result in done if result.at_grid_edge]
     if at_edge:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
-        notes.append(f"chosen rate at the edge of the grid{of}")
+        notes.append(f"chosen learning rate at the edge of the grid{of}")
     return (*notes, *first.departures)
 
 
-def _reasons(failed: tuple[Failure, ...]) -> tuple[str, ...]:
+def _failure_notes(failed: tuple[Failure, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"failed: {failure.reason}" for failure in failed))

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.entries import Cell, Score
+from benchmarks.pages.entries import Score, TableEntry
 from benchmarks.pages.markdown import Notes, bold, table
 from benchmarks.pages.records import Model
-from benchmarks.pages.verdict import leader
+from benchmarks.pages.verdict import best_index
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class PrintedNumber:
     """One number as it will be printed."""
 
-    number: str
+    text: str
     after: str = ""
     """Footnote marks."""
     score: Score | None = None
@@ -35,52 +35,52 @@ class Line:
 
     label: str
     attributes: tuple[str, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    numbers: tuple[PrintedNumber, ...] = ()
     scope: str = ""
     """Task of the line's section; the best number is chosen among the lines of one scope."""
 
 
 @dataclass(frozen=True)
-class Sayings:
+class TableNotes:
     """Notes on how numbers were computed: those that hold for a whole table, and all others."""
 
     everywhere: tuple[str, ...]
     notes: Notes
 
     @classmethod
-    def of(cls, cells: Iterable[Cell], notes: Notes) -> "Sayings":
-        """Return the notes of the cells of one table."""
-        return cls(shared_notes(cells), notes)
+    def of_entries(cls, entries: Iterable[TableEntry], notes: Notes) -> "TableNotes":
+        """Return the notes of the entries of one table."""
+        return cls(shared_notes(entries), notes)
 
     def line(self, protocols: str) -> str:
         """Return the table's protocols and the notes that hold for all of it, as one line."""
         return "; ".join((f"protocol {protocols}", *self.everywhere))
 
 
-def shared_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+def shared_notes(entries: Iterable[TableEntry]) -> tuple[str, ...]:
     """Return the notes that every number has, in order."""
-    rows = [cell.notes for cell in cells if cell.score]
+    rows = [entry.notes for entry in entries if entry.score]
     return tuple(n for n in rows[0] if all(n in row for row in rows)) if rows else ()
 
 
-def new_line(
+def backbone_line(
     label: str,
-    cells: Sequence[Cell],
-    say: Sayings,
+    entries: Sequence[TableEntry],
+    table_notes: TableNotes,
     *,
     decimals: Sequence[int],
     attributes: Sequence[str] = (),
 ) -> Line:
     """Return one of our rows; notes that hold for all its numbers are marked at its name."""
-    of_row = [note for note in shared_notes(cells) if note not in say.everywhere]
-    label += say.notes.mark(of_row)
-    entries = []
-    for cell, digits in zip(cells, decimals, strict=True):
-        own = [note for note in cell.notes if note not in (*say.everywhere, *of_row)]
-        number = cell.score.text(digits) if cell.score else cell.missing
-        after = say.notes.mark([*own, *cell.failures])
-        entries.append(Entry(number=number, after=after, score=cell.score))
-    return Line(label=label, attributes=tuple(attributes), entries=tuple(entries))
+    of_row = [note for note in shared_notes(entries) if note not in table_notes.everywhere]
+    label += table_notes.notes.mark(of_row)
+    numbers = []
+    for entry, digits in zip(entries, decimals, strict=True):
+        own = [note for note in entry.notes if note not in (*table_notes.everywhere, *of_row)]
+        text = entry.score.text(digits) if entry.score else entry.missing
+        after = table_notes.notes.mark([*own, *entry.failures])
+        numbers.append(PrintedNumber(text=text, after=after, score=entry.score))
+    return Line(label=label, attributes=tuple(attributes), numbers=tuple(numbers))
 
 
 def row_label(model: Model, rows: Sequence[Model]) -> str:
@@ -91,24 +91,26 @@ def row_label(model: Model, rows: Sequence[Model]) -> str:
     """
     twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
     label = f"{model.name} ({model.sha256[:8]})" if twins else model.name
-    return f"{label} ({model.apart})" if model.apart else label
+    return f"{label} ({model.other_conditions})" if model.other_conditions else label
 
 
 def backbones_of(models: Iterable[Model]) -> list[Model]:
     """Return each backbone once, however many rows it has, in order."""
-    return sorted({replace(model, apart="") for model in models})
+    return sorted({replace(model, other_conditions="") for model in models})
 
 
-def describe(model: Model) -> str:
+def backbone_description(model: Model) -> str:
     """Return the description of a backbone as a list item."""
     network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
     origin = model.source
     if model.recipe:
         origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
     if model.heads:
-        origin += f"; {model.heads}"
+        origin += f"; heads {' '.join(model.heads)}"
     if model.texture == "randconv_luma":
-        origin += "; textures by randconv_luma, a stand-in for style transfer: no reproduction"
+        origin += (
+            "; textures by randconv_luma instead of style transfer, so this is no reproduction"
+        )
     elif model.texture:
         origin += f"; textures from a {model.texture}"
     weights = f"weights {model.sha256[:12]}" if model.sha256 else ""
@@ -121,21 +123,21 @@ def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Lin
         (row, j)
         for j, heading in enumerate(headings)
         for scope in {line.scope for line in lines}
-        if (row := _leading(lines, j, scope, heading)) is not None
+        if (row := _best_row(lines, j, scope, heading)) is not None
     }
     width = len(header) - 1 + len(headings)
     rows = []
     for i, line in enumerate(lines):
         numbers = [
-            (bold(entry.number) if (i, j) in best else entry.number) + entry.after
-            for j, entry in enumerate(line.entries)
+            (bold(number.text) if (i, j) in best else number.text) + number.after
+            for j, number in enumerate(line.numbers)
         ]
         rows.append([line.label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
     return table([*header, *(heading.label for heading in headings)], rows)
 
 
-def _leading(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:
-    rows = [i for i, line in enumerate(lines) if line.entries and line.scope == scope]
-    scores = [lines[i].entries[column].score for i in rows]
-    first = leader(scores, scope or heading.task, higher_is_better=heading.higher_is_better)
-    return None if first is None else rows[first]
+def _best_row(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:
+    rows = [i for i, line in enumerate(lines) if line.numbers and line.scope == scope]
+    scores = [lines[i].numbers[column].score for i in rows]
+    best = best_index(scores, scope or heading.task, higher_is_better=heading.higher_is_better)
+    return None if best is None else rows[best]

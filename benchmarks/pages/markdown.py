@@ -7,22 +7,22 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
     """Return a padded markdown table; the first `left` columns are text, the others numbers."""
-    cells = [[escape(text) for text in line] for line in (header, *rows)]
-    widths = [max(3, *(len(line[i]) for line in cells)) for i in range(len(header))]
+    texts = [[escape(text) for text in line] for line in (header, *rows)]
+    widths = [max(3, *(len(line[i]) for line in texts)) for i in range(len(header))]
     rule = [":" + "-" * (w - 1) if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "\n".join(_line(line, widths, left) for line in (cells[0], rule, *cells[1:]))
+    return "\n".join(_line(line, widths, left) for line in (texts[0], rule, *texts[1:]))
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
+def _line(texts: Sequence[str], widths: Sequence[int], left: int) -> str:
     padded = [
         text.ljust(width) if i < left else text.rjust(width)
-        for i, (text, width) in enumerate(zip(cells, widths, strict=True))
+        for i, (text, width) in enumerate(zip(texts, widths, strict=True))
     ]
     return "| " + " | ".join(padded) + " |"
 
 
 def escape(text: str) -> str:
-    """Return the text on one line, with its bars escaped, so that it cannot end a cell."""
+    """Return the text on one line, with its bars escaped, so that it cannot end a table cell."""
     return " ".join(text.replace("|", "\\|").split())
 
 

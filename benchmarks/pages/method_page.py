@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from benchmarks.pages.blocks import Block, Column, arrange
-from benchmarks.pages.entries import cell
-from benchmarks.pages.grid import Heading, Sayings, describe, grid, new_line, row_label
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.entries import table_entry
+from benchmarks.pages.grid import (
+    Heading,
+    TableNotes,
+    backbone_description,
+    backbone_line,
+    grid,
+    row_label,
+)
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.records import Model, Results
 from benchmarks.pages.verdict import noise_rule
@@ -16,10 +23,11 @@ DECIMALS = 1
 
 def method_page(results: Results, command: str) -> str:
     """Return the page; empty if no two methods have a result on the same task."""
-    blocks = arrange(results.done, results.failed)
+    blocks = sort_into_blocks(results.done, results.failed)
     models = {model for block in blocks for model in block.models if "/" in model.recipe}
     parts = []
-    for size, group in groupby(sorted(models, key=_place), key=lambda model: _place(model)[0]):
+    ordered = sorted(models, key=_sort_key)
+    for size, group in groupby(ordered, key=lambda model: _sort_key(model)[0]):
         parts += _table(size, list(group), blocks)
     if not parts:
         return ""
@@ -31,45 +39,50 @@ def method_page(results: Results, command: str) -> str:
     return "\n\n".join([*header, *parts]) + "\n"
 
 
-def _place(model: Model) -> tuple[str, bool, Model]:
+def _sort_key(model: Model) -> tuple[str, bool, Model]:
     """Return the sort key of a backbone: recipe size, then random initializations first."""
     return model.recipe.partition("/")[2], model.method != "random", model
 
 
 def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
-    columns = [(block, column) for block in blocks for column in _shared(block, models)]
+    columns = [(block, column) for block in blocks for column in _shared_columns(block, models)]
     rows = [m for m in models if any((m, column) in block.done for block, column in columns)]
     if not columns:
         return []
     entries = {
-        model: [cell(block, model, *column, block.describe(column)[0]) for block, column in columns]
+        model: [
+            table_entry(block, model, *column, block.metric_and_heading(column)[0])
+            for block, column in columns
+        ]
         for model in rows
     }
     notes = Notes()
-    say = Sayings.of((c for cells in entries.values() for c in cells), notes)
+    table_notes = TableNotes.of_entries((entry for row in entries.values() for entry in row), notes)
     decimals = [DECIMALS] * len(columns)
     lines = [
-        new_line(row_label(model, rows), cells, say, decimals=decimals)
-        for model, cells in entries.items()
+        backbone_line(row_label(model, rows), row, table_notes, decimals=decimals)
+        for model, row in entries.items()
     ]
     headings = [
-        Heading(f"{column[0]} {block.describe(column)[0]}", column[0]) for block, column in columns
+        Heading(f"{column[0]} {block.metric_and_heading(column)[0]}", column[0])
+        for block, column in columns
     ]
     protocols = [
         f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
         for block, (task, protocol) in columns
     ]
+    backbones = dict.fromkeys(replace(model, other_conditions="") for model in rows)
     return [
         f"## {size}",
         noise_rule(sorted({task for _, (task, _) in columns})),
         grid(["backbone"], headings, lines),
-        "\n".join([*protocols, f"- All rows: {'; '.join(say.everywhere)}."]),
+        "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
         "\n".join(notes.lines()),
-        "\n".join(map(describe, dict.fromkeys(replace(model, apart="") for model in rows))),
+        "\n".join(map(backbone_description, backbones)),
     ]
 
 
-def _shared(block: Block, models: Sequence[Model]) -> list[Column]:
+def _shared_columns(block: Block, models: Sequence[Model]) -> list[Column]:
     """Return the columns in which two methods have a result, without random initializations."""
     trained = [model for model in models if model.method != "random"]
     return [

@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from benchmarks.pages.blocks import Block, Column, arrange
-from benchmarks.pages.entries import Cell, average, cell
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.entries import TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
     Heading,
-    Sayings,
+    TableNotes,
+    backbone_description,
+    backbone_line,
     backbones_of,
-    describe,
     grid,
-    new_line,
     row_label,
 )
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, transfer_tasks
-from benchmarks.pages.records import FORMER_RECORDS, Model, Results
+from benchmarks.pages.records import METRICS_AND_HEADINGS, Model, Results
 from benchmarks.pages.verdict import noise_rule
 
 DECIMALS = 1
@@ -23,7 +23,7 @@ DECIMALS = 1
 
 def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
     """Return the page; tables: title and file name of the other pages."""
-    blocks = arrange(results.done, results.failed)
+    blocks = sort_into_blocks(results.done, results.failed)
     notes = Notes()
     parts = [
         "# Overview",
@@ -38,7 +38,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         parts += ["## Notes", "\n".join(notes.lines())]
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
-        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
     if tables:
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
         parts += ["## Beside the papers", listed]
@@ -52,31 +52,33 @@ def _block(block: Block, notes: Notes) -> list[str]:
     """Return a table per kind of task; one table of all would be wider than a screen."""
     kinds: dict[str, list[Column]] = {}
     for column in _columns(block):
-        kinds.setdefault(_describe(block, column)[1], []).append(column)
+        kinds.setdefault(_metric_and_heading(block, column)[1], []).append(column)
     parts = []
     for kind, columns in kinds.items():
-        models = [m for m in block.models if any((m, c) in _filled_cells(block) for c in columns)]
-        rows = {model: [_cell(block, model, column) for column in columns] for model in models}
-        say = Sayings.of((entry for row in rows.values() for entry in row), notes)
+        models = [m for m in block.models if any((m, c) in _filled_entries(block) for c in columns)]
+        rows = {model: [_entry(block, model, column) for column in columns] for model in models}
+        table_notes = TableNotes.of_entries(
+            (entry for row in rows.values() for entry in row), notes
+        )
         decimals = [DECIMALS] * len(columns)
         lines = [
-            new_line(row_label(model, block.models), row, say, decimals=decimals)
+            backbone_line(row_label(model, block.models), row, table_notes, decimals=decimals)
             for model, row in rows.items()
         ]
         headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
         parts += [
             f"### {kind}",
             grid(["backbone"], headings, lines),
-            "\n".join(_lines_below(block, columns, say)),
+            "\n".join(_notes_lines(block, columns, table_notes)),
         ]
     return parts
 
 
-def _filled_cells(block: Block) -> set[tuple[Model, Column]]:
+def _filled_entries(block: Block) -> set[tuple[Model, Column]]:
     """Return the entries with a result or a failure, those of LORAC's average included."""
-    cells = {*block.done, *block.failed}
-    averages = {(m, (AVERAGE, name)) for m, (task, name) in cells if task in transfer_tasks()}
-    return cells | averages
+    filled = {*block.done, *block.failed}
+    averages = {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
+    return filled | averages
 
 
 def _columns(block: Block) -> list[Column]:
@@ -89,14 +91,14 @@ def _columns(block: Block) -> list[Column]:
         for column in (*((task, name) for task in transfer_tasks()), (AVERAGE, name))
         if column in ran or column[0] == AVERAGE
     ]
-    order = {task: i for i, task in enumerate(FORMER_RECORDS)}
+    order = {task: i for i, task in enumerate(METRICS_AND_HEADINGS)}
     others = [column for column in block.columns if column[0] not in transfer_tasks()]
     return transfer + sorted(others, key=lambda column: (order.get(column[0], len(order)), column))
 
 
-def _describe(block: Block, column: Column) -> tuple[str, str]:
+def _metric_and_heading(block: Block, column: Column) -> tuple[str, str]:
     """Return primary metric and heading of a column, which may be the average of the twelve."""
-    return ("mean", "Linear transfer") if column[0] == AVERAGE else block.describe(column)
+    return ("mean", "Linear transfer") if column[0] == AVERAGE else block.metric_and_heading(column)
 
 
 def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
@@ -109,24 +111,24 @@ def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
     return labels
 
 
-def _lines_below(block: Block, columns: Sequence[Column], say: Sayings) -> list[str]:
+def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNotes) -> list[str]:
     """Return the metrics and protocols of a table, and the notes that hold for all its numbers."""
     metrics: dict[str, list[str]] = {}
     for label, column in _with_labels(columns):
         if column[0] != AVERAGE:
-            metrics.setdefault(block.describe(column)[0], []).append(label)
+            metrics.setdefault(block.metric_and_heading(column)[0], []).append(label)
     parts = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(labels)}"
         for metric, labels in sorted(metrics.items())
     ]
     protocols = block.protocols(columns)
     lines = [f"- Metric: {'; '.join(parts)}."]
-    lines += [f"- All rows: {say.line(protocols)}."] if protocols else []
+    lines += [f"- All rows: {table_notes.line(protocols)}."] if protocols else []
     return lines
 
 
-def _cell(block: Block, model: Model, column: Column) -> Cell:
+def _entry(block: Block, model: Model, column: Column) -> TableEntry:
     task, protocol = column
     if task == AVERAGE:
-        return average(block, model, protocol)
-    return cell(block, model, task, protocol, block.describe(column)[0])
+        return average_entry(block, model, protocol)
+    return table_entry(block, model, task, protocol, block.metric_and_heading(column)[0])

@@ -3,24 +3,31 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.against import RANDOM, comparison_lines, needed_lines, of_method
-from benchmarks.pages.blocks import Apart, Block, arrange, family
-from benchmarks.pages.entries import Cell, Score, average, cell
+from benchmarks.pages.against import comparison_lines, missing_row_lines, rows_of_method
+from benchmarks.pages.blocks import Block, sort_into_blocks
+from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.grid import (
-    Entry,
     Heading,
     Line,
-    Sayings,
+    PrintedNumber,
+    TableNotes,
+    backbone_description,
+    backbone_line,
     backbones_of,
-    describe,
     grid,
-    new_line,
     row_label,
 )
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, Column, Mark, Paper, Row, Table, transfer_tasks
+from benchmarks.pages.reasons import (
+    COMPARABLE,
+    OtherProtocol,
+    ProtocolCheck,
+    Reasons,
+    without_version,
+)
 from benchmarks.pages.records import Failure, Model, Result, Results
-from benchmarks.pages.verdict import noise_rule, suspicion
+from benchmarks.pages.verdict import low_score_warning, noise_rule
 
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
@@ -44,22 +51,23 @@ def tasks_of(published: Table) -> set[str]:
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
-    readings = _readings(published)
+    readings = _protocol_by_task(published)
     of_rows = {row.protocol for row in published.rows} - {""}
-    done = [r for r in results.done if _belongs(r, readings, of_rows)]
-    failed = [f for f in results.failed if _belongs(f, readings, of_rows)]
-    blocks = arrange(done, failed, _apart(published, readings, of_rows))
-    comparable = next((b for b in blocks if not b.reasons and not b.version), EMPTY)
+    done = [r for r in results.done if _has_protocol_of_page(r, readings, of_rows)]
+    failed = [f for f in results.failed if _has_protocol_of_page(f, readings, of_rows)]
+    blocks = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
+    comparable = next((b for b in blocks if b.comparable and not b.version), EMPTY)
     others = [b for b in blocks if b is not comparable]
-    others.sort(key=lambda block: not _read_so(published, block))
+    others.sort(key=lambda block: not _rows_with_protocol(published, block))
     notes = Notes()
-    parts = [_head(published, paper, command), *_block(published, comparable, notes, printed=True)]
+    parts = [_page_head(published, paper, command)]
+    parts += _block(published, comparable, notes, printed=True)
     parts += [_legend(published, comparable, printed=True)]
     for block in others:
-        rows = _read_so(published, block)
+        rows = _rows_with_protocol(published, block)
         beside = ": not comparable with the rows above" if published.rows else ""
         if rows:
-            beside = f": the paper's reading for {', '.join(row.label for row in rows)}"
+            beside = f": the paper's protocol for {', '.join(row.label for row in rows)}"
         parts.append(f"## {block.heading}{beside}")
         shown = replace(published, rows=rows or published.rows)
         parts += [*_block(shown, block, notes, printed=bool(rows))]
@@ -67,43 +75,45 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     if notes.lines():
         parts += ["## Notes", "\n".join(notes.lines())]
     parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
-    needed = needed_lines(published, done)
+    needed = missing_row_lines(published, done)
     if needed:
-        parts += ["## Rows to be made (`python -m pretrain RECIPE`)", "\n".join(needed)]
+        parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
-        parts += ["## Backbones", "\n".join(describe(model) for model in models)]
+        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-EMPTY = Block(reasons=(), version=0, done={}, failed={})
+EMPTY = Block(reasons=COMPARABLE, version=0, done={}, failed={})
 
 
-def _readings(published: Table) -> dict[str, str]:
+def _protocol_by_task(published: Table) -> dict[str, str]:
     """Return the protocol that the columns ask for, by task."""
     protocol = published.columns[0].protocol
     named = {column.task: column.protocol for column in published.columns}
     return {task: named.get(task, protocol) for task in tasks_of(published)}
 
 
-def _apart(published: Table, readings: dict[str, str], of_rows: set[str]) -> Apart:
-    """Return the function that tells which results may not stand beside the printed rows.
+def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str]) -> ProtocolCheck:
+    """Return the function that finds protocols of results that may not stand beside printed rows.
 
-    A result may if it has the protocol of its column. If the paper used another protocol for the
-    row of the backbone's method, the result must have that one.
+    A result may stand there if it has the protocol of its column. If the paper used another
+    protocol for the row of the backbone's method, the result must have that one.
     """
 
-    def words(model: Model, task: str, name: str) -> str:
+    def check(model: Model, task: str, name: str) -> OtherProtocol | None:
         reading = readings[task]
-        own = {r.protocol or reading for r in of_method(published, model) if r.task in ("", task)}
+        own = {
+            r.protocol or reading for r in rows_of_method(published, model) if r.task in ("", task)
+        }
         if own and name not in own and name in {reading, *of_rows}:
-            return f"protocol {name} instead of {', '.join(sorted(own))}"
-        return "" if name == reading else f"protocol {name}"
+            return OtherProtocol(name, tuple(sorted(own)))
+        return None if name == reading else OtherProtocol(name)
 
-    return words
+    return check
 
 
-def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
+def _rows_with_protocol(published: Table, block: Block) -> tuple[Row, ...]:
     """Return the rows for which the paper used this block's protocol.
 
     There are none if the block has any other reason not to be comparable.
@@ -111,11 +121,15 @@ def _read_so(published: Table, block: Block) -> tuple[Row, ...]:
     return tuple(
         row
         for row in published.rows
-        if row.protocol and block.reasons == (f"protocol {row.protocol}",) and not block.version
+        if row.protocol
+        and block.reasons == Reasons(protocol=OtherProtocol(row.protocol))
+        and not block.version
     )
 
 
-def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str]) -> bool:
+def _has_protocol_of_page(
+    entry: Result | Failure, readings: dict[str, str], of_rows: set[str]
+) -> bool:
     """Return whether a result has a protocol of the page.
 
     That is the paper's protocol of the task, a variant such as co2-2021-11point, or the protocol of
@@ -124,11 +138,11 @@ def _belongs(entry: Result | Failure, readings: dict[str, str], of_rows: set[str
     reading = readings.get(entry.task)
     if reading is None:
         return False
-    name = family(entry.protocol)
+    name = without_version(entry.protocol)
     return name == reading or name.startswith(reading + "-") or name in of_rows
 
 
-def _head(published: Table, paper: Paper, command: str) -> str:
+def _page_head(published: Table, paper: Paper, command: str) -> str:
     lines = [
         f"# {paper.name}, {published.number}",
         "",
@@ -164,22 +178,22 @@ def sections(published: Table) -> list[Section]:
 
 def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:
     """Return a table with our rows, and the notes that hold for all of them."""
-    cells = {
+    entries = {
         (section.task, model): [
-            _checked_cell(published, block, model, column, section.task)
+            _checked_entry(published, block, model, column, section.task)
             for column in published.columns
         ]
         for section in sections(published)
         if section.ours
         for model in block.models
     }
-    say = Sayings.of((c for row in cells.values() for c in row), notes)
+    table_notes = TableNotes.of_entries((entry for row in entries.values() for entry in row), notes)
     lines: list[Line] = []
     for section in sections(published):
         rows = [_printed_line(published, row) for row in section.rows] if printed else []
         if section.ours:
             rows += [
-                _new_line(published, block, model, cells[section.task, model], say)
+                _backbone_line(published, block, model, entries[section.task, model], table_notes)
                 for model in block.models
             ]
         if section.title and rows:
@@ -190,45 +204,51 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
     header = ["method", *(a.label for a in published.attributes)]
     return [
         grid(header, [_heading(column) for column in published.columns], lines),
-        _line_below(block, say),
+        _notes_line(block, table_notes),
     ]
 
 
-def _line_below(block: Block, say: Sayings) -> str:
+def _notes_line(block: Block, table_notes: TableNotes) -> str:
     if not block.done:
         return ""
-    return f"All → rows: {say.line(block.protocols(block.columns))}."
+    return f"All → rows: {table_notes.line(block.protocols(block.columns))}."
 
 
 def _heading(column: Column) -> Heading:
     return Heading(column.label, column.task, column.higher_is_better is not False)
 
 
-def _new_line(
-    published: Table, block: Block, model: Model, cells: Sequence[Cell], say: Sayings
+def _backbone_line(
+    published: Table,
+    block: Block,
+    model: Model,
+    entries: Sequence[TableEntry],
+    table_notes: TableNotes,
 ) -> Line:
     known = {"arch": model.arch, "epochs": model.epochs}
-    return new_line(
+    return backbone_line(
         "→ " + row_label(model, block.models),
-        cells,
-        say,
+        entries,
+        table_notes,
         decimals=[_decimals(published, column) for column in published.columns],
         attributes=[known.get(a.key, "") for a in published.attributes],
     )
 
 
-def _checked_cell(published: Table, block: Block, model: Model, column: Column, task: str) -> Cell:
+def _checked_entry(
+    published: Table, block: Block, model: Model, column: Column, task: str
+) -> TableEntry:
     """Return the entry, with a warning if its score is hardly above that of random weights.
 
     Only numbers of the comparable blocks are checked.
     """
-    entry = _cell(block, model, column, task)
-    if entry.score is None or block.reasons or model.method == RANDOM:
+    entry = _entry(block, model, column, task)
+    if entry.score is None or not block.comparable or model.untrained:
         return entry
     random = _random_score(published, block, column)
     printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
     best = max(printed, default=None)
-    doubt = suspicion(entry.score, random, best, task or column.task, column.metric)
+    doubt = low_score_warning(entry.score, random, best, task or column.task, column.metric)
     return replace(entry, failures=(*entry.failures, doubt)) if doubt else entry
 
 
@@ -237,17 +257,17 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
     printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
     if printed and printed[0] is not None:
         return Score(mean=printed[0])
-    ours = [_cell(block, m, column, "").score for m in block.models if m.method == RANDOM]
+    ours = [_entry(block, m, column, "").score for m in block.models if m.untrained]
     return next((score for score in ours if score is not None), None)
 
 
-def _cell(block: Block, model: Model, column: Column, section_task: str) -> Cell:
+def _entry(block: Block, model: Model, column: Column, section_task: str) -> TableEntry:
     task = section_task or column.task
     if task == AVERAGE:
         names = [name for member, name in block.columns if member in transfer_tasks()]
-        return average(block, model, names[0] if names else "")
+        return average_entry(block, model, names[0] if names else "")
     names = [name for member, name in block.columns if member == task]
-    return cell(block, model, task, names[0] if names else "", column.metric)
+    return table_entry(block, model, task, names[0] if names else "", column.metric)
 
 
 def _printed_line(published: Table, row: Row) -> Line:
@@ -256,7 +276,7 @@ def _printed_line(published: Table, row: Row) -> Line:
     return Line(
         label=f"{row.label} ({'; '.join(notes)})" if notes else row.label,
         attributes=tuple(_attribute(row, a.key) for a in published.attributes),
-        entries=tuple(_printed(published, row, column) for column in published.columns),
+        numbers=tuple(_printed_number(published, row, column) for column in published.columns),
     )
 
 
@@ -271,10 +291,10 @@ def _mark(mark: Mark, *, inferred: bool) -> str:
     return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
 
 
-def _printed(published: Table, row: Row, column: Column) -> Entry:
+def _printed_number(published: Table, row: Row, column: Column) -> PrintedNumber:
     value, decimals = row.values.get(column.key), _decimals(published, column)
     if value is None:
-        return Entry(number="–")
+        return PrintedNumber(text="–")
     interval = row.ci.get(column.key)
     after = f" ± {interval:.1f}" if interval is not None else ""
     after += row.markers.get(column.key, "")
@@ -282,7 +302,7 @@ def _printed(published: Table, row: Row, column: Column) -> Entry:
         mark = row.markers.get("bracketed", "")
         after += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
     score = Score(mean=value, std=interval or 0.0)
-    return Entry(number=f"{value:.{decimals}f}", after=after, score=score)
+    return PrintedNumber(text=f"{value:.{decimals}f}", after=after, score=score)
 
 
 def _decimals(published: Table, column: Column) -> int:

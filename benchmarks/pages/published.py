@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """One printed column that describes a row; its cells are in `attrs` or `marks`."""
+    """One printed column that describes a row; its values are in `attrs` or `marks`."""
 
     key: str
     label: str
@@ -64,11 +64,13 @@ class Row:
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
     method: str = ""
-    """Name of the method in METHODS; empty if it is not built here."""
+    """Name of the method in METHODS; empty if it is not implemented here."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     variant: str = ""
     """Words that the names of the row's recipes have, unlike those of the method's other rows."""
+    heads: Mapping[str, int] = field(default_factory=dict)
+    """Number of each used head in the recipe's file, by its name; empty if all heads are used."""
     pretrain: Pretraining = Pretraining()
     attrs: Mapping[str, int | str | None] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class Paper:
 
     id: str
     name: str
-    """Name of its method, which stands for the paper."""
+    """Name of its method, by which the paper is called."""
     title: str
     venue: str
     arxiv: str
@@ -150,7 +152,7 @@ ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resne
 
 
 @cache
-def published() -> tuple[Paper, ...]:
+def papers() -> tuple[Paper, ...]:
     """Return the five papers in the order of PAPERS."""
     return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
 
@@ -168,7 +170,7 @@ def transfer_tasks() -> tuple[str, ...]:
 
 def published_table(table_id: str) -> Table:
     """Return the table with an id such as lorac/table2; KeyError if there is none."""
-    tables = {table.id: table for paper in published() for table in paper.tables}
+    tables = {table.id: table for paper in papers() for table in paper.tables}
     return tables[table_id]
 
 

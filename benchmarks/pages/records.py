@@ -4,6 +4,7 @@ This does not use transfer/record.py, which imports torch: writing tables must b
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +14,14 @@ DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
+UNTRAINED = "random initialisation"
+"""Method in the record of a backbone whose weights the suite drew itself."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
 """Folders below the results with records of snapshots, which have pages of their own. Earlier
 versions wrote to the second one."""
 
 
-FORMER_RECORDS = {
+METRICS_AND_HEADINGS = {
     "voc07_svm": ("mAP", "VOC 2007 SVM"),
     "in1k_linear": ("top1", "Linear probes"),
     "cifar10_linear": ("top1", "Linear probes"),
@@ -52,17 +55,20 @@ PER_CLASS = ("aircraft", "caltech101", "flowers", "pets")
 """Data sets of linear transfer whose metric is the mean over classes."""
 
 
-def described(task: str) -> tuple[str, str]:
+def metric_and_heading(task: str) -> tuple[str, str]:
     """Return primary metric and heading of a task whose record does not hold them."""
     family, _, name = task.partition("/")
     if family == "transfer_linear":
         return ("mean_per_class" if name in PER_CLASS else "top1"), "Linear transfer"
-    return FORMER_RECORDS.get(task, ("top1", "Other tasks"))
+    return METRICS_AND_HEADINGS.get(task, ("top1", "Other tasks"))
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Model:
-    """Backbone as its records describe it; name, hash and `apart` identify a row of the tables."""
+    """Backbone as its records describe it, in one row of the tables.
+
+    Name, hash and `other_conditions` identify the row.
+    """
 
     name: str
     sha256: str = ""
@@ -73,22 +79,27 @@ class Model:
     epochs: str = field(default="", compare=False)
     data: str = field(default="", compare=False)
     """Pre-training data; empty for foreign files, as are method, recipe and epochs."""
+    num_images: int | None = field(default=None, compare=False)
+    """Number of pre-training images; None if the record does not say."""
     changed: str = field(default="", compare=False)
     """Settings that differ from the recipe."""
     table_row: str = field(default="", compare=False)
     """Published results that its recipe reproduces; empty for foreign files."""
-    heads: str = field(default="", compare=False)
-    """Word "heads" and what each used head is not invariant to; empty if all heads are used."""
+    heads: tuple[str, ...] = field(default=(), compare=False)
+    """Names of the used heads: the augmentation that a head is sensitive to, or "invariant". Empty
+    if all heads are used."""
+    untrained: bool = field(default=False, compare=False)
+    """The suite drew the weights itself; there was no pre-training."""
     texture: str = field(default="", compare=False)
     """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
-    apart: str = ""
+    other_conditions: str = ""
     """Differing conditions of a further row of the backbone; empty for its first row."""
 
     @property
     def label(self) -> str:
         """Return the name, with the conditions of a further row."""
-        return f"{self.name} ({self.apart})" if self.apart else self.name
+        return f"{self.name} ({self.other_conditions})" if self.other_conditions else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +168,8 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = any(name.parts[: len(place)] == place for place in SNAPSHOTS)
-        made = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
-        if made or of_snapshot != snapshots:
+        written_by_tables = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
+        if written_by_tables or of_snapshot != snapshots:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")))
@@ -208,8 +219,8 @@ def _result(content: dict[str, Any]) -> Result:
         ),
         departures=tuple(content["departures"]),
         finished=content["finished"],
-        primary_metric=content.get("primary_metric") or described(content["task"])[0],
-        heading=content.get("heading") or described(content["task"])[1],
+        primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
+        heading=content.get("heading") or metric_and_heading(content["task"])[1],
         at_grid_edge=bool(details.get("at_grid_edge")),
     )
 
@@ -221,8 +232,8 @@ def _failure(content: dict[str, Any]) -> Failure:
         protocol=content["protocol"],
         schedule=content["schedule"],
         seed=int(content["seed"]),
-        primary_metric=content.get("primary_metric") or described(content["task"])[0],
-        heading=content.get("heading") or described(content["task"])[1],
+        primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
+        heading=content.get("heading") or metric_and_heading(content["task"])[1],
         reason=" ".join(content["reason"].split()).rstrip(":"),
     )
 
@@ -230,6 +241,7 @@ def _failure(content: dict[str, Any]) -> Failure:
 def _model(content: dict[str, Any]) -> Model:
     made_by = content.get("made_by") or {}
     origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
+    num_images = re.search(r"(\d+) images", origin["data"])
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -239,7 +251,9 @@ def _model(content: dict[str, Any]) -> Model:
         table_row=_words(made_by.get("table_row") or ""),
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
-        heads=" ".join(["heads", *made_by["heads"]]) if "heads" in made_by else "",
+        heads=tuple(made_by.get("heads", ())),
+        untrained=origin["method"] == UNTRAINED,
+        num_images=int(num_images[1]) if num_images else None,
         **origin,
     )
 

@@ -18,7 +18,7 @@ class Tolerance:
     source: str
 
 
-UNTOLD = Tolerance(0.5, 1.0, "no spread is published, taken as for VOC07 SVM")
+DEFAULT_TOLERANCE = Tolerance(0.5, 1.0, "no spread is published; the limits are those of VOC07 SVM")
 COCO = Tolerance(0.3, 0.6, "re-runs of the public recipes differ by 0.2 to 0.3")
 
 TOLERANCES = {
@@ -30,10 +30,10 @@ TOLERANCES = {
     "voc07_svm": Tolerance(0.5, 1.0, "re-implementations of one protocol differ by 0.6"),
     "voc12_seg_fcn": Tolerance(0.6, 1.2, "estimated spread of re-runs"),
 }
-"""Tolerances by task id; all other tasks have UNTOLD."""
+"""Tolerances by task id; all other tasks have DEFAULT_TOLERANCE."""
 
 
-SUSPICIOUS = {
+MARGINS_ABOVE_RANDOM = {
     "coco_det": ("AP", 3.0),
     "coco_insseg": ("AP", 3.0),
     "coco_keypoint": ("AP", 3.0),
@@ -44,12 +44,14 @@ SUSPICIOUS = {
 weights may have been trained from scratch by mistake."""
 
 
-def suspicion(ours: Score, random: Score | None, best: float | None, task: str, metric: str) -> str:
+def low_score_warning(
+    ours: Score, random: Score | None, best: float | None, task: str, metric: str
+) -> str:
     """Return a warning about a number hardly above that of random weights; empty if it is not.
 
     best: the highest published number, given as context because it may be close to random too.
     """
-    checked_metric, margin = SUSPICIOUS.get(task, ("", 0.0))
+    checked_metric, margin = MARGINS_ABOVE_RANDOM.get(task, ("", 0.0))
     if metric != checked_metric or random is None or ours.mean - random.mean > margin:
         return ""
     beside = "" if best is None else f"; the best published is {best:.1f}"
@@ -61,19 +63,19 @@ def suspicion(ours: Score, random: Score | None, best: float | None, task: str, 
 
 def tolerance(task: str) -> Tolerance:
     """Return the tolerance of a task id."""
-    return TOLERANCES.get(task, UNTOLD)
+    return TOLERANCES.get(task, DEFAULT_TOLERANCE)
 
 
 def verdict(difference: float, task: str) -> Verdict:
     """Return the verdict on ours minus published, in points; its sign does not matter."""
-    gate = tolerance(task)
-    apart = round(abs(difference), 6)  # in floating point, 60.6 - 60.3 is more than 0.3
-    if apart <= gate.passes:
+    limits = tolerance(task)
+    distance = round(abs(difference), 6)  # in floating point, 60.6 - 60.3 is more than 0.3
+    if distance <= limits.passes:
         return "pass"
-    return "warn" if apart <= gate.warns else "fail"
+    return "warn" if distance <= limits.warns else "fail"
 
 
-def leader(
+def best_index(
     scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
 ) -> int | None:
     """Return the index of the best score if it leads the second by more than the noise, else None.
@@ -94,9 +96,10 @@ def leader(
 
 def noise_rule(tasks: Sequence[str]) -> str:
     """Return the sentence that explains bold numbers, with the tolerances of these tasks."""
-    special = [task for task in tasks if tolerance(task).passes != UNTOLD.passes]
+    special = [task for task in tasks if tolerance(task).passes != DEFAULT_TOLERANCE.passes]
     exceptions = "".join(f", {tolerance(task).passes} for {task}" for task in special)
     return (
         "**Bold**: best of its column and table, if ahead of the second by more than the noise: "
-        f"the larger of the standard deviation over seeds and {UNTOLD.passes} points{exceptions}."
+        "the larger of the standard deviation over seeds and "
+        f"{DEFAULT_TOLERANCE.passes} points{exceptions}."
     )

@@ -1,5 +1,6 @@
 """Plans: what a run would do, before it does anything.
 
+cells.py              task keys, shared settings and cells of a request
 plan.py               a line per cell: state, cost, what is missing
 suites.py             the tasks that each paper reports
 checkpoints.py        backbones without weights, cached for plans

@@ -33,7 +33,7 @@ class Origin:
     random: bool = False
     """The backbone is a random initialization of the file's network."""
 
-    def of(self, whole: Backbone) -> Backbone:
+    def select(self, whole: Backbone) -> Backbone:
         """Return the backbone of this origin, given the whole backbone in the file."""
         backbone = with_heads(whole, self.heads) if self.heads else whole
         return random_twin(backbone) if self.random else backbone
@@ -43,55 +43,55 @@ Origins = Mapping[str, Origin]
 """Origins by the name of the backbone."""
 
 
-def loaded(origins: Sequence[Origin]) -> list[Backbone]:
+def load_backbones(origins: Sequence[Origin]) -> list[Backbone]:
     """Return the backbones with their weights, each file read once.
 
     BackboneError if a file is no backbone.
     """
     pairs = dict.fromkeys((origin.ckpt, origin.name) for origin in origins)
     files = {(path, name): load_backbone(path, name=name) for path, name in pairs}
-    return [origin.of(files[origin.ckpt, origin.name]) for origin in origins]
+    return [origin.select(files[origin.ckpt, origin.name]) for origin in origins]
 
 
-def looked_at(origin: Origin, runs: Path) -> Backbone:
+def inspect_checkpoint(origin: Origin, runs: Path) -> Backbone:
     """Return the backbone without weights, from the cache if possible.
 
     BackboneError if the file is no backbone.
     """
-    backbone = _without_weights(replace(origin, name=None), runs)
+    backbone = _read_or_cached(replace(origin, name=None), runs)
     if origin.random or origin.name is None:
         return backbone
     # the cache knows the backbone by its file's name; heads may have added words behind that
     return replace(backbone, name=origin.name + backbone.name.removeprefix(origin.ckpt.stem))
 
 
-def _without_weights(origin: Origin, runs: Path) -> Backbone:
+def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     """Return the cached backbone, or read the file and cache it."""
     path = origin.ckpt
     try:
         status = path.stat()
     except FileNotFoundError:
         return load_backbone(path)  # raises the error that says what is wrong
-    version = [VERSION, _code(), list(origin.heads), origin.random]
+    version = [VERSION, _code_version(), list(origin.heads), origin.random]
     identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
     name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
     cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
-        return _backbone(json.loads(cached.read_text()))
+        return _backbone_from(json.loads(cached.read_text()))
     except (FileNotFoundError, KeyError, TypeError, ValueError):
-        (backbone,) = loaded([origin])
+        (backbone,) = load_backbones([origin])
     with suppress(OSError):  # a full or read-only disk: the file is read again next time
-        write_json(cached, _content(backbone))
+        write_json(cached, _description_of(backbone))
     return replace(backbone, state_dict={})
 
 
 @cache
-def _code() -> str:
+def _code_version() -> str:
     """Return the commit of the code, which decides how a file is read."""
     return commit()
 
 
-def _content(backbone: Backbone) -> dict[str, Any]:
+def _description_of(backbone: Backbone) -> dict[str, Any]:
     kept = {
         spec.name: getattr(backbone, spec.name)
         for spec in fields(Backbone)
@@ -100,7 +100,7 @@ def _content(backbone: Backbone) -> dict[str, Any]:
     return kept | {"name": backbone.name, "input": asdict(backbone.input)}
 
 
-def _backbone(content: dict[str, Any]) -> Backbone:
+def _backbone_from(content: dict[str, Any]) -> Backbone:
     form: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()

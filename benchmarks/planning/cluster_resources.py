@@ -17,14 +17,14 @@ MARGIN = 3.0
 """Factor on the estimated hours, which assume fast data and an idle node."""
 LEAST_HOURS, MOST_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
-and goes on."""
-ON_GPUS = (
-    "frozen networks: in bfloat16 on the GPUs of the nodes, whatever this machine has; "
-    "--features-in float32 for the papers' arithmetic"
+and continues."""
+FROZEN_ARITHMETIC_NOTE = (
+    "frozen networks compute in bfloat16 on the GPUs of the nodes; "
+    "--features-in float32 keeps the papers' arithmetic"
 )
 
 
-def on_cluster(cell: Cell, options: SlurmOptions) -> Cell:
+def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
     """Return the cell with a fixed number of GPUs, for the nodes and not the submitting machine.
 
     If not given, it is the largest number on a node that divides the batch into equal passes.
@@ -62,7 +62,7 @@ def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
     )
 
 
-def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
+def resource_notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
     """Return a note on each task that trains the whole network, and one on frozen networks.
 
     The first say how a task fits on its GPUs and how the linear scaling rule changes its recipe.
@@ -72,33 +72,33 @@ def notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
     for row in rows:
         used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
         if row.state == "run" and used is not None and paper is not None:
-            lines.setdefault(row.cell.key, _fit(row, used, paper, options))
-        if row.state == "run" and options.cell_gpus and _node_decides(row.cell):
-            lines["frozen"] = ON_GPUS
+            lines.setdefault(row.cell.key, _resource_note(row, used, paper, options))
+        if row.state == "run" and options.cell_gpus and _arithmetic_depends_on_node(row.cell):
+            lines["frozen"] = FROZEN_ARITHMETIC_NOTE
     return list(lines.values())
 
 
-def _node_decides(cell: Cell) -> bool:
+def _arithmetic_depends_on_node(cell: Cell) -> bool:
     """Return whether the arithmetic of the cell's frozen network depends on the node."""
     return not cell.task.trains_backbone and cell.place.features_in == "auto"
 
 
-def _fit(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
+def _resource_note(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
     requested = resources(row, options)
     gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
     gpus = row.cell.place.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
-        f"batch on each, {requested.hours:g} h at a time for about {gpu_hours / gpus:.1f} h; "
+        f"batch on each; about {gpu_hours / gpus:.1f} h in jobs of at most {requested.hours:g} h; "
     )
     if used.batch_size == paper.batch_size:
         return text + (
-            f"the batch stays {used.batch_size}, so by the linear scaling rule the learning rate "
-            f"stays {used.learning_rate:g}, on any number of GPUs"
+            f"the batch size stays {used.batch_size} on any number of GPUs, so by the linear "
+            f"scaling rule the learning rate stays {used.learning_rate:g}"
         )
     return text + (
-        f"batch {used.batch_size} instead of {paper.batch_size}: by the linear scaling rule "
-        f"learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
+        f"batch size {used.batch_size} instead of {paper.batch_size}, so by the linear scaling "
+        f"rule learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
         f"{used.iterations} iterations instead of {paper.iterations}"
     )
 

@@ -32,7 +32,7 @@ class PlannedCell:
     """Reason why the backbone is unfit for the task, or a note on a shared classifier or head."""
 
 
-def planned(cell: Cell) -> PlannedCell:
+def plan_cell(cell: Cell) -> PlannedCell:
     """Return the plan of a cell from its data and records; nothing is computed."""
     missing = tuple(
         key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.place.data)
@@ -53,8 +53,8 @@ def classifier_note(cell: Cell) -> str:
     if needed is None:
         return ""
     missing = without_classifier(needed)
-    there = f"trained first, {missing}" if missing else "finished"
-    return f"classifier of {needed.key}: {there}"
+    state = f"which is trained first, because {missing}" if missing else "which is finished"
+    return f"uses the classifier of {needed.key}, {state}"
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -67,7 +67,7 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     for row in rows:
         needed = row.cell.needed
         if needed is not None and row.state == "run" and finished(needed) is None:
-            by_path[needed.path] = replace(planned(needed), why="others use its classifier")
+            by_path[needed.path] = replace(plan_cell(needed), why="other cells use its classifier")
         by_path.setdefault(row.cell.path, row)
     return list(by_path.values())
 
@@ -90,7 +90,7 @@ def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     return priced
 
 
-def shared(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+def groups_sharing_features(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
     """Return the groups of two or more rows whose features come from one pass over the images.
 
     Rows of one backbone and one data set form a group. Rows that use a classifier form a group per
@@ -130,7 +130,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
         f"passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
     )
     lines += _task_notes(rows)
-    lines += sorted(_gaps(rows))
+    lines += sorted(_missing_data_notes(rows))
     return "\n".join(lines)
 
 
@@ -150,8 +150,8 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
     ]
 
 
-def _gaps(rows: list[PlannedCell]) -> set[str]:
-    return {f"to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
+def _missing_data_notes(rows: list[PlannedCell]) -> set[str]:
+    return {f"how to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
 
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:

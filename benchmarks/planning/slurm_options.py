@@ -18,14 +18,15 @@ class SlurmOptions:
     status: bool = False
     """Print the states of all submitted cells."""
     retry_failed: bool = False
-    """Submit the failed and cancelled cells again; each goes on from its last checkpoint."""
+    """Submit the failed and cancelled cells again; each continues from its last checkpoint."""
     cancel: bool = False
     """Cancel all submitted cells that are not finished."""
     parallel: int = 0
     """Cells of one array that run at a time; there is one array for each size of job. 0: as many as
     the cluster allows."""
     hours: float = 0.0
-    """Time limit of every cell in h; a cell goes on after it. 0: from the protocol, at most 24."""
+    """Time limit of every cell in h; a cell that needs longer continues in a new job. 0: from the
+    protocol, at most 24."""
     cell_gpus: int = 1
     """GPUs of a cell on a frozen network; cells that train the whole network use --gpus. 0: a
     cluster without GPUs."""
@@ -39,6 +40,6 @@ class SlurmOptions:
     """Options of the queue."""
 
     @property
-    def follows(self) -> bool:
+    def concerns_submitted_cells(self) -> bool:
         """Return whether the options concern cells that were submitted before."""
         return self.status or self.retry_failed or self.cancel

@@ -1,13 +1,13 @@
 """Tasks that each paper reports: those whose protocol its published numbers name."""
 
-from benchmarks.pages.published import published
+from benchmarks.pages.published import papers
 from transfer.tasks import TASKS, reading_of
 
 
 def suites() -> dict[str, tuple[str, ...]]:
     """Return the keys of TASKS of each paper, in the order of its tables; `also` comes last."""
     suite_keys = {}
-    for paper in published():
+    for paper in papers():
         keys = {
             key: None
             for task, protocol in paper.reported

@@ -31,5 +31,5 @@ def test_new_rows_stand_beside_the_papers_of_the_same_reading(text: str) -> None
 
 
 def test_a_heading_tells_whose_reading_it_is(text: str) -> None:
-    assert f"## Protocol co2-2021-v1: the paper's reading for {MOCO}, {MOCO} + CO2\n" in text
+    assert f"## Protocol co2-2021-v1: the paper's protocol for {MOCO}, {MOCO} + CO2\n" in text
     assert f"## {UNLIKE}\n" in text

@@ -13,8 +13,9 @@ import torch
 
 import benchmarks.execution.sequence
 import benchmarks.run_all
-from benchmarks.planning.plan import planned, render_plan
-from benchmarks.run_all import RunAll, by_name, chosen_tasks, main, plan, run
+from benchmarks.planning.cells import task_keys
+from benchmarks.planning.plan import plan_cell, render_plan
+from benchmarks.run_all import RunAll, main, origins_by_name, plan, run
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, Place
@@ -146,7 +147,7 @@ def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> 
 
 
 def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nothing can run: no data set below"):
+    with pytest.raises(DataError, match="nothing can run: every cell lacks its data below"):
         run(request_for(data=tmp_path))
 
 
@@ -182,9 +183,9 @@ def test_a_wrong_request_is_told_before_any_work(
 
 
 def test_a_task_id_means_all_its_readings() -> None:
-    keys = chosen_tasks("in100_linear", "")
+    keys = task_keys("in100_linear", "")
     assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
-    assert chosen_tasks("", "") == [key for key, task in TASKS.items() if task.by_default]
+    assert task_keys("", "") == [key for key, task in TASKS.items() if task.by_default]
 
 
 def test_a_corrupt_checkpoint_exits_with_2(
@@ -203,7 +204,7 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     paper = replace(place, data=small_detection_data, schedule="paper", training=options)
     cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
     rows = [
-        planned(Cell(key="coco_det", backbone=backbone, seed=0, place=paper))
+        plan_cell(Cell(key="coco_det", backbone=backbone, seed=0, place=paper))
         for backbone in (random_backbone(arch="resnet50", stem="imagenet", seed=0), cifar)
     ]
     assert [row.state for row in rows] == ["run", "unfit"]
@@ -220,7 +221,7 @@ def test_the_plan_tells_the_hours_of_segmentation(
 ) -> None:
     options = TrainingOptions(gpus=4)
     paper = replace(place, data=small_detection_data, schedule="paper", training=options)
-    row = planned(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, place=paper))
+    row = plan_cell(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, place=paper))
     assert row.state == "run"
     assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
     told = render_plan([row])
@@ -254,7 +255,8 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
         ("loocpp-heads0+2", "resnet18-heads2"),
     ]
     assert len({row.cell.path for row in rows}) == 3
-    assert [origin.heads for origin in by_name(request, rows).values()] == [(), (0,), (0, 2)]
+    origins = origins_by_name(request, rows)
+    assert [origin.heads for origin in origins.values()] == [(), (0,), (0, 2)]
     elsewhere = plan(replace(request, workers=2))
     assert [row.cell.path for row in elsewhere] == [row.cell.path for row in rows]
     assert not any(row.cell.backbone.state_dict for row in elsewhere)
@@ -273,7 +275,7 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
 ) -> None:
     paper = replace(place, schedule="paper")
     keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")
-    rows = [planned(Cell(key=key, backbone=small_backbone, seed=0, place=paper)) for key in keys]
+    rows = [plan_cell(Cell(key=key, backbone=small_backbone, seed=0, place=paper)) for key in keys]
     # forward and backward of 32 px images: a search on four fifths for each of seven rates
     cost = 0.44 * (32 / 224) ** 2 / 2500 / 3600
     expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)

@@ -31,7 +31,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all"),
+        ("speed", "curves", "run_all", "status"),
         ("cluster",),
         ("execution",),
         ("planning",),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.pages.published import Row, published
+from benchmarks.pages.published import Row, papers
 from pretrain import recipes
 from pretrain.__main__ import main
 from pretrain.methods import METHODS
@@ -20,7 +20,7 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Recipe
 from tests.pretrain.published_runs import PUBLISHED
 
-TABLES = {table.id: table for paper in published() for table in paper.tables}
+TABLES = {table.id: table for paper in papers() for table in paper.tables}
 
 
 def trained_rows() -> Iterator[tuple[str, Row]]:
@@ -28,7 +28,7 @@ def trained_rows() -> Iterator[tuple[str, Row]]:
     for table_id, table in TABLES.items():
         for row in table.rows:
             # rows of "heads" are probes on some heads of a model, which has a row of its own
-            if row.method in METHODS and "heads" not in row.variant.split():
+            if row.method in METHODS and not row.heads:
                 yield table_id, row
 
 

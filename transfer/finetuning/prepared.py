@@ -1,19 +1,21 @@
 """The steps of detection and segmentation before the training loop starts and after it ends."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from transfer.backbone import Backbone, BackboneError
-from transfer.finetuning.norms import Norm, images_per_norm, norm_for
 from transfer.finetuning.recipe import FineTuningRecipe
-from transfer.finetuning.state import TrainingSummary
 from transfer.running.console import say
 from transfer.running.processes import this_process
+
+if TYPE_CHECKING:
+    from transfer.finetuning.norms import Norm
+    from transfer.finetuning.state import TrainingSummary
 
 Portion = TypeVar("Portion")
 Network = TypeVar("Network")
@@ -58,6 +60,8 @@ def prepare_training(
     open_portion: opens a training and a test split. searches: whether learning rates are compared.
     BackboneError if `unfit_reason` is not empty.
     """
+    from transfer.finetuning.norms import norm_for
+
     if unfit_reason:
         raise BackboneError(f"{backbone.name}: no network can be built on it: {unfit_reason}")
     process = this_process()
@@ -113,6 +117,8 @@ def training_details(
     prepared: Prepared[Portion], recipe: FineTuningRecipe, training: TrainingSummary
 ) -> dict[str, object]:
     """Return the details of a training for its record."""
+    from transfer.finetuning.norms import images_per_norm
+
     process = this_process()
     return {
         "norm": prepared.norm,
@@ -128,5 +134,7 @@ def training_details(
 
 def _tf32(recipe: FineTuningRecipe) -> bool:
     """Return whether float32 convolutions run in TF32, with 10 bits of mantissa."""
+    import torch
+
     asked = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
     return asked and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster.arrays import arranged, cancel_all, merged, retry_failed, submit_cells
-from benchmarks.cluster.cell_status import failed_helpers, render, statuses
+from benchmarks.cluster.arrays import (
+    cancel_all,
+    merge_options,
+    plan_arrays,
+    retry_failed,
+    submit_cells,
+)
+from benchmarks.cluster.cell_status import failed_helper_lines, render_statuses, statuses
 from benchmarks.cluster.collect import collect
-from benchmarks.cluster.submission import Submission, read
+from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.one_cell import AND, PREPARE
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
@@ -89,7 +95,7 @@ def submission(rows: Rows, place: Place, programs: Path) -> Submission:
 
 
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
-    plan = arranged(rows("cifar10_knn", "in100_knn", "voc07_svm"), ORIGINS, OPTIONS, Path("x"))
+    plan = plan_arrays(rows("cifar10_knn", "in100_knn", "voc07_svm"), ORIGINS, OPTIONS, Path("x"))
     cells, tables = plan.arrays
     assert (len(cells.work), cells.parallel, cells.after) == (3, 2, ())
     assert (len(tables.work), tables.after) == (1, (0,))
@@ -97,7 +103,7 @@ def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) ->
 
 def test_cells_that_share_features_wait_for_one_extraction(rows: Rows) -> None:
     found = rows("voc07_svm", "voc07_svm@11point", "in100_knn", names=("mine", "random"))
-    extract, *others = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    extract, *others = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     assert len(extract.work) == 2
     for work in extract.work:
         assert isinstance(work, Command)
@@ -107,7 +113,7 @@ def test_cells_that_share_features_wait_for_one_extraction(rows: Rows) -> None:
 
 def test_cells_that_use_a_classifier_wait_for_the_array_that_trains_it(rows: Rows) -> None:
     found = rows("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
-    trained, others, using, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    trained, others, using, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     assert [len(array.work) for array in (trained, others, using)] == [1, 1, 1]
     assert (trained.after, others.after, using.after) == ((), (), (0,))
 
@@ -115,7 +121,7 @@ def test_cells_that_use_a_classifier_wait_for_the_array_that_trains_it(rows: Row
 def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
     found = rows(*keys, names=("mine", "random"))
-    own, passed, *cells, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    own, passed, *cells, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     (work,) = passed.work
     assert isinstance(work, Command)
     words = work.words[work.words.index(PREPARE) :]
@@ -131,40 +137,40 @@ def test_a_pass_of_many_backbones_may_take_the_hours_of_all(rows: Rows) -> None:
         replace(row, gpu_hours=1.0)
         for row in rows("imagenet_c100_eval", names=("mine", "random"), seeds=2)
     ]
-    extract, *_ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    extract, *_ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     assert extract.resources.hours == 2 * MARGIN
 
 
 def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> None:
     found = rows("objectnet13_eval", "imagenet_c100_eval")
     found.append(replace(rows("in100_linear@looc")[0], state="cached"))
-    using, _ = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    using, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     assert (len(using.work), using.after) == (2, ())
 
 
 def test_few_labels_share_no_features(rows: Rows) -> None:
-    extract, *_ = arranged(rows("cifar10_knn", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
+    extract, *_ = plan_arrays(rows("cifar10_knn", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
     assert extract.name == "extract"
-    cells, _ = arranged(rows("cifar10_semi_1pct", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
+    cells, _ = plan_arrays(rows("cifar10_semi_1pct", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
     assert (cells.name, cells.after) == ("cells", ())
 
 
 def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
     found = rows("in100_knn", "cifar10_knn")
     found[0] = replace(found[0], gpu_hours=5.0)
-    arrays = arranged(found, ORIGINS, OPTIONS, Path("x")).arrays
+    arrays = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     assert [array.resources.hours for array in arrays[:-1]] == [15, 1]
 
 
 def test_an_extraction_may_take_as_long_as_the_longest_cell_that_waits(rows: Rows) -> None:
     found = rows("voc07_svm", "voc07_svm@11point")
     found[1] = replace(found[1], gpu_hours=5.0)
-    assert arranged(found, ORIGINS, OPTIONS, Path("x")).arrays[0].resources.hours == 15
+    assert plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays[0].resources.hours == 15
 
 
 def test_the_tables_may_have_a_partition_of_their_own(rows: Rows) -> None:
     options = replace(OPTIONS, tables_partition="cpu")
-    cells, tables = arranged(rows("in100_knn"), ORIGINS, options, Path("x")).arrays
+    cells, tables = plan_arrays(rows("in100_knn"), ORIGINS, options, Path("x")).arrays
     assert (cells.partition, tables.partition) == ("", "cpu")
 
 
@@ -181,7 +187,7 @@ def test_what_cannot_be_written_down_is_taken_back(
 
 
 def test_a_submission_is_read_as_it_was_written(submission: Submission) -> None:
-    assert read(submission.save()) == submission
+    assert read_submission(submission.save()) == submission
     assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
     assert submission.helpers == ("2",)
 
@@ -239,7 +245,7 @@ def test_a_silent_cluster_is_said_and_nothing_is_called_failed(
     (programs / "squeue").write_text("#!/bin/sh\necho Unable to contact >&2\nexit 1\n")
     found, silence = statuses(place.runs)
     assert {status.state for status in found} == {"queued"}
-    assert "the cluster does not answer: squeue" in render(found, silence)
+    assert "the cluster does not answer: squeue" in render_statuses(found, silence)
 
 
 def test_the_last_job_writes_tables_with_the_reasons(
@@ -302,21 +308,21 @@ def test_options_given_for_another_try_leave_the_others_as_they_were(
         tables_partition="cpu",
         queue=Queue(partition="gpu", account="me", setup=("module load cuda",)),
     )
-    again = merged(SlurmOptions(parallel=5, queue=Queue(account="you")), old)
+    again = merge_options(SlurmOptions(parallel=5, queue=Queue(account="you")), old)
     assert again.queue == Queue(partition="gpu", account="you", setup=("module load cuda",))
     assert (again.parallel, again.tables_partition) == (5, "cpu")
 
 
 def test_helpers_that_fail_are_told(submission: Submission, place: Place, programs: Path) -> None:
-    assert failed_helpers(place.runs) == []
+    assert failed_helper_lines(place.runs) == []
     (submission.folder / "2_0_result.pkl").write_bytes(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 1"))
     )
-    (line,) = failed_helpers(place.runs)
-    assert line.startswith("tables failed: exit status 1; make them: python -m benchmarks.tables")
+    (line,) = failed_helper_lines(place.runs)
+    assert line.startswith("tables failed: exit status 1; to write them, run python -m")
     (submission.folder / "2_0_result.pkl").unlink()
     (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
-    (line,) = failed_helpers(place.runs)
+    (line,) = failed_helper_lines(place.runs)
     assert "TIMEOUT on n1" in line
 
 

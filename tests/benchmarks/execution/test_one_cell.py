@@ -13,8 +13,15 @@ import pytest
 import benchmarks.execution.one_cell
 import transfer.frozen.extraction
 import transfer.frozen.feature_cache
-from benchmarks.execution.one_cell import PREPARE, main, preparation, run, wanted, words_of
-from benchmarks.planning.checkpoints import Origin, loaded
+from benchmarks.execution.one_cell import (
+    PREPARE,
+    arguments_of,
+    cell_from_arguments,
+    main,
+    preparation_arguments,
+    run,
+)
+from benchmarks.planning.checkpoints import Origin, load_backbones
 from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
@@ -37,7 +44,7 @@ def cell(checkpoint: Path, place: Place) -> Cell:
 
 def same_cell(cell: Cell, origin: Origin) -> bool:
     """Whether the words of a cell mean the cell."""
-    other = wanted(words_of(cell, {cell.backbone.name: origin}))
+    other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
     assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
     assert other.place.features_in == cell.place.features_in
     assert other.backbone.made_by == cell.backbone.made_by
@@ -52,7 +59,7 @@ def test_a_cells_words_mean_the_cell(
     checkpoint: Path, place: Place, key: str, random: bool
 ) -> None:
     origin = Origin(ckpt=checkpoint, name="a name", random=random)
-    (backbone,) = loaded([origin])
+    (backbone,) = load_backbones([origin])
     place = replace(place, training=SPARE, features_in="bfloat16")
     assert same_cell(Cell(key=key, backbone=backbone, seed=3, place=place), origin)
 
@@ -62,7 +69,7 @@ def test_words_of_heads_and_of_their_random_twin_mean_the_cell(
     four_heads: Path, place: Place, heads: tuple[int, ...], random: bool
 ) -> None:
     origin = Origin(ckpt=four_heads, heads=heads, random=random)
-    (backbone,) = loaded([origin])
+    (backbone,) = load_backbones([origin])
     cell = Cell(key="objectnet13_eval", backbone=backbone, seed=0, place=place)
     assert same_cell(cell, origin)
 
@@ -96,7 +103,7 @@ def test_a_full_disk_while_features_are_prepared_is_one_line(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
     assert main([PREPARE, "cifar10_knn", *words[1:]]) == 1
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"failed: {cell.folders.cache}")
@@ -114,10 +121,10 @@ def test_a_cell_that_another_process_works_on_is_waited_for(
         return evaluate(cell)
 
     monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", busy)
-    monkeypatch.setattr(benchmarks.execution.one_cell, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
     assert run(cell) == 0
     assert cell.path.exists()
-    assert capsys.readouterr().err.count("waits for the process that has it") == 1
+    assert capsys.readouterr().err.count("waits for another process") == 1
 
 
 def test_a_killed_process_is_no_failure_of_the_cell(
@@ -134,7 +141,7 @@ def test_a_killed_process_is_no_failure_of_the_cell(
 
 
 def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:
-    words = words_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
+    words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
     assert main([PREPARE, "cifar10_knn,cifar10_linear", *words[1:]]) == 0
     assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
     assert not cell.path.exists()
@@ -150,10 +157,10 @@ def test_preparing_for_several_backbones_decodes_once(
     generate(tmp_path / "data", keys=("in1k", "objectnet13"))
     place = replace(place, data=tmp_path / "data")
     origins = [Origin(ckpt=checkpoint), Origin(ckpt=four_heads, heads=(1,))]
-    backbones = loaded(origins)
+    backbones = load_backbones(origins)
     cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
     names = [backbone.name for backbone in backbones]
-    words = preparation([*cells, cells[0]], dict(zip(names, origins, strict=True)))
+    words = preparation_arguments([*cells, cells[0]], dict(zip(names, origins, strict=True)))
     extract, passes = transfer.frozen.extraction.extract, []
 
     def counted(entries: dict[Path, Backbone], *others: Any) -> None:
@@ -168,8 +175,8 @@ def test_preparing_for_several_backbones_decodes_once(
 def test_words_ask_for_weights_that_others_use(cell: Cell, checkpoint: Path) -> None:
     origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
     needed = replace(cell, key="in100_linear@looc", with_weights=True)
-    assert wanted(words_of(needed, origins)).with_weights
-    assert not wanted(words_of(cell, origins)).with_weights
+    assert cell_from_arguments(arguments_of(needed, origins)).with_weights
+    assert not cell_from_arguments(arguments_of(cell, origins)).with_weights
 
 
 def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:

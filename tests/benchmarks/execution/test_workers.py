@@ -35,7 +35,7 @@ def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """Let a cell be this line of bash; $1 is its task."""
     monkeypatch.setattr(
         benchmarks.execution.workers,
-        "program",
+        "process_command",
         lambda words: ("bash", "-c", line, "cell", words[0]),
     )
 
@@ -143,7 +143,7 @@ def test_features_of_several_backbones_are_made_before_the_cells_that_use_classi
     [
         ("kill -9 $$", "killed by SIGKILL"),
         ("exit 137", "killed by SIGKILL"),
-        ("exit 75", "stopped by somebody else"),
+        ("exit 75", "stopped by another process"),
         ("exit 2", "exit status 2"),
     ],
 )

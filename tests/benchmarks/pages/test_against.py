@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.against import stands_for
+from benchmarks.pages.against import names_table
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import UNTRAINED
 from tests.synthetic_records import page, record
+from transfer.backbone import random_backbone
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 
@@ -27,7 +29,7 @@ def test_the_same_pretraining_is_compared_with_the_paper(tmp_path: Path) -> None
         ({"method": "byol"}, "no published counterpart: the table has no row of byol"),
         ({"epochs": 2.0}, "epochs 200, ours 2"),
         ({"data": "in1k (5000 images)"}, "data in1k, ours in1k (5000 images)"),
-        ({"changed": {"batch_size": 8}}, "ours left its recipe in batch_size"),
+        ({"changed": {"batch_size": 8}}, "ours changed its recipe in batch_size"),
     ],
 )
 def test_another_pretraining_gets_no_verdict(
@@ -68,21 +70,21 @@ def test_lorac_moco_row_is_compared_under_its_own_reading_of_the_probe(tmp_path:
 def test_a_recipe_stands_for_the_tables_that_it_names(
     table_row: str, table: str, stands: bool
 ) -> None:
-    assert stands_for(table_row, table) == stands
+    assert names_table(table_row, table) == stands
 
 
 def test_a_point_of_a_figure_is_not_held_against_a_table(tmp_path: Path) -> None:
     sweep = {"method": "lorac", "recipe": "lorac/in100-r18-beta4", "epochs": 100, "data": "in100"}
     probe = {"task": "in100_linear", "protocol": "lorac-2021/1", "arch": "resnet18"}
     record(tmp_path, 66.0, made_by=sweep | {"table_row": "lorac/fig3: beta 4"}, **probe)
-    assert "the recipe stands for lorac/fig3: beta 4" in page(tmp_path, "lorac_table5.md")
+    assert "the recipe reproduces lorac/fig3: beta 4" in page(tmp_path, "lorac_table5.md")
 
 
 def test_moco_rows_of_lorac_table_1_are_compared_under_mocos_own_probe(tmp_path: Path) -> None:
     moco = {"method": "moco", "recipe": "moco/in1k-r50-v2", "epochs": 200, "data": "in1k"}
     record(tmp_path, 67.4, task="in1k_linear", protocol="moco-2020/1", made_by=moco)
     text = page(tmp_path, "lorac_table1.md")
-    assert "## Protocol moco-2020: the paper's reading for MoCo-v1, MoCo-v2, MoCo-v2+\n" in text
+    assert "## Protocol moco-2020: the paper's protocol for MoCo-v1, MoCo-v2, MoCo-v2+\n" in text
     assert re.search(r"→ mine \| MoCo-v2 +\| Top-1 +\| 67.40 \| +67.5 \| +-0.10 \| +pass", text)
 
 
@@ -125,9 +127,17 @@ def test_two_heads_beside_the_invariant_one_are_no_row_of_table_5(tmp_path: Path
     assert "network resnet50-heads2, ours resnet50-heads3" in page(tmp_path, "looc_table5.md")
 
 
+def test_a_single_head_is_no_row_of_table_5_unless_it_is_the_invariant_one(tmp_path: Path) -> None:
+    recipe = "loocpp/in100-r50-color-rotation-texture"
+    made_by = {"method": "loocpp", "recipe": recipe, "epochs": 500, "data": "in100"}
+    probe = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": "resnet50"}
+    record(tmp_path, 80.0, made_by=made_by | {"heads": ["color"]}, **probe)
+    assert "network resnet50-heads4, ours resnet50" in page(tmp_path, "looc_table5.md")
+
+
 def test_what_nobody_pre_trained_is_named_with_its_recipe(tmp_path: Path) -> None:
     record(tmp_path, 47.5, task=transfer_tasks()[0], protocol="lorac-2021/1", made_by=LORAC)
-    listed = page(tmp_path, "lorac_table2.md").split("## Rows to be made")[1]
+    listed = page(tmp_path, "lorac_table2.md").split("## Missing rows")[1]
     assert "- MoCo-M: needs pre-training `moco_m/in1k-r50`\n" in listed
     assert "LORAC: needs" not in listed
 
@@ -143,14 +153,19 @@ def test_a_random_row_is_made_without_pre_training(tmp_path: Path) -> None:
     coco = {"task": "coco_det", "protocol": "jcl-2020/1"}
     record(tmp_path, 38.0, **coco)
     assert "- random: needs no pre-training, `--random`\n" in page(tmp_path, "jcl_table2.md")
-    made_by = {"method": "random initialisation"}
+    made_by = {"method": UNTRAINED}
     record(tmp_path, 32.0, backbone="random", sha256="b" * 64, made_by=made_by, **coco)
     assert "- random: needs" not in page(tmp_path, "jcl_table2.md")
 
 
+def test_records_of_random_weights_are_recognized_by_what_the_suite_writes() -> None:
+    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    assert backbone.made_by["method"] == UNTRAINED
+
+
 def test_rows_that_nothing_here_makes_are_named(tmp_path: Path) -> None:
     record(tmp_path, 86.0)
-    (line,) = re.findall(r"^- not built here: (.*)$", page(tmp_path), flags=re.MULTILINE)
+    (line,) = re.findall(r"^- not implemented here: (.*)$", page(tmp_path), flags=re.MULTILINE)
     assert [name.split()[0] for name in line.split("), ")] == ["Rotation", "Jigsaw", "PIRL"]
 
 

@@ -123,7 +123,9 @@ def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
     transfer_records(tmp_path, transfer_tasks()[6:], **ROUNDED)
     text = page(tmp_path, "lorac_table2.md")
     assert next(v for k, v in blocks(text)[0].items() if "mine" in k)[-1].startswith("–")
-    assert "no average of unlike runs: features in bfloat16 and features in float32" in text
+    assert (
+        "no average, because the runs differ: features in bfloat16 and features in float32" in text
+    )
 
 
 def test_an_average_tells_what_one_of_its_sets_tolerated(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_words_of_a_reason_cannot_break_a_table_or_a_list(tmp_path: Path) -> Non
 def test_a_stand_in_for_the_papers_textures_is_told_beside_its_numbers(tmp_path: Path) -> None:
     looc = {"method": "looc", "recipe": "looc/in100-r50-texture", "epochs": 500, "data": "in100"}
     record(tmp_path, 81.0, made_by=looc | {"texture": "randconv_luma"})
-    assert "randconv_luma, a stand-in for style transfer: no reproduction" in page(tmp_path)
+    assert "randconv_luma instead of style transfer, so this is no reproduction" in page(tmp_path)
 
 
 def test_one_coco_run_fills_the_tables_of_both_papers(tmp_path: Path) -> None:
@@ -180,6 +180,6 @@ def test_an_interval_over_trials_stands_behind_a_mean(tmp_path: Path) -> None:
 def test_a_rate_at_the_edge_of_its_grid_is_told_with_the_seeds(tmp_path: Path) -> None:
     for seed, at_edge in enumerate((False, True)):
         record(tmp_path, 86.0, seed=seed, details={"at_grid_edge": at_edge})
-    assert "; chosen rate at the edge of the grid (seed 1)" in page(tmp_path)
+    assert "; chosen learning rate at the edge of the grid (seed 1)" in page(tmp_path)
     record(tmp_path, 86.0, seed=1)
     assert "edge of the grid" not in page(tmp_path)

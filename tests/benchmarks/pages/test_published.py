@@ -4,11 +4,11 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.pages.against import needed_lines, stands_for
-from benchmarks.pages.published import Table, published, published_table, transfer_tasks
+from benchmarks.pages.against import missing_row_lines, names_table
+from benchmarks.pages.published import Table, papers, published_table, transfer_tasks
 from pretrain.recipes import RECIPES
 
-TABLES = [table for paper in published() for table in paper.tables]
+TABLES = [table for paper in papers() for table in paper.tables]
 
 
 def value(table_id: str, label: str, key: str, occurrence: int = 0) -> float | None:
@@ -52,13 +52,13 @@ def test_lorac_took_four_coco_rows_from_jcl() -> None:
 
 def test_uniclr_gains_in_the_text_are_differences_of_table_1() -> None:
     plain, tempered = (value("uniclr/table1", "SimWhitening", "top1", i) or 0.0 for i in (0, 1))
-    paper = next(paper for paper in published() if paper.id == "uniclr")
+    paper = next(paper for paper in papers() if paper.id == "uniclr")
     said = next(s for s in paper.stated if s.what == "gain from temperature for SimWhitening")
     assert said.values["points"] == pytest.approx(tempered - plain)
 
 
 def test_uniclr_gains_on_imagenet_100_are_differences_of_table_3() -> None:
-    paper = next(paper for paper in published() if paper.id == "uniclr")
+    paper = next(paper for paper in papers() if paper.id == "uniclr")
     ours = value("uniclr/table3", "SimAffinity", "top1", 2) or 0.0
     for other in ("SimCLR", "SimSiam", "DINO", "Zero-CL"):
         said = next(s for s in paper.stated if s.what == f"ImageNet-100 SimAffinity over {other}")
@@ -72,7 +72,7 @@ def test_the_same_looc_model_has_the_same_numbers_in_two_tables() -> None:
 
 
 def test_twenty_one_tables_and_a_figure_are_there() -> None:
-    assert [len(paper.tables) for paper in published()] == [4, 3, 5, 3, 7]
+    assert [len(paper.tables) for paper in papers()] == [4, 3, 5, 3, 7]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
@@ -93,7 +93,7 @@ def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table
         if row.recipe:
             recipe = RECIPES[row.recipe]
             assert recipe.method == row.method
-            assert stands_for(recipe.table_row, table.id)
+            assert names_table(recipe.table_row, table.id)
             assert row.pretrain.epochs in (None, recipe.epochs)
             assert row.pretrain.batch_size in (None, recipe.batch_size)
 
@@ -105,7 +105,7 @@ def test_every_recipe_of_a_point_of_jcls_figure_2_is_named() -> None:
 
 def test_heads_of_looc_table_5_are_numbered_as_the_recipe_orders_them() -> None:
     recipe = RECIPES["loocpp/in100-r50-color-rotation-texture"]
-    lines = needed_lines(published_table("looc/table5"), [])
+    lines = missing_row_lines(published_table("looc/table5"), [])
     for number, name in enumerate(recipe.config.designated, 1):
         (line,) = (line for line in lines if line.endswith(f"(invariant and {name})"))
         assert f"`--heads 0,{number}`" in line

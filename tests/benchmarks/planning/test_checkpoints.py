@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks.planning.checkpoints
-from benchmarks.planning.checkpoints import Origin, looked_at
+from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin, with_heads
 
 
@@ -20,13 +20,13 @@ def test_a_file_is_read_once(
 ) -> None:
     expected = load_backbone(checkpoint, name="a")
     origin, twin = Origin(ckpt=checkpoint, name="a"), Origin(ckpt=checkpoint, random=True)
-    assert same(looked_at(origin, tmp_path), expected)
-    looked_at(twin, tmp_path)
+    assert same(inspect_checkpoint(origin, tmp_path), expected)
+    inspect_checkpoint(twin, tmp_path)
     monkeypatch.delattr(benchmarks.planning.checkpoints, "load_backbone")
-    again = looked_at(origin, tmp_path)
+    again = inspect_checkpoint(origin, tmp_path)
     assert same(again, expected)
     assert again.state_dict == {}
-    assert same(looked_at(twin, tmp_path), random_twin(expected))
+    assert same(inspect_checkpoint(twin, tmp_path), random_twin(expected))
 
 
 def test_some_heads_of_a_file_are_remembered_as_they_are_loaded(
@@ -34,11 +34,11 @@ def test_some_heads_of_a_file_are_remembered_as_they_are_loaded(
 ) -> None:
     origins = [Origin(ckpt=four_heads, name=name, heads=(2, 0)) for name in ("a", None)]
     whole = load_backbone(four_heads)
-    found = [looked_at(origin, tmp_path) for origin in origins]
+    found = [inspect_checkpoint(origin, tmp_path) for origin in origins]
     monkeypatch.delattr(benchmarks.planning.checkpoints, "load_backbone")
     assert [backbone.name for backbone in found] == ["a-heads2+0", "loocpp-heads2+0"]
     assert same(found[1], with_heads(whole, (2, 0)))
-    assert same(looked_at(origins[1], tmp_path), found[1])
+    assert same(inspect_checkpoint(origins[1], tmp_path), found[1])
 
 
 def test_a_full_disk_only_forgets(
@@ -49,25 +49,25 @@ def test_a_full_disk_only_forgets(
 
     monkeypatch.setattr(benchmarks.planning.checkpoints, "write_json", full)
     origin = Origin(ckpt=checkpoint, name="a")
-    assert same(looked_at(origin, tmp_path), load_backbone(checkpoint, name="a"))
+    assert same(inspect_checkpoint(origin, tmp_path), load_backbone(checkpoint, name="a"))
 
 
 def test_another_version_remembers_nothing(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     origin = Origin(ckpt=checkpoint, name="a")
-    looked_at(origin, tmp_path)
+    inspect_checkpoint(origin, tmp_path)
     monkeypatch.setattr(
         benchmarks.planning.checkpoints, "VERSION", benchmarks.planning.checkpoints.VERSION + 1
     )
-    looked_at(origin, tmp_path)
+    inspect_checkpoint(origin, tmp_path)
     assert len(list((tmp_path / "cache" / "checkpoints").glob("*.json"))) == 2
 
 
 def test_a_file_that_changed_is_read_again(checkpoint: Path, tmp_path: Path) -> None:
     origin = Origin(ckpt=checkpoint, name="a")
-    looked_at(origin, tmp_path)
+    inspect_checkpoint(origin, tmp_path)
     checkpoint.write_bytes(b"torn")
     os.utime(checkpoint, (1, 1))
     with pytest.raises(BackboneError):
-        looked_at(origin, tmp_path)
+        inspect_checkpoint(origin, tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planning.cluster_resources import notes, on_cluster, resources
+from benchmarks.planning.cluster_resources import resource_notes, resources, with_cluster_gpus
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.planning.slurm_options import SlurmOptions
 from transfer.backbone import Backbone
@@ -28,7 +28,7 @@ def row(
         data=Path("d"), results=Path("r"), runs=Path("u"), training=training or TrainingOptions()
     )
     with assume_gpus(0):
-        cell = on_cluster(
+        cell = with_cluster_gpus(
             Cell(key=key, backbone=backbone, seed=0, place=place), SlurmOptions(cell_gpus=gpus)
         )
         return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
@@ -51,27 +51,27 @@ def test_half_the_gpus_take_twice_the_time_and_leave_the_protocol_alone(
     assert resources(four, options).hours == pytest.approx(
         2 * resources(eight, options).hours, abs=1
     )
-    (said,) = notes([four], options)
+    (said,) = resource_notes([four], options)
     assert "4 GPUs, 4 images of the batch on each" in said
     assert "the learning rate stays 0.02" in said
 
 
 def test_another_batch_is_told_with_the_linear_scaling_rule(backbone: Backbone) -> None:
-    (said,) = notes([row(backbone, "coco_det", TrainingOptions(batch_size=8))], SlurmOptions())
-    assert (
-        "batch 8 instead of 16: by the linear scaling rule learning rate 0.01 instead of 0.02"
-        in said
+    (said,) = resource_notes(
+        [row(backbone, "coco_det", TrainingOptions(batch_size=8))], SlurmOptions()
     )
+    assert "batch size 8 instead of 16, so by the linear scaling rule" in said
+    assert "learning rate 0.01 instead of 0.02" in said
     assert "180000 iterations instead of 90000" in said
 
 
 def test_frozen_networks_compute_on_the_nodes_in_what_the_nodes_have(backbone: Backbone) -> None:
     probe, few = row(backbone, "in100_linear@jcl"), row(backbone, "cifar10_semi_1pct")
-    (said,) = notes([probe, few], SlurmOptions())
+    (said,) = resource_notes([probe, few], SlurmOptions())
     assert "bfloat16 on the GPUs of the nodes" in said
     asked = replace(probe.cell, place=replace(probe.cell.place, features_in="float32"))
-    assert notes([few, replace(probe, cell=asked)], SlurmOptions()) == []
-    assert notes([probe], SlurmOptions(cell_gpus=0)) == []
+    assert resource_notes([few, replace(probe, cell=asked)], SlurmOptions()) == []
+    assert resource_notes([probe], SlurmOptions(cell_gpus=0)) == []
 
 
 @pytest.mark.parametrize("key", ["coco_det", "cifar10_semi_1pct"])

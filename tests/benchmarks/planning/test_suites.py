@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.pages.paper_page import tasks_of
-from benchmarks.pages.published import AVERAGE, Paper, published, transfer_tasks
-from benchmarks.pages.records import described
+from benchmarks.pages.published import AVERAGE, Paper, papers, transfer_tasks
+from benchmarks.pages.records import metric_and_heading
 from benchmarks.planning.suites import suites
 from transfer.tasks import TASKS, default_tasks, reading_of
 
@@ -12,7 +12,7 @@ SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7}
 """Tasks of each paper, counted in its sheet."""
 
 
-@pytest.mark.parametrize("paper", published(), ids=lambda paper: paper.id)
+@pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.id)
 def test_a_suite_has_the_tasks_of_its_papers_tables(paper: Paper) -> None:
     named = {task for table in paper.tables for task in tasks_of(table)}
     suite = suites()[paper.id]
@@ -26,7 +26,7 @@ def test_suites_name_tasks_that_run_by_default() -> None:
 
 
 def test_every_published_number_has_a_task_with_its_protocol() -> None:
-    asked = {pair for paper in published() for pair in paper.reported if pair[0] != AVERAGE}
+    asked = {pair for paper in papers() for pair in paper.reported if pair[0] != AVERAGE}
     offered = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
     assert asked <= offered
 
@@ -40,4 +40,4 @@ def test_the_twelve_sets_of_linear_transfer_are_tasks() -> None:
 def test_records_from_before_are_shown_as_their_tasks_now_say(key: str) -> None:
     task, task_id = TASKS[key], reading_of(key)[0]
     if task.by_default:
-        assert described(task_id) == (task.primary_metric, task.heading)
+        assert metric_and_heading(task_id) == (task.primary_metric, task.heading)

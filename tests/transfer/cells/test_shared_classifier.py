@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks.execution.sequence import run_cells
-from benchmarks.planning.plan import PlannedCell, planned, with_classifiers
-from benchmarks.run_all import RunAll, by_name, plan
+from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
+from benchmarks.run_all import RunAll, origins_by_name, plan
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.execution import evaluate, note_failure, prepare
 from transfer.cells.request import Cell, Place
@@ -244,7 +244,8 @@ def test_several_backbones_are_extracted_in_one_pass(
 
 
 def test_the_plan_says_whose_classifier_is_used_and_whether_it_is_there(cell: Cell) -> None:
-    assert planned(cell).why == "classifier of in100_linear@looc: trained first, it has no record"
+    first = "which is trained first, because it has no record"
+    assert plan_cell(cell).why == f"uses the classifier of in100_linear@looc, {first}"
 
 
 def keys_of(rows: list[PlannedCell]) -> list[tuple[str, str]]:
@@ -255,14 +256,14 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
     cell: Cell, trained: list[str]
 ) -> None:
     cells = [cell, replace(cell, key="imagenet_c100_eval")]
-    rows = with_classifiers([planned(one) for one in cells])
+    rows = with_classifiers([plan_cell(one) for one in cells])
     looc = "in100_linear@looc"
     assert keys_of(rows) == [(looc, "run"), (cells[0].key, "run"), (cells[1].key, "run")]
     assert rows[0].gpu_hours > 0
     evaluate(cell)
-    rows = with_classifiers([planned(one) for one in cells])
+    rows = with_classifiers([plan_cell(one) for one in cells])
     assert keys_of(rows) == [(cells[0].key, "cached"), (cells[1].key, "run")]
-    assert rows[1].why == f"classifier of {looc}: finished"
+    assert rows[1].why == f"uses the classifier of {looc}, which is finished"
 
 
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
@@ -273,10 +274,10 @@ def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
     classifier_file(cell.needed.folders.work, name).unlink()
-    assert planned(asked).state == "cached"
-    rows = with_classifiers([planned(asked), planned(cell)])
+    assert plan_cell(asked).state == "cached"
+    rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
     assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
-    assert rows[1].why.endswith("trained first, its weights are gone")
+    assert rows[1].why.endswith("trained first, because its weights are gone")
     assert run_cells(rows) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
     assert finished(cell.needed) is not None
@@ -293,7 +294,7 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
 
     monkeypatch.setattr("transfer.tasks.linear_probe.probed", diverges)
     cells = [cell, replace(cell, key="imagenet_c100_eval")]
-    failed = run_cells(with_classifiers([planned(one) for one in cells]))
+    failed = run_cells(with_classifiers([plan_cell(one) for one in cells]))
     assert (len(failed), len(tries)) == (3, 1)
     for one in cells:
         reason = json.loads(failure_path(one.path).read_text())["reason"]
@@ -307,7 +308,7 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
     form = cell.backbone.input
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name="other")
     cells = [cell, replace(cell, backbone=other)]
-    assert run_cells(with_classifiers([planned(one) for one in cells])) == []
+    assert run_cells(with_classifiers([plan_cell(one) for one in cells])) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
 
@@ -330,5 +331,5 @@ def test_a_request_with_classifiers_still_knows_its_checkpoints(
     evaluate(replace(needed, backbone=replace(cell.backbone, name="mine")))
     rows = plan(request)
     assert [row.cell.backbone.name for row in rows] == ["mine", "random", "random"]
-    assert not by_name(request, rows)["mine"].random
-    assert by_name(request, rows)["random"].random
+    assert not origins_by_name(request, rows)["mine"].random
+    assert origins_by_name(request, rows)["random"].random

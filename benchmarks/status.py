@@ -1,0 +1,38 @@
+"""States of the cells on a cluster: python -m benchmarks.status --results results.
+
+It prints for each cell whether it is queued, running, done, failed or cancelled, and for a failed
+one the reason and the log. Nothing is computed or submitted. Exit status: 0 no cell failed, 1 a
+cell failed or was cancelled, 2 the request is wrong.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from benchmarks.cluster.cell_status import print_statuses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Print the state of all submitted cells."""
+
+    runs: Path = Path("runs")
+    """Folder of caches and unfinished work, as it was given to run_all."""
+    results: Path | None = None
+    """Only cells whose records belong into this folder; all cells if not given."""
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    request = tyro.cli(Request, args=words, description=__doc__)
+    try:
+        return print_statuses(request.runs, request.results)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
