@@ -24,7 +24,6 @@ import torch
 import tyro
 
 import transfer.frozen.extraction
-import transfer.frozen.feature_cache
 from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
@@ -95,7 +94,7 @@ def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
     with ExitStack() as patches:
         change: Any = patch.object
         extract = clock.timed("extraction", transfer.frozen.extraction.extract)
-        patches.enter_context(change(transfer.frozen.feature_cache, "extract", extract))
+        patches.enter_context(change(transfer.frozen.extraction, "extract", extract))
         for kind in {
             type(task): None
             for task in TASKS.values()

@@ -12,7 +12,6 @@ import pytest
 
 import benchmarks.execution.one_cell
 import transfer.frozen.extraction
-import transfer.frozen.feature_cache
 from benchmarks.execution.one_cell import (
     PREPARE,
     arguments_of,
@@ -167,7 +166,7 @@ def test_preparing_for_several_backbones_decodes_once(
         passes.append(len(entries))
         extract(entries, *others)
 
-    monkeypatch.setattr(transfer.frozen.feature_cache, "extract", counted)
+    monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
 

@@ -48,7 +48,7 @@ def test_a_missing_classifier_is_trained_and_said_a_finished_one_is_used(
     assert finished(cell.needed) is not None
     assert first.details["classifier"] == read_record(cell.needed.path).protocol["hash"]
     cell.path.unlink()
-    monkeypatch.setattr("transfer.tasks.linear_probe.probed", None)
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", None)
     again = evaluate(cell)
     assert "uses that of in100_linear@looc" in capsys.readouterr().err
     assert again.metrics == first.metrics
@@ -86,7 +86,7 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         scores, labels = torch.eye(classes), torch.arange(classes)
         return Predictions(scores, labels, {"weights": kept})
 
-    monkeypatch.setattr("transfer.tasks.linear_probe.probed", drawn)
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", drawn)
     return names
 
 
@@ -158,7 +158,7 @@ def test_a_classifier_that_fails_is_blamed_itself(
     def diverges(*_: object) -> None:
         raise ArithmeticError("the probe diverged")
 
-    monkeypatch.setattr("transfer.tasks.linear_probe.probed", diverges)
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", diverges)
     with pytest.raises(ClassifierError) as raised:
         evaluate(cell)
     assert str(raised.value) == "classifier in100_linear@looc failed: the probe diverged"
@@ -172,7 +172,7 @@ def test_a_training_that_leaves_no_weights_ends_the_search(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = Predictions(torch.eye(8), torch.arange(8), {})
-    monkeypatch.setattr("transfer.tasks.linear_probe.probed", lambda *_: nothing)
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", lambda *_: nothing)
     with pytest.raises(ClassifierError, match="its training has left no weights"):
         evaluate(cell)
 
@@ -292,7 +292,7 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
         tries.append(arguments)
         raise ArithmeticError("the probe diverged")
 
-    monkeypatch.setattr("transfer.tasks.linear_probe.probed", diverges)
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", diverges)
     cells = [cell, replace(cell, key="imagenet_c100_eval")]
     failed = run_cells(with_classifiers([plan_cell(one) for one in cells]))
     assert (len(failed), len(tries)) == (3, 1)

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import transfer.frozen.extraction
-import transfer.frozen.feature_cache
+import transfer.frozen.network
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.feature_cache import cache_key, features_of_backbones, frozen_features
@@ -201,5 +201,5 @@ def test_a_gpu_makes_nearly_the_features_of_a_cpu(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = extract(replace(small_backbone, precision=feature_precision("auto")), folders).features
-    monkeypatch.setattr(transfer.frozen.feature_cache, "device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(transfer.frozen.network, "device", lambda: torch.device("cpu"))
     assert torch.cosine_similarity(fast, extract(small_backbone, folders).features).min() > 0.999

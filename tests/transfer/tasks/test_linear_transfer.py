@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import transfer.tasks.linear_transfer
+import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images
@@ -43,7 +43,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
         calls.append((images, training.learning_rates))
         return heads_scoring([2, 4, 3] if len(training.learning_rates) == 3 else [5])
 
-    monkeypatch.setattr(transfer.tasks.linear_transfer, "train_heads", train)
+    monkeypatch.setattr(transfer.frozen.linear_heads, "train_heads", train)
     return calls
 
 

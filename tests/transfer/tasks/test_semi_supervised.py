@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import transfer.tasks.semi_supervised
+import transfer.finetuning.classification
 from transfer.backbone import Backbone
 from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
@@ -177,8 +177,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
         scores[right:] = scores[right:].roll(1, 1)
         return scores
 
-    monkeypatch.setattr(transfer.tasks.semi_supervised, "train_classifier", train)
-    monkeypatch.setattr(transfer.tasks.semi_supervised, "predicted", predicted)
+    monkeypatch.setattr(transfer.finetuning.classification, "train", train)
+    monkeypatch.setattr(transfer.finetuning.classification, "predicted", predicted)
     monkeypatch.setattr(transfer.tasks.semi_supervised, "asdict", lambda _: {})
     return calls
 
