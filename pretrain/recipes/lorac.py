@@ -33,7 +33,7 @@ IN100 = replace(
     batch_size=128,
     learning_rate=2.0,
     final_learning_rate=0.002,
-    paper="LORAC (arXiv:2108.02696), section 6.3",
+    paper="LORAC (arXiv:2108.02696), section 6.2",
     table_row="lorac/table5, lorac/fig4c: LORAC; lorac/fig3: beta 2; lorac/fig4a: 100 epochs",
 )
 

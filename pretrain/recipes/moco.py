@@ -45,7 +45,7 @@ IN100_R18_V2 = replace(
     epochs=100,
     batch_size=128,
     learning_rate=0.1,
-    paper="JCL (arXiv:2009.14776), appendix E; LORAC (arXiv:2108.02696), section 6.3",
+    paper="JCL (arXiv:2009.14776), appendix E; LORAC (arXiv:2108.02696), section 6.2",
     table_row="jcl/fig3, lorac/table5, lorac/fig3, lorac/fig4a, lorac/fig4b, lorac/fig4c: MoCo v2",
 )
 
@@ -64,7 +64,7 @@ def longer(epochs: int) -> Recipe[Any]:
     return replace(
         IN100_R18_V2,
         epochs=epochs,
-        paper="LORAC (arXiv:2108.02696), section 6.3",
+        paper="LORAC (arXiv:2108.02696), section 6.2",
         table_row=f"lorac/fig4a: {epochs} epochs",
     )
 

@@ -56,7 +56,7 @@ IN100 = replace(
     batch_size=128,
     learning_rate=0.3,
     final_learning_rate=0.0003,
-    paper="LORAC (arXiv:2108.02696), section 6.3, which tells neither rate nor queue: those of "
+    paper="LORAC (arXiv:2108.02696), section 6.2, which tells neither rate nor queue: those of "
     "SwAV's released script, the rate in proportion to the batch",
     table_row="lorac/fig4a: 100 epochs",
 )

@@ -318,6 +318,13 @@ def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_sp
     assert train(split, StopRequest()) == 2
 
 
+def test_a_run_goes_on_whose_checkpoint_quotes_another_section(image_folder: Path) -> None:
+    options = ("--bn-splits", "1", "--steps", "2")
+    begun, resumed = job("moco", image_folder, *options), job("moco", image_folder, *options)
+    train(replace(begun, settings=begun.settings | {"paper": "section 6.3"}), StopAfter(1))
+    assert train(resumed, StopRequest()) == 2
+
+
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
     for scope, images in (("local", 2), ("global", 0)):
         asked = command("lorac", image_folder, "--prior", "batch", "--batch-scope", scope)
