@@ -10,13 +10,14 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
 from pretrain.method import Method
 from pretrain.optim import lars, scheduled_rate, sgd
@@ -28,30 +29,6 @@ from pretrain.running.launch import Process
 from pretrain.running.metrics import Log, NotFiniteError, Window
 from pretrain.running.progress import Progress, say
 from pretrain.running.stop import StopRequest
-
-Precision = Literal["auto", "float32", "bfloat16"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Execution:
-    """Options of execution; beyond rounding, only the precision changes a run's numbers."""
-
-    precision: Precision = "auto"
-    """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
-    channels_last: bool = True
-    """Memory layout of images and weights."""
-    compile: bool = False
-    """Compile the networks: minutes at the start, faster steps on GPUs."""
-    read_every_steps: int = 20
-    """Steps between readings of the metrics, which are then logged and checked to be finite."""
-    save_every_min: float = 10.0
-    """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
-
-    def dtype(self, device_type: str) -> torch.dtype:
-        """Return the type of the networks' matrix products on a device type, cpu or cuda."""
-        if self.precision == "auto":
-            return torch.bfloat16 if device_type == "cuda" else torch.float32
-        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
 
 @dataclass(frozen=True, kw_only=True)

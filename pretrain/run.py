@@ -2,25 +2,26 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Generic, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
+from pretrain.command import Command
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError, TrainingImages, find_images
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
-from pretrain.loop import Execution, Job
+from pretrain.loop import Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.launch import DeviceChoice, Process, claimed
+from pretrain.recipes import RECIPES, Recipe
+from pretrain.running.launch import Process, claimed
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
@@ -30,38 +31,6 @@ from pretrain.settings import (
     local_prior_images,
     steps_of,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command(Generic[Config]):
-    """One pre-training run; after a stop or a kill the same command resumes it."""
-
-    data: Path
-    """Folder of images, flat or with a folder per class; only supervised training needs classes."""
-    out: Path
-    """Folder of the run: checkpoint, metrics, and the exported backbone.pt."""
-    recipe: Recipe[Config]
-    execution: Execution = field(default_factory=Execution)
-    steps: int = 0
-    """Optimizer steps instead of epochs; 0: as many as the epochs hold."""
-    seed: int = 0
-    device: DeviceChoice = "auto"
-    style_bank: Path | None = None
-    """Folder with a styled copy of every image for each style, for recipes with texture."""
-    colors_in: Literal["auto", "device", "workers"] = "auto"
-    """Place where views from files get colors; auto: workers on a CPU, the device on a GPU."""
-    workers: int = 4
-    """Processes, for each GPU, that decode images where these do not fit into memory."""
-    memory_gb: float = 2.0
-    """Memory of each process for decoded images; if all fit, each is decoded once."""
-    tolerated_images: int = 0
-    """Unreadable images that may be left out."""
-    safetensors: bool = False
-    """Write backbone.safetensors as well."""
-    snapshot_epochs: int = 0
-    """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
-    dry_run: bool = False
-    """Print what would be done, and stop."""
 
 
 def claimed_by_first(folder: Path) -> AbstractContextManager[None]:

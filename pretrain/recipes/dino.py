@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.dino import DINOConfig
+from pretrain.configs.dino import DINOConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100, IN100
 

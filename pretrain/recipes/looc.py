@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pretrain.configs.looc import LooCConfig, MoCoPPConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.configs.supervised import SupervisedConfig
 from pretrain.data.views import ViewRecipe
-from pretrain.methods.looc import LooCConfig, MoCoPPConfig
-from pretrain.methods.moco import MoCoConfig
-from pretrain.methods.supervised import SupervisedConfig
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
 

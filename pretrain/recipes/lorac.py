@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.lorac import LORACConfig
+from pretrain.configs.lorac import LORACConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS, Recipe
 
 IN1K: Recipe[Any] = Recipe(

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.moco import MoCoConfig
-from pretrain.methods.multi_key import MultiKeyConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.configs.multi_key import MultiKeyConfig
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
 
 V1 = MoCoConfig(temperature=0.07, projector="linear", consistency_temperature=0.04)

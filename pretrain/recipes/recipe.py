@@ -9,10 +9,11 @@ from typing import Annotated, Generic, Literal, TypeVar
 import tyro
 
 from pretrain.data.views import ViewRecipe
-from pretrain.optim import OptimizerName, Schedule
-from pretrain.parts.resnet import Stem
+from pretrain.parts.choices import Stem
 
 Config = TypeVar("Config")
+Schedule = Literal["cosine", "step"]
+OptimizerName = Literal["sgd", "lars"]
 Said = Annotated[str, tyro.conf.Suppress]
 """A text about a recipe that is no option of the command line."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.simclr import SimCLRConfig
+from pretrain.configs.simclr import SimCLRConfig
 from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.simsiam import SimSiamConfig
+from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.swav import SwAVConfig
+from pretrain.configs.swav import SwAVConfig
 from pretrain.recipes.recipe import SWAV_VIEWS, Recipe
 
 LARGE_BATCH: Recipe[Any] = Recipe(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.zero_cl import ZeroCLConfig
+from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 

@@ -2,17 +2,15 @@
 
 import fcntl
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
 
 import torch
 import torch.distributed as dist
 
-DeviceChoice = Literal["auto", "cpu", "cuda"]
+from pretrain.command import DeviceChoice
 
 
 class LaunchError(ValueError):
@@ -71,16 +69,6 @@ def launched(choice: DeviceChoice) -> Iterator[Process]:
             f"messages tell why"
         ) from error
     dist.destroy_process_group()
-
-
-def leave(status: int) -> NoReturn:
-    """End this process; one of several ends at once, without waiting for its threads."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        # torch 2.15 keeps gloo's threads after DDP was used, and they may abort a normal exit
-        os._exit(status)
-    sys.exit(status)
 
 
 @contextmanager

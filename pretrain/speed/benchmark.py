@@ -18,11 +18,11 @@ import torch
 import tyro
 from PIL import Image
 
-from pretrain.__main__ import parse
+from pretrain.command import DeviceChoice, Precision, parse
 from pretrain.data.feed import Batch
-from pretrain.loop import Precision, Training, training_step
+from pretrain.loop import Training, training_step
 from pretrain.run import prepare
-from pretrain.running.launch import DeviceChoice, launched
+from pretrain.running.launch import launched
 from pretrain.speed import bench_losses, bench_views
 from pretrain.speed.timing import synchronize, time_in_turns
 

@@ -12,10 +12,11 @@ from PIL import Image
 from torch import nn
 
 from pretrain.__main__ import main
+from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan, find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import Execution, Job, Training, train, training_step
+from pretrain.loop import Job, Training, train, training_step
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet

@@ -11,13 +11,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from pretrain.__main__ import main, parse
+from pretrain.__main__ import main
+from pretrain.command import Command, Execution, parse
 from pretrain.data.images import DataError, find_images
-from pretrain.loop import Execution, Job, train
+from pretrain.loop import Job, train
 from pretrain.methods.lorac import LORAC
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.run import Command, cautions, describe, exported, prepare, write_backbone
+from pretrain.run import cautions, describe, exported, prepare, write_backbone
 from pretrain.running.checkpoint import CheckpointError
 from pretrain.running.launch import Process
 from pretrain.running.stop import StopRequest

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-import pretrain.__main__
-from pretrain.__main__ import main, parse
+import pretrain.start
+from pretrain.__main__ import main
+from pretrain.command import parse
 from pretrain.loop import stages
 from pretrain.run import prepare
 from pretrain.running.launch import Process
@@ -43,7 +44,7 @@ def test_every_epoch_is_exported_and_the_last_is_the_backbone(
 def test_without_the_option_there_is_none(
     image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(pretrain.__main__, "write_snapshot")
+    monkeypatch.delattr(pretrain.start, "write_snapshot")
     assert main([*words(image_folder, tmp_path / "run"), "--steps", "1"]) == 0
     assert not (tmp_path / "run" / "snapshots").exists()
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.methods.byol import BYOL, BYOLConfig, byol_loss
+from pretrain.configs.byol import BYOLConfig
+from pretrain.methods.byol import BYOL, byol_loss
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES
 from tests.rounding import assert_equal_up_to_rounding

@@ -10,7 +10,8 @@ from torch.nn.functional import linear, normalize
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import weight_norm
 
-from pretrain.methods.dino import DINO, DINOConfig, Head, dino_loss, next_center
+from pretrain.configs.dino import DINOConfig
+from pretrain.methods.dino import DINO, Head, dino_loss, next_center
 from pretrain.parts.sync_bn import SummedBatchNorm
 from pretrain.parts.view import View
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding

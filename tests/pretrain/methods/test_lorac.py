@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.nn.parallel import DistributedDataParallel
 
+from pretrain.configs.lorac import LORACConfig
 from pretrain.methods.lorac import (
     LORAC,
-    LORACConfig,
     batch_log_prior,
     gaussian_log_prior,
     laplace_log_prior,

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, normalize
 
-from pretrain.methods.jcl import JCL, JCLConfig
-from pretrain.methods.moco import MoCo, MoCoConfig, info_nce
+from pretrain.configs.jcl import JCLConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.methods.jcl import JCL
+from pretrain.methods.moco import MoCo, info_nce
 from pretrain.parts.view import View
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.methods.swav import SwAV, SwAVConfig, sinkhorn, swav_loss
+from pretrain.configs.swav import SwAVConfig
+from pretrain.methods.swav import SwAV, sinkhorn, swav_loss
 from pretrain.parts.sync_bn import SummedBatchNorm
 from pretrain.parts.view import View
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
