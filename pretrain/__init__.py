@@ -16,4 +16,5 @@ recipes/     the published runs: method, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
+readme.py    writes the tables of README.md
 """

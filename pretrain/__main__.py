@@ -6,11 +6,11 @@ on many GPUs.
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import NoReturn
 
 from pretrain.command import parse
 from pretrain.recipes import RECIPES
+from pretrain.recipes.table import recipe_list
 
 
 def main(arguments: list[str]) -> int:
@@ -29,30 +29,6 @@ def main(arguments: list[str]) -> int:
     from pretrain.start import start  # not above: it imports torch, and --help and --list end here
 
     return start(name, command)
-
-
-def recipe_list(words: Sequence[str] = ()) -> str:
-    """Return the recipes whose names contain all these words, one per line."""
-    header = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
-    rows = [
-        (
-            name,
-            recipe.images,
-            f"{recipe.epochs:g}",
-            str(recipe.batch_size),
-            f"{recipe.learning_rate:g}",
-            recipe.paper,
-            recipe.table_row,
-        )
-        for name, recipe in RECIPES.items()
-        if all(word in name for word in words)
-    ]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
-    return "\n".join(lines)
 
 
 def leave(status: int) -> NoReturn:

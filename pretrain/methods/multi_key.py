@@ -1,6 +1,7 @@
 """The vanilla loss of many positive keys: InfoNCE with each of them, averaged.
 
-Eq. 3 of Cai et al., NeurIPS 2020, arXiv:2009.14776, whose limit of infinitely many keys JCL bounds.
+Equation 3 of Cai et al., NeurIPS 2020, arXiv:2009.14776. JCL bounds its limit of infinitely many
+keys.
 """
 
 import torch

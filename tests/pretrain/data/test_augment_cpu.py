@@ -29,7 +29,7 @@ from pretrain.data.augment_cpu import (
     to_gray,
 )
 from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
-from pretrain.speed.bench_views import usual_transform
+from pretrain.speed.view_pipelines import usual_transform
 from tests.rounding import assert_equal_up_to_rounding
 
 Pixels = NDArray[Any]
