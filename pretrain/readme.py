@@ -34,9 +34,10 @@ def with_tables(text: str) -> str:
     for name, table in (("methods", method_markdown()), ("recipes", recipe_markdown())):
         start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
         pattern = re.compile(f"(?<={re.escape(start)}).*?(?={re.escape(end)})", re.S)
-        text, found = pattern.subn(lambda _, table=table: table, text)
-        if found != 1:
-            raise ValueError(f"the README holds {start!r} ... {end!r} {found} times, not once")
+        if len(pattern.findall(text)) != 1:
+            raise ValueError(f"the README needs one table between {start!r} and {end!r}")
+        before, after = pattern.split(text)
+        text = before + table + after
     return text
 
 

@@ -11,20 +11,20 @@ from torch import OutOfMemoryError
 from pretrain.command import Command
 from pretrain.data.images import DataError, DecodeError
 from pretrain.data.loader import WorkerError
-from pretrain.loop import Job, stages
+from pretrain.loop import Job, train_to_snapshots
 from pretrain.run import (
     cautions,
-    claimed_by_first,
     describe,
+    main_process_lock,
     prepare,
     write_backbone,
     write_snapshot,
 )
 from pretrain.running.checkpoint import CheckpointError
-from pretrain.running.last_line import say_last
-from pretrain.running.launch import LaunchError, LostProcessError, launched
+from pretrain.running.last_line import print_last_line
+from pretrain.running.launch import LaunchError, LostProcessError, join_processes
 from pretrain.running.metrics import NotFiniteError
-from pretrain.running.progress import duration, say
+from pretrain.running.progress import duration, print_line
 from pretrain.running.stop import EXIT_STATUS, StopRequest, stop_request
 from pretrain.settings import SettingsError
 
@@ -43,7 +43,7 @@ def start(name: str, command: Command[Any]) -> int:
         advice = "spread the batch over more GPUs, or choose a smaller --batch-size"
         print(f"error: {first_line(error)}; {advice}", file=sys.stderr)
         return 1
-    except Exception as error:
+    except Exception as error:  # the last line names any error, below its traceback
         traceback.print_exc()
         print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return 1
@@ -58,32 +58,36 @@ def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
     # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
-    with stop_request() as stop, launched(command.device) as process, claimed_by_first(command.out):
+    with (
+        stop_request() as stop,
+        join_processes(command.device) as process,
+        main_process_lock(command.out),
+    ):
         job = prepare(name, command, process)
-        if process.speaks:
-            say(describe(job))
+        if process.is_main:
+            print_line(describe(job))
             for caution in cautions(job):
-                say(f"note: {caution}")
+                print_line(f"note: {caution}")
         if command.dry_run:
             return 0
         steps = train(job, command, stop)
-        if process.speaks:
+        if process.is_main:
             path = write_backbone(job, command, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
             elapsed = duration(time.monotonic() - started_s)
-            state = "" if steps == job.num_steps else f"stopped by {asked_by(stop)}  "
+            state = "" if steps == job.num_steps else f"stopped by {stop_reason(stop)}  "
             print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
         if steps == job.num_steps:
             return 0
-        if process.speaks:
-            say_last(
-                f"stopped by {asked_by(stop)}, run the same command to go on from step {steps} of "
-                f"{job.num_steps}, which {job.checkpoint_path} holds"
+        if process.is_main:
+            print_last_line(
+                f"stopped by {stop_reason(stop)}, run the same command to go on from step {steps} "
+                f"of {job.num_steps}, which {job.checkpoint_path} holds"
             )
         return EXIT_STATUS
 
 
-def asked_by(stop: StopRequest) -> str:
+def stop_reason(stop: StopRequest) -> str:
     """Return the name of the signal that has stopped a run."""
     return stop.name or "a signal to another process"
 
@@ -91,8 +95,8 @@ def asked_by(stop: StopRequest) -> str:
 def train(job: Job, command: Command[Any], stop: StopRequest) -> int:
     """Train and write the snapshots; return the number of finished steps."""
     steps = 0
-    with closing(stages(job, stop)) as pauses:
-        for steps in pauses:
-            if job.process.speaks and job.pauses_after(steps):
+    with closing(train_to_snapshots(job, stop)) as snapshot_steps:
+        for steps in snapshot_steps:
+            if job.process.is_main and job.is_snapshot_step(steps):
                 write_snapshot(job, command, steps)
     return steps

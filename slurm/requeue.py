@@ -36,7 +36,7 @@ LATE_S = 30.0
 that is less."""
 PATIENCE_S, PAUSE_S = 60.0, 5.0
 """Seconds for which a failing controller is asked again, and the pause between."""
-GOES_ON = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}
+LIVE_STATES = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}
 """States of a job that nobody has ended; a cancelled one is COMPLETING."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
@@ -195,7 +195,7 @@ def requeue_job(job_id: str) -> None:
 def is_waiting(job_id: str) -> bool:
     """Return whether the job already waits for its next start; ClusterError if it was ended."""
     word = ask_repeatedly("squeue", "--noheader", "--format=%T", f"--jobs={job_id}").strip()
-    if word not in GOES_ON | WAITING:
+    if word not in LIVE_STATES | WAITING:
         raise ClusterError(f"the job was ended from outside (state {word or 'unknown'})")
     return word in WAITING
 

@@ -42,6 +42,7 @@ def load_ahead(
 ) -> Generator[list[Tensor], None, None]:
     """Yield `dataset[step]` for each step; `workers` processes compute them ahead, 0: this one.
 
+    Its tensors may have any shapes, such as views (V * n, S, S, 3).
     An error of the data set is raised unchanged. A WorkerError says what has probably killed a
     worker. The workers end when the generator ends or is closed, and when this process ends.
     """
@@ -169,7 +170,7 @@ class _Guarded(Dataset["list[Tensor] | _Failure"]):
         try:
             # shared here and not in the thread that sends them, whose errors would reach nobody
             return _share(self.dataset[step])
-        except Exception as error:
+        except Exception as error:  # raised again in the parent process
             return _Failure(_make_portable(error))
 
 

@@ -87,7 +87,7 @@ class ViewRecipe:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
-    def of_second(self) -> "ViewRecipe":
+    def second_view_recipe(self) -> "ViewRecipe":
         """Return the recipe of all large views but the first."""
         blur, solarize = self.second_blur_probability, self.second_solarize_probability
         return replace(
@@ -96,7 +96,7 @@ class ViewRecipe:
             solarize_probability=self.solarize_probability if solarize is None else solarize,
         )
 
-    def of_small(self) -> "ViewRecipe":
+    def small_view_recipe(self) -> "ViewRecipe":
         """Return the recipe of the small views."""
         blur = self.small_blur_probability
         return replace(

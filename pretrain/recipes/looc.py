@@ -72,7 +72,7 @@ def views(*augmentations: Augmentation) -> ViewRecipe:
     )
 
 
-def on_imagenet(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
+def imagenet_row(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
     """Return the same on ImageNet-1k with MoCo v2's schedule; the paper states none."""
     return replace(
         recipe,
@@ -125,6 +125,6 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "loocpp/in100-r50-color-rotation": loocpp("looc/table2: LooC++", "color", "rotation"),
     "loocpp/in100-r50-rotation-texture": loocpp("looc/table3: LooC++", "rotation", "texture"),
     "loocpp/in100-r50-color-rotation-texture": loocpp("looc/table4-5, looc/fig4: LooC++", *ALL),
-    "moco/in1k-r50-looc": on_imagenet(MOCO, "looc/table7: MoCo"),
-    "loocpp/in1k-r50-color-rotation-texture": on_imagenet(loocpp("", *ALL), "looc/table7: LooC++"),
+    "moco/in1k-r50-looc": imagenet_row(MOCO, "looc/table7: MoCo"),
+    "loocpp/in1k-r50-color-rotation-texture": imagenet_row(loocpp("", *ALL), "looc/table7: LooC++"),
 }

@@ -49,7 +49,7 @@ def in100(table_row: str, **settings: Any) -> Recipe[Any]:
     return replace(IN100, config=replace(IN100.config, **settings), table_row=table_row)
 
 
-def longer(epochs: int) -> Recipe[Any]:
+def with_epochs(epochs: int) -> Recipe[Any]:
     """Return a point of figure 4(a); the prior acts in the second half."""
     return replace(IN100, epochs=epochs, table_row=f"lorac/fig4a: {epochs} epochs")
 
@@ -61,7 +61,7 @@ def equal_views(number: int) -> Recipe[Any]:
     return replace(IN100, config=config, views=MOCO_V2_VIEWS, table_row=row)
 
 
-LONGER = {epochs: longer(epochs) for epochs in (200, 400, 600, 800, 1000, 1200)}
+LONGER = {epochs: with_epochs(epochs) for epochs in (200, 400, 600, 800, 1000, 1200)}
 EQUAL_VIEWS = {number: equal_views(number) for number in range(2, 9)}
 
 RECIPES: Mapping[str, Recipe[Any]] = {

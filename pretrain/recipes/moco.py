@@ -50,7 +50,7 @@ IN100_R18_V2 = replace(
 )
 
 
-def smoothed(amount: float) -> Recipe[Any]:
+def with_label_smoothing(amount: float) -> Recipe[Any]:
     """Return MoCo v1 with smoothed labels."""
     return replace(
         IN100_R18_V1,
@@ -59,7 +59,7 @@ def smoothed(amount: float) -> Recipe[Any]:
     )
 
 
-def longer(epochs: int) -> Recipe[Any]:
+def with_epochs(epochs: int) -> Recipe[Any]:
     """Return a point of LORAC's figure 4(a)."""
     return replace(
         IN100_R18_V2,
@@ -80,12 +80,12 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         table_row="lorac/table1: MoCo-v2+",
     ),
     "moco/in100-r18-v1": IN100_R18_V1,
-    "moco/in100-r18-v1-smoothing0.1": smoothed(0.1),
-    "moco/in100-r18-v1-smoothing0.01": smoothed(0.01),
-    "moco/in100-r18-v1-smoothing0.001": smoothed(0.001),
+    "moco/in100-r18-v1-smoothing0.1": with_label_smoothing(0.1),
+    "moco/in100-r18-v1-smoothing0.01": with_label_smoothing(0.01),
+    "moco/in100-r18-v1-smoothing0.001": with_label_smoothing(0.001),
     "moco/in100-r18-v2": IN100_R18_V2,
     **{
-        f"moco/in100-r18-v2-epochs{epochs}": longer(epochs)
+        f"moco/in100-r18-v2-epochs{epochs}": with_epochs(epochs)
         for epochs in (200, 400, 600, 800, 1000, 1200)
     },
     "multi_key/in100-r18": replace(

@@ -62,7 +62,7 @@ IN100 = replace(
 )
 
 
-def longer(epochs: int) -> Recipe[Any]:
+def with_epochs(epochs: int) -> Recipe[Any]:
     """Return a point of LORAC's figure 4(a)."""
     shares = {"prototypes_from": 1 / epochs, "queue_from": 15 / epochs}
     return replace(
@@ -90,7 +90,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     ),
     "swav/in100-r18": IN100,
     **{
-        f"swav/in100-r18-epochs{epochs}": longer(epochs)
+        f"swav/in100-r18-epochs{epochs}": with_epochs(epochs)
         for epochs in (200, 400, 600, 800, 1000, 1200)
     },
 }

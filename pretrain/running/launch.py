@@ -34,20 +34,22 @@ class Process:
     device: torch.device
 
     @property
-    def speaks(self) -> bool:
+    def is_main(self) -> bool:
         """Return whether this process writes files and prints; only rank 0 does."""
         return self.rank == 0
 
 
 @contextmanager
-def launched(choice: DeviceChoice) -> Iterator[Process]:
+def join_processes(choice: DeviceChoice) -> Iterator[Process]:
     """Join the processes that torchrun started, by nccl on GPUs and gloo on CPUs, or run alone.
 
     Raises a LostProcessError if another process has ended too early. A process that fails does not
     leave the group, since that would wait for the others: they notice when it ends.
     """
     if choice == "cuda" and not torch.cuda.is_available():
-        raise LaunchError("--device cuda, but this machine has no CUDA device; use --device cpu")
+        raise LaunchError(
+            f"--device {choice}, but this machine has no CUDA device; use --device cpu"
+        )
     cuda = choice != "cpu" and torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
     if cuda:
@@ -72,7 +74,7 @@ def launched(choice: DeviceChoice) -> Iterator[Process]:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a run's folder and create it if absent; raise a LaunchError if a run holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+") as lock:

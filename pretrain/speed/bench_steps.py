@@ -14,14 +14,14 @@ from pretrain.command import parse
 from pretrain.data.feed import Batch
 from pretrain.loop import Training, training_step
 from pretrain.run import prepare
-from pretrain.running.launch import launched
+from pretrain.running.launch import join_processes
 from pretrain.speed.benchmark import Benchmark
 from pretrain.speed.timing import synchronize, time_in_turns
 
 
 def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
     """Measure images/s of whole training steps and the share of time spent waiting for views."""
-    with launched(settings.device) as process:
+    with join_processes(settings.device) as process:
         training, batches = start_training(settings.recipe, settings, data, folder)
         waited_s = 0.0
         for step in range(settings.num_steps + 2):
@@ -47,7 +47,7 @@ def jcl_step_report(settings: Benchmark, data: Path, folder: Path) -> str:
     """Compare a step of JCL with a step of the mean InfoNCE over as many keys."""
     options = ["--queue-size", str(settings.queue_size)]
     names = ("multi_key/cifar10-cpu", "jcl/cifar10-cpu")
-    with launched(settings.device) as process:
+    with join_processes(settings.device) as process:
         moco, jcl = (start_training(name, settings, data, folder, *options) for name in names)
         batch = next(moco[1])
 
@@ -70,7 +70,7 @@ def start_training(
     options = ["--data", str(data), "--out", str(folder), "--device", settings.device]
     options += ["--precision", settings.precision, "--batch-size", str(settings.batch_size)]
     command = parse(recipe, [*options, "--steps", str(settings.num_steps + 2), *more])
-    with launched(settings.device) as process:
+    with join_processes(settings.device) as process:
         job = prepare(recipe, command, process)
     return Training(job), job.feed.batches(0, job.num_steps)
 

@@ -44,11 +44,11 @@ def main(settings: Benchmark) -> None:
     """Print one measurement per line."""
     import torch  # here and not above: --help needs neither torch nor what imports it
 
-    from pretrain.running.launch import launched
+    from pretrain.running.launch import join_processes
     from pretrain.speed import bench_losses, bench_views
     from pretrain.speed.bench_steps import jcl_step_report, step_report, write_noise_images
 
-    with launched(settings.device) as process:
+    with join_processes(settings.device) as process:
         device = process.device
     rounds, size = settings.num_rounds, settings.num_queries
     print(f"device {device}, {torch.get_num_threads()} threads")

@@ -112,7 +112,7 @@ def measure(setting: Setting, images: TrainingImages, rounds: int) -> Seconds:
 def usual_pipeline(setting: Setting) -> Callable[[Path], list[Tensor]]:
     """Return MoCo's code for a file: decode it once, transform it by torchvision for each view."""
     large = usual_transform(setting.recipe)
-    small = usual_transform(setting.recipe.of_small())
+    small = usual_transform(setting.recipe.small_view_recipe())
     transforms_of_views = [small if view.small else large for view in setting.views]
 
     def pipeline(file: Path) -> list[Tensor]:

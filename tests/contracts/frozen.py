@@ -14,7 +14,7 @@ import torch
 
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
-from pretrain.run import flat
+from pretrain.run import flatten
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells.cell import Cell, Place
 from transfer.datasets.catalog import DATASETS
@@ -136,7 +136,7 @@ def trainings() -> dict[str, str]:
 
 def recipes() -> dict[str, str]:
     """Hash of every recipe, with descriptions in their first wording."""
-    flat_recipes = {name: flat(asdict(recipe)) for name, recipe in RECIPES.items()}
+    flat_recipes = {name: flatten(asdict(recipe)) for name, recipe in RECIPES.items()}
     for settings in flat_recipes.values():
         for now, before in FIRST_WORDING.items():
             settings["paper"] = str(settings["paper"]).replace(now, before)

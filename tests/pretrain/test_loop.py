@@ -87,7 +87,7 @@ class StopAfter(StopRequest):
         super().__init__()
         self.left = num_steps
 
-    def agreed(self, device: torch.device) -> bool:
+    def on_any_process(self, device: torch.device) -> bool:
         self.left -= 1
         return self.left == 0
 

@@ -18,7 +18,7 @@ from pretrain.loop import Job, train
 from pretrain.methods.lorac import LORAC
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.run import cautions, describe, exported, prepare, write_backbone
+from pretrain.run import cautions, describe, exported_networks, prepare, write_backbone
 from pretrain.running.checkpoint import CheckpointError
 from pretrain.running.launch import Process
 from pretrain.running.stop import StopRequest
@@ -144,7 +144,7 @@ def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
     torch.manual_seed(0)
     network, _ = build_resnet("resnet18", "cifar")
     branched = BranchedResNet(network, 3).eval()
-    files = exported("resnet18", branched)
+    files = exported_networks("resnet18", branched)
     assert {name: arch for name, (arch, _) in files.items()} == {
         "backbone": "resnet18-heads3",
         "backbone-head0": "resnet18",
@@ -158,7 +158,7 @@ def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
 
 def test_an_ordinary_backbone_is_one_file() -> None:
     network = nn.Identity()
-    assert exported("resnet18", network) == {"backbone": ("resnet18", network)}
+    assert exported_networks("resnet18", network) == {"backbone": ("resnet18", network)}
 
 
 def test_loocpp_writes_both_files_in_both_formats(image_folder: Path) -> None:
@@ -200,7 +200,7 @@ class StopAfter(StopRequest):
         super().__init__()
         self.left = num_steps
 
-    def agreed(self, device: torch.device) -> bool:
+    def on_any_process(self, device: torch.device) -> bool:
         self.left -= 1
         return self.left == 0
 

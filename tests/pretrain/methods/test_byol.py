@@ -116,7 +116,7 @@ def test_each_view_has_its_own_batch_statistics() -> None:
 
 def test_published_views_are_unlike_in_blur_and_solarization() -> None:
     views = RECIPES["byol/in1k-r50"].views
-    second = views.of_second()
+    second = views.second_view_recipe()
     assert (views.blur_probability, views.solarize_probability) == (1.0, 0.0)
     assert (second.blur_probability, second.solarize_probability) == (0.1, 0.2)
     assert tiny_byol().views == (View(), View())

@@ -345,7 +345,7 @@ TWO_PROCESSES: dict[str, dict[str, Any]] = {
 }
 
 
-def measured(rank: int, num_processes: int) -> dict[str, dict[str, Any]]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, dict[str, Any]]:
     """Losses, gradients and state of two training steps of each setting, as one process sees."""
     seen: dict[str, dict[str, Any]] = {}
     for name, settings in TWO_PROCESSES.items():
@@ -375,7 +375,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, dict[str, Any]]:
-    return measured(0, 1)
+    return measure_losses(0, 1)
 
 
 @pytest.mark.slow
