@@ -16,5 +16,6 @@ recipes/     the published runs: method, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
+recipe_table.py  the table of all recipes
 readme.py    writes the tables of README.md
 """

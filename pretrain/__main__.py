@@ -9,8 +9,8 @@ import sys
 from typing import NoReturn
 
 from pretrain.command import parse
+from pretrain.recipe_table import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.recipes.table import recipe_list
 
 
 def main(arguments: list[str]) -> int:

@@ -136,7 +136,8 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
             if "batch_norm_groups" not in state["settings"]:
                 num = job.process.num_processes
                 print_line(
-                    f"note: the checkpoint does not tell its number of processes; now it is {num}"
+                    f"note: the checkpoint does not record its number of processes; "
+                    f"this start has {num}"
                 )
     log = Log(job.folder, training.step) if job.process.is_main else None
     try:

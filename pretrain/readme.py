@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from pretrain.methods import METHODS
-from pretrain.recipes.table import markdown, recipe_markdown
+from pretrain.recipe_table import markdown, recipe_markdown
 
 README = Path(__file__).with_name("README.md")
 

@@ -232,7 +232,9 @@ class FileViews(Dataset[list[Tensor]]):
                 feed.groups, stacks, drawn, strict=True
             ):
                 for row in range(place, len(stack), len(indices)):
-                    view = self._cut(int(index), boxes[row], int(styles[row]), recipe, decoded)
+                    view = self._crop_image(
+                        int(index), boxes[row], int(styles[row]), recipe, decoded
+                    )
                     if colors is not None:
                         view = augment_cpu.color(view, colors, row, recipe)
                     stack[row] = view
@@ -252,7 +254,7 @@ class FileViews(Dataset[list[Tensor]]):
         colors = feed.colors(recipe, rows) if feed.colors_in_workers else None
         return draw_boxes(recipe, rows, *sizes), colors, styles
 
-    def _cut(
+    def _crop_image(
         self,
         index: int,
         box: Integers,

@@ -127,6 +127,7 @@ class LORAC(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""
         config = self.config
+        # beta falls at once from infinite, MoCo-M, to its value, and not by degrees
         acts = config.prior != "none" and progress > config.prior_from
         temperature = 1.0 if acts and config.legacy_untempered else config.temperature
         self.key_encoder.update(self.encoder)
@@ -139,6 +140,8 @@ class LORAC(Method):
         else:
             log_priors = torch.zeros_like(norms)
         log_priors = log_priors.expand(len(keys), -1)
+        # the mean is over queries of other views than the key's, 7 of 8 by default. Eq. 12 calls
+        # this number M - 1, but the M of the prior is the number of rows of Q, 5 by default
         losses, positives = [], []
         for index, (key, log_prior) in enumerate(zip(keys, log_priors, strict=True)):
             others = torch.stack(self._queries_of_other_views(queries, self.key_views[index]))
@@ -179,6 +182,8 @@ class LORAC(Method):
         large = queries[: self.num_large_queries]
         match self.config.q_rows:
             case "large_and_keys":
+                # small views may be outliers (sections 5 and 6.1). The view of a key is in as query
+                # and as key, which gives five rows: hence c_o = sqrt(5) in table V
                 rows = torch.cat([large, keys])[None]
             case "all_views":
                 rows = torch.cat([queries, keys])[None]

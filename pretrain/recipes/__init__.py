@@ -1,7 +1,6 @@
 """The published runs and a few small ones: method, data, views, schedule, batch.
 
 recipe.py  the recipe of a run, and the views that papers share
-table.py   the table of all recipes
 moco.py    MoCo and its variants
 jcl.py     JCL
 co2.py     CO2

@@ -14,7 +14,7 @@ from pretrain.parts.choices import Stem
 Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]
 OptimizerName = Literal["sgd", "lars"]
-Said = Annotated[str, tyro.conf.Suppress]
+Description = Annotated[str, tyro.conf.Suppress]
 """A text about a recipe that is no option of the command line."""
 
 MOCO_V2_VIEWS = ViewRecipe()
@@ -53,12 +53,12 @@ SUPERVISED_VIEWS = ViewRecipe(
 class Recipe(Generic[Config]):
     """Everything that shapes a run except its data folder and its seed."""
 
-    method: Said
+    method: Description
     """Name in METHODS."""
     config: Config
     arch: str
     stem: Stem = "imagenet"
-    images: Said
+    images: Description
     """Images that --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: int = 0
@@ -85,9 +85,9 @@ class Recipe(Generic[Config]):
     """Trust coefficient of LARS."""
     exclude_vectors: bool = True
     """LARS without scale and decay for biases and batch norm."""
-    paper: Said
+    paper: Description
     """Source of the numbers, and purpose of the run."""
-    table_row: Said = ""
+    table_row: Description = ""
     """Published results that this run reproduces."""
 
 

@@ -68,7 +68,7 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
             raise
         raise LostProcessError(
             f"process {dist.get_rank()} has lost another process of the run ({reason}), whose own "
-            f"messages tell why"
+            f"messages name the cause"
         ) from error
     dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""From the command to a job and back to files: what is refused, recorded, exported, resumed."""
+"""Commands, jobs and files: what a run refuses, records, exports and resumes."""
 
 import json
 import math

@@ -28,7 +28,7 @@ WHOLE = ViewRecipe(
 )
 """The images of the folder as they are."""
 ROUNDING = rounding_error(torch.float32, magnitude=1 / min(WHOLE.std))
-"""Of views: levels of up to 1 by the deviation."""
+"""Rounding error of views: levels of up to 1 by the deviation."""
 CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
 MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
 WAYS = pytest.mark.parametrize(

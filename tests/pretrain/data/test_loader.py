@@ -104,7 +104,7 @@ def test_workers_that_are_busy_and_deaf_end_when_the_generator_is_closed() -> No
 
 
 class HeardError(Exception):
-    """What a signal handler raises here."""
+    """An error that a signal handler raises here."""
 
 
 def test_a_signal_during_the_end_of_the_workers_is_heard_after_it(
