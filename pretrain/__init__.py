@@ -1,6 +1,8 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
 __main__.py  python -m pretrain
+command.py   the options of a run
+start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
 method.py    the protocol of methods: all that the rest may read of one
@@ -8,9 +10,12 @@ export.py    writes the backbone file
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules
 methods/     one paper per file; METHODS is the registry
+configs/     the settings of each method
 parts/       what two or more methods share
 recipes/     the published runs: method, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
+recipe_table.py  the table of all recipes
+readme.py    writes the tables of README.md
 """

@@ -4,36 +4,13 @@ python -m pretrain --list shows the recipes, --list lorac in100 some of them; to
 on many GPUs.
 """
 
+import os
 import sys
-import time
-import traceback
-from collections.abc import Sequence
-from contextlib import closing
-from typing import Any
+from typing import NoReturn
 
-import tyro
-from torch import OutOfMemoryError
-
-from pretrain.data.images import DataError, DecodeError
-from pretrain.data.loader import WorkerError
-from pretrain.loop import Job, stages
+from pretrain.command import parse
+from pretrain.recipe_table import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.run import (
-    Command,
-    cautions,
-    claimed_by_first,
-    describe,
-    prepare,
-    write_backbone,
-    write_snapshot,
-)
-from pretrain.running.checkpoint import CheckpointError
-from pretrain.running.last_line import say_last
-from pretrain.running.launch import LaunchError, LostProcessError, launched, leave
-from pretrain.running.metrics import NotFiniteError
-from pretrain.running.progress import duration, say
-from pretrain.running.stop import EXIT_STATUS, StopRequest, stop_request
-from pretrain.settings import SettingsError
 
 
 def main(arguments: list[str]) -> int:
@@ -48,109 +25,20 @@ def main(arguments: list[str]) -> int:
     if name not in RECIPES:
         print(f"{__doc__}\nThe first argument is a recipe: {', '.join(RECIPES)}", file=sys.stderr)
         return 0 if name in ("-h", "--help") else 2
-    try:
-        return run(name, parse(name, arguments[1:]))
-    except (DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except (DataError, LaunchError, CheckpointError, SettingsError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OutOfMemoryError as error:
-        advice = "spread the batch over more GPUs, or choose a smaller --batch-size"
-        print(f"error: {first_line(error)}; {advice}", file=sys.stderr)
-        return 1
-    except Exception as error:
-        traceback.print_exc()
-        print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
-        return 1
+    command = parse(name, arguments[1:])
+    from pretrain.start import start  # not above: it imports torch, and --help and --list end here
+
+    return start(name, command)
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, without the details on further lines."""
-    return str(error).partition("\n")[0]
-
-
-def parse(name: str, arguments: list[str]) -> Command[Any]:
-    """Return a recipe's command: options from the dataclasses, defaults from the recipe."""
-    recipe = RECIPES[name]
-    config: Any = type(recipe.config)
-    command: Command[Any] = tyro.cli(
-        Command[config],
-        default=Command(data=tyro.MISSING, out=tyro.MISSING, recipe=recipe),
-        args=arguments,
-        prog=f"python -m pretrain {name}",
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
-    return command
-
-
-def run(name: str, command: Command[Any]) -> int:
-    """Train, export, and print the result line on stdout; return the exit status."""
-    started_s = time.monotonic()
-    # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
-    with stop_request() as stop, launched(command.device) as process, claimed_by_first(command.out):
-        job = prepare(name, command, process)
-        if process.speaks:
-            say(describe(job))
-            for caution in cautions(job):
-                say(f"note: {caution}")
-        if command.dry_run:
-            return 0
-        steps = train(job, command, stop)
-        if process.speaks:
-            path = write_backbone(job, command, steps)
-            epochs = steps / job.feed.plan.steps_per_epoch
-            elapsed = duration(time.monotonic() - started_s)
-            state = "" if steps == job.num_steps else f"stopped by {asked_by(stop)}  "
-            print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
-        if steps == job.num_steps:
-            return 0
-        if process.speaks:
-            say_last(
-                f"stopped by {asked_by(stop)}, run the same command to go on from step {steps} of "
-                f"{job.num_steps}, which {job.checkpoint_path} holds"
-            )
-        return EXIT_STATUS
-
-
-def asked_by(stop: StopRequest) -> str:
-    """Return the name of the signal that has stopped a run."""
-    return stop.name or "a signal to another process"
-
-
-def train(job: Job, command: Command[Any], stop: StopRequest) -> int:
-    """Train and write the snapshots; return the number of finished steps."""
-    steps = 0
-    with closing(stages(job, stop)) as pauses:
-        for steps in pauses:
-            if job.process.speaks and job.pauses_after(steps):
-                write_snapshot(job, command, steps)
-    return steps
-
-
-def recipe_list(words: Sequence[str] = ()) -> str:
-    """Return the recipes whose names contain all these words, one per line."""
-    header = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
-    rows = [
-        (
-            name,
-            recipe.images,
-            f"{recipe.epochs:g}",
-            str(recipe.batch_size),
-            f"{recipe.learning_rate:g}",
-            recipe.paper,
-            recipe.table_row,
-        )
-        for name, recipe in RECIPES.items()
-        if all(word in name for word in words)
-    ]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
-    return "\n".join(lines)
+def leave(status: int) -> NoReturn:
+    """End this process; one of several ends at once, without waiting for its threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        # torch 2.15 keeps gloo's threads after DDP was used, and they may abort a normal exit
+        os._exit(status)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

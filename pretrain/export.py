@@ -13,7 +13,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 from pretrain.data.views import ViewRecipe
-from pretrain.parts.resnet import Stem
+from pretrain.parts.choices import Stem
 from pretrain.running.checkpoint import write_atomically
 
 FORMAT = "ssl-backbone/1"

@@ -10,13 +10,14 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
 from pretrain.method import Method
 from pretrain.optim import lars, scheduled_rate, sgd
@@ -26,32 +27,8 @@ from pretrain.recipes import Recipe
 from pretrain.running import checkpoint
 from pretrain.running.launch import Process
 from pretrain.running.metrics import Log, NotFiniteError, Window
-from pretrain.running.progress import Progress, say
+from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
-
-Precision = Literal["auto", "float32", "bfloat16"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Execution:
-    """Options of execution; beyond rounding, only the precision changes a run's numbers."""
-
-    precision: Precision = "auto"
-    """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
-    channels_last: bool = True
-    """Memory layout of images and weights."""
-    compile: bool = False
-    """Compile the networks: minutes at the start, faster steps on GPUs."""
-    read_every_steps: int = 20
-    """Steps between readings of the metrics, which are then logged and checked to be finite."""
-    save_every_min: float = 10.0
-    """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
-
-    def dtype(self, device_type: str) -> torch.dtype:
-        """Return the type of the networks' matrix products on a device type, cpu or cuda."""
-        if self.precision == "auto":
-            return torch.bfloat16 if device_type == "cuda" else torch.float32
-        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +52,7 @@ class Job:
     def checkpoint_path(self) -> Path:
         return self.folder / "checkpoint.pt"
 
-    def pauses_after(self, step: int) -> bool:
+    def is_snapshot_step(self, step: int) -> bool:
         """Return whether training pauses after `step` steps for a snapshot."""
         every = self.snapshot_epochs * self.feed.plan.steps_per_epoch
         return every > 0 and step % every == 0
@@ -137,12 +114,12 @@ def train(job: Job, stop: StopRequest) -> int:
 
     Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
     """
-    with closing(stages(job, stop)) as pauses:
-        (steps,) = deque(pauses, maxlen=1)
+    with closing(train_to_snapshots(job, stop)) as snapshot_steps:
+        (steps,) = deque(snapshot_steps, maxlen=1)
     return steps
 
 
-def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
+def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None]:
     """Train; yield the number of finished steps at every snapshot and at the end.
 
     The checkpoint of a snapshot's step is saved after the yield, so that a resumed run repeats an
@@ -152,14 +129,19 @@ def stages(job: Job, stop: StopRequest) -> Generator[int, None, None]:
     state = checkpoint.load(job.checkpoint_path, job.settings)
     if state is not None:
         training.load_state_dict(state)
-        if job.process.speaks:
-            say(f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}")
+        if job.process.is_main:
+            print_line(
+                f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
+            )
             if "batch_norm_groups" not in state["settings"]:
                 num = job.process.num_processes
-                say(f"note: the checkpoint does not tell its number of processes; now it is {num}")
-    log = Log(job.folder, training.step) if job.process.speaks else None
+                print_line(
+                    f"note: the checkpoint does not record its number of processes; "
+                    f"this start has {num}"
+                )
+    log = Log(job.folder, training.step) if job.process.is_main else None
     try:
-        if training.step == 0 and job.pauses_after(0):
+        if training.step == 0 and job.is_snapshot_step(0):
             yield 0
         with closing(job.feed.batches(training.step, job.num_steps)) as batches:
             yield from _steps(job, training, stop, log, batches)
@@ -188,7 +170,9 @@ def _steps(
         last = training.step == job.num_steps
         reading = last or training.step % job.execution.read_every_steps == 0
         # processes agree on a stop only where they wait for the device anyway
-        stopping = (reading or job.process.num_processes == 1) and stop.agreed(job.process.device)
+        stopping = (reading or job.process.num_processes == 1) and stop.on_any_process(
+            job.process.device
+        )
         # clocks differ between processes: with `reading`, all have checked before the first saves
         due = reading and time.monotonic() - saved_s > 60 * job.execution.save_every_min
         checking = reading or stopping or training.step % steps_per_epoch == 0
@@ -198,11 +182,11 @@ def _steps(
             _require_finite(job, training)
         if reading:
             _read(training, progress, log)
-        if job.pauses_after(training.step) and not last:
+        if job.is_snapshot_step(training.step) and not last:
             yield training.step
         if saving:
             saved_s = time.monotonic()
-        if saving and job.process.speaks:
+        if saving and job.process.is_main:
             state = training.state_dict() | {"settings": job.settings}
             checkpoint.save(job.checkpoint_path, state)
 

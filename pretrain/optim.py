@@ -1,16 +1,14 @@
 """Optimizers and learning-rate schedules."""
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from pretrain.method import Method
-
-Schedule = Literal["cosine", "step"]
-OptimizerName = Literal["sgd", "lars"]
+from pretrain.recipes.recipe import Schedule
 
 
 def scheduled_rate(

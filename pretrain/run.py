@@ -2,71 +2,40 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Generic, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
+from pretrain.command import Command
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError, TrainingImages, find_images
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
-from pretrain.loop import Execution, Job
+from pretrain.loop import Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.launch import DeviceChoice, Process, claimed
+from pretrain.recipes import RECIPES, Recipe
+from pretrain.running.launch import Process, folder_lock
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
     check_batch,
     check_schedule,
     check_views,
+    count_steps,
     local_prior_images,
-    steps_of,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command(Generic[Config]):
-    """One pre-training run; after a stop or a kill the same command resumes it."""
-
-    data: Path
-    """Folder of images, flat or with a folder per class; only supervised training needs classes."""
-    out: Path
-    """Folder of the run: checkpoint, metrics, and the exported backbone.pt."""
-    recipe: Recipe[Config]
-    execution: Execution = field(default_factory=Execution)
-    steps: int = 0
-    """Optimizer steps instead of epochs; 0: as many as the epochs hold."""
-    seed: int = 0
-    device: DeviceChoice = "auto"
-    style_bank: Path | None = None
-    """Folder with a styled copy of every image for each style, for recipes with texture."""
-    colors_in: Literal["auto", "device", "workers"] = "auto"
-    """Place where views from files get colors; auto: workers on a CPU, the device on a GPU."""
-    workers: int = 4
-    """Processes, for each GPU, that decode images where these do not fit into memory."""
-    memory_gb: float = 2.0
-    """Memory of each process for decoded images; if all fit, each is decoded once."""
-    tolerated_images: int = 0
-    """Unreadable images that may be left out."""
-    safetensors: bool = False
-    """Write backbone.safetensors as well."""
-    snapshot_epochs: int = 0
-    """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
-    dry_run: bool = False
-    """Print what would be done, and stop."""
-
-
-def claimed_by_first(folder: Path) -> AbstractContextManager[None]:
+def main_process_lock(folder: Path) -> AbstractContextManager[None]:
     """Return a lock on the run's folder, which the first process holds for all of them."""
-    return claimed(folder) if os.environ.get("RANK", "0") == "0" else nullcontext()
+    return folder_lock(folder) if os.environ.get("RANK", "0") == "0" else nullcontext()
 
 
 def prepare(name: str, command: Command[Any], process: Process) -> Job:
@@ -91,7 +60,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         raise SettingsError(str(error)) from error
     require_counts(method, images)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
-    num_steps = steps_of(recipe, command.steps, plan)
+    num_steps = count_steps(recipe, command.steps, plan)
     feed = Feed(
         images=images,
         plan=plan,
@@ -114,7 +83,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
         num_steps=num_steps,
         settings={
             "recipe": name,
-            **flat(asdict(recipe)),
+            **flatten(asdict(recipe)),
             "num_steps": num_steps,
             "seed": command.seed,
             "precision": str(command.execution.dtype(process.device.type)),
@@ -122,7 +91,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
             "local_prior_images": local_prior_images(recipe, process.num_processes),
             "data": images.fingerprint,
             "texture": texture(recipe.views, feed.styles),
-            "views_made": feed.made,
+            "views_made": feed.view_source,
         },
         folder=command.out,
         process=process,
@@ -198,11 +167,11 @@ def cautions(job: Job) -> list[str]:
     return notes
 
 
-def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
+def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
     """Return the origin of the backbone after `steps` steps: settings, data, versions."""
     recipe = job.recipe
-    published = flat(asdict(RECIPES[job.name]))
-    settings = flat(asdict(recipe))
+    published = flatten(asdict(RECIPES[job.name]))
+    settings = flatten(asdict(recipe))
     return {
         "method": recipe.method,
         "recipe": job.name,
@@ -219,7 +188,7 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
         "images_per_process": recipe.batch_size // job.process.num_processes,
         "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),
         "texture": texture(recipe.views, job.feed.styles),
-        "views_made": job.feed.made,
+        "views_made": job.feed.view_source,
         "commit": commit(),
         "versions": versions(),
     }
@@ -228,7 +197,7 @@ def made_by(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
 def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
     """Export the backbone as it is after `steps` steps; return the path of backbone.pt."""
     recipe = job.recipe
-    networks = exported(recipe.arch, job.method.get_submodule("backbone"))
+    networks = exported_networks(recipe.arch, job.method.get_submodule("backbone"))
     suffixes = [".pt"] + [".safetensors"] * command.safetensors
     for name, (arch, network) in networks.items():
         for suffix in suffixes:
@@ -237,8 +206,8 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
                 network,
                 arch=arch,
                 stem=recipe.stem,
-                views=tested_views(recipe),
-                made_by=made_by(job, command, steps),
+                views=evaluation_views(recipe),
+                made_by=backbone_origin(job, command, steps),
             )
     return command.out / "backbone.pt"
 
@@ -249,24 +218,24 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
     folder = command.out / "snapshots"
     folder.mkdir(exist_ok=True)
     path = folder / f"epoch{steps // job.feed.plan.steps_per_epoch:04d}.pt"
-    arch, network = exported(recipe.arch, job.method.get_submodule("backbone"))["backbone"]
+    arch, network = exported_networks(recipe.arch, job.method.get_submodule("backbone"))["backbone"]
     export(
         path,
         network,
         arch=arch,
         stem=recipe.stem,
-        views=tested_views(recipe),
-        made_by=made_by(job, command, steps),
+        views=evaluation_views(recipe),
+        made_by=backbone_origin(job, command, steps),
     )
     return path
 
 
-def tested_views(recipe: Recipe[Any]) -> ViewRecipe:
+def evaluation_views(recipe: Recipe[Any]) -> ViewRecipe:
     """Return the recipe of views with the image size of tests."""
     return replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px)
 
 
-def exported(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]:
+def exported_networks(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]:
     """Return file name -> (architecture, network).
 
     A backbone with several heads gives two files: all heads together, and the first alone.
@@ -279,12 +248,12 @@ def exported(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]
     }
 
 
-def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:
+def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:
     """Return nested settings as plain values under dotted names."""
     plain: dict[str, object] = {}
     for name, value in nested.items():
         if isinstance(value, dict):
-            plain |= flat(value, f"{prefix}{name}.")
+            plain |= flatten(value, f"{prefix}{name}.")
         else:
             plain[prefix + name] = list(value) if isinstance(value, tuple) else value
     return plain

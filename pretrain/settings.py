@@ -23,7 +23,7 @@ def check_schedule(recipe: Recipe[Any]) -> None:
         )
 
 
-def steps_of(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
+def count_steps(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
     """Return the optimizer steps of a run; raise a SettingsError if it has epochs but no step."""
     num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
     if num_steps < 0 or (recipe.epochs and not num_steps):
@@ -100,9 +100,12 @@ def is_ever_applied(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
         case "color":
             return recipe.jitter_probability > 0 or recipe.gray_probability > 0
         case "blur":
-            return max(recipe.blur_probability, recipe.of_second().blur_probability) > 0
+            return max(recipe.blur_probability, recipe.second_view_recipe().blur_probability) > 0
         case "solarize":
-            return max(recipe.solarize_probability, recipe.of_second().solarize_probability) > 0
+            return (
+                max(recipe.solarize_probability, recipe.second_view_recipe().solarize_probability)
+                > 0
+            )
         case "flip":
             return recipe.flip_probability > 0
         case "rotation":

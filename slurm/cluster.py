@@ -54,7 +54,7 @@ class Cluster:
         return max(1, int(self.settings.get("MaxArraySize", "1001")) - 1)
 
     @property
-    def accounts(self) -> bool:
+    def has_accounting(self) -> bool:
         """True if there is accounting, which keeps how jobs ended."""
         kind = self.settings.get("AccountingStorageType", "")
         return "/" in kind and not kind.endswith("/none")
@@ -88,7 +88,7 @@ class Cluster:
                 f"this cluster does not start preempted jobs again (PreemptMode {mode}): take "
                 f"--retry-failed afterwards, or ask the administrator for PreemptMode=REQUEUE"
             )
-        if not self.accounts:
+        if not self.has_accounting:
             missing.append(
                 "this cluster keeps no accounts: why a job was killed is forgotten after "
                 f"{self.settings.get('MinJobAge', 'a few minutes')}. Ask the administrator for "

@@ -27,16 +27,16 @@ from slurm.state import WAITING, saved_error
 
 TRY_AGAIN = 75
 """Exit status of a command that has saved and can resume: EX_TEMPFAIL."""
-MOST_STARTS = 100
+MAX_STARTS = 100
 """Starts of one job at most, whatever the reasons."""
-MOST_KILLS = 3
+MAX_KILLS = 3
 """Kills after which a job that saves nothing is not started again."""
 LATE_S = 30.0
 """Seconds before the time limit at which a running command is killed; a tenth of the time if
 that is less."""
 PATIENCE_S, PAUSE_S = 60.0, 5.0
 """Seconds for which a failing controller is asked again, and the pause between."""
-GOES_ON = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}
+LIVE_STATES = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}
 """States of a job that nobody has ended; a cancelled one is COMPLETING."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
@@ -100,10 +100,10 @@ def _restart_or_fail(job: Any, status: int, late: bool) -> NoReturn:
     may_pass = late or bool(killer) or job.num_nodes > 1
     if not may_pass:
         raise CommandError(why)
-    if record_kill(job.paths.folder, job.job_id) <= MOST_KILLS:
+    if record_kill(job.paths.folder, job.job_id) <= MAX_KILLS:
         start_again(job, why)
     advice = "; is memory too small?" if killer and not late else ""
-    raise CommandError(f"{why} in {MOST_KILLS + 1} starts{advice}")
+    raise CommandError(f"{why} in {MAX_KILLS + 1} starts{advice}")
 
 
 def killing_signal(status: int) -> str:
@@ -126,7 +126,7 @@ class _Requests:
     def __init__(self) -> None:
         self.signal_name = ""
         self.late = False
-        """Whether the command had to be killed, because it did not exit in time."""
+        """True if the command was killed because it did not exit in time."""
         self.command: subprocess.Popen[bytes] | None = None
 
     def note(self, number: int, frame: FrameType | None) -> None:
@@ -170,7 +170,7 @@ def _end_with_parent() -> None:
 def start_again(job: Any, why: str) -> NoReturn:
     """Put the job back into the queue and exit."""
     starts = int(os.environ.get("SLURM_RESTART_COUNT", "0")) + 1
-    if starts >= MOST_STARTS:
+    if starts >= MAX_STARTS:
         raise CommandError(f"{why}; still not finished after {starts} starts")
     if saved_error(job.paths.folder, job.job_id):  # srun then ends the others by a SIGTERM
         raise CommandError(f"{why}; another process of the job has failed")
@@ -180,7 +180,7 @@ def start_again(job: Any, why: str) -> NoReturn:
         except ClusterError as error:
             raise CommandError(f"{why}; {error}") from error
     else:
-        job._requeue(MOST_STARTS - starts)
+        job._requeue(MAX_STARTS - starts)
     print(f"start {starts} has ended: {why}; the job waits to be started again", flush=True)
     sys.exit(TRY_AGAIN)
 
@@ -195,7 +195,7 @@ def requeue_job(job_id: str) -> None:
 def is_waiting(job_id: str) -> bool:
     """Return whether the job already waits for its next start; ClusterError if it was ended."""
     word = ask_repeatedly("squeue", "--noheader", "--format=%T", f"--jobs={job_id}").strip()
-    if word not in GOES_ON | WAITING:
+    if word not in LIVE_STATES | WAITING:
         raise ClusterError(f"the job was ended from outside (state {word or 'unknown'})")
     return word in WAITING
 
@@ -236,7 +236,7 @@ def restart_after_kill(folder: Path, status: int) -> bool:
     if not (killing_signal(status) or several) or any(folder.glob(f"{job_id}_*_result.pkl")):
         return False
     try:
-        if is_waiting(job_id) or record_kill(folder, job_id) > MOST_KILLS:
+        if is_waiting(job_id) or record_kill(folder, job_id) > MAX_KILLS:
             return False
         requeue_job(job_id)
     except ClusterError as error:

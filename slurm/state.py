@@ -36,12 +36,12 @@ def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
     Jobs that the controller has forgotten come from the accounts, if there are any.
     """
     text = ask("squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N")
-    known = _states_of(jobs, text)
+    known = _parse_states(jobs, text)
     forgotten = [job for job in jobs if job not in known]
-    return known | _from_accounts(forgotten)
+    return known | _accounted_states(forgotten)
 
 
-def _from_accounts(jobs: Sequence[str]) -> dict[str, JobState]:
+def _accounted_states(jobs: Sequence[str]) -> dict[str, JobState]:
     texts = []
     masters = list(dict.fromkeys(job.partition("_")[0] for job in jobs))
     for start in range(0, len(masters), JOBS_AT_ONCE):
@@ -50,10 +50,10 @@ def _from_accounts(jobs: Sequence[str]) -> dict[str, JobState]:
             texts.append(ask("sacct", "-XnP", "-j", some, "--format=JobID,State,Reason,NodeList"))
         except ClusterError:
             break
-    return _states_of(jobs, "".join(texts))
+    return _parse_states(jobs, "".join(texts))
 
 
-def _states_of(jobs: Sequence[str], text: str) -> dict[str, JobState]:
+def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
     """Return the states of those jobs that appear in lines "id|state|reason|nodes".
 
     An array that is cancelled before it has begun appears as one job.

@@ -12,13 +12,13 @@ from typing import Any
 
 from slurm.cluster import Cluster, ClusterError, ask
 from slurm.ranks import NAMES as RANK_NAMES
-from slurm.requeue import MOST_STARTS, Command
+from slurm.requeue import MAX_STARTS, Command
 from slurm.resources import Queue, Resources
 from slurm.state import cancel
 
 PROJECT = Path(__file__).resolve().parents[1]
 """Folder that jobs import from, wherever they were submitted."""
-ANY_NUMBER = 10_000
+UNBOUNDED = 10_000
 """Parallel jobs of an array without a bound."""
 JOB_PREFIXES = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_MEM_BIND", "SBATCH_CPU_BIND", "SUBMITIT_")
 """Beginnings of the names of variables that belong to the job around a submission."""
@@ -88,7 +88,7 @@ def _submit(array: Array, after: tuple[str, ...], queue: Queue, folder: Path) ->
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     # named, because submitit's own choice depends on what else is installed on the machine
-    executor = AutoExecutor(folder=folder, cluster="slurm", slurm_max_num_timeout=MOST_STARTS)
+    executor = AutoExecutor(folder=folder, cluster="slurm", slurm_max_num_timeout=MAX_STARTS)
     parameters = _parameters(array, queue, folder, after)
     executor.update_parameters(**{f"slurm_{key}": value for key, value in parameters.items()})
     try:
@@ -137,7 +137,7 @@ def _parameters(array: Array, queue: Queue, folder: Path, after: tuple[str, ...]
         "setup": _setup(array.resources, queue),
         "teardown": _teardown(folder),
         "comment": str(folder),
-        "array_parallelism": array.parallel or ANY_NUMBER,
+        "array_parallelism": array.parallel or UNBOUNDED,
         "srun_args": srun,
         "additional_parameters": options,
     }

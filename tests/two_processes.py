@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pretrain.running.launch import launched
+from pretrain.running.launch import join_processes
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,7 +32,7 @@ def two_processes(module: str, folder: Path) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    with launched("cpu") as process:
+    with join_processes("cpu") as process:
         measured = importlib.import_module(sys.argv[1]).measured
         torch.save(measured(process.rank, process.num_processes), Path(sys.argv[2]))
     # torch 2.15 keeps gloo's threads where DDP was used, and they may abort the interpreter's end

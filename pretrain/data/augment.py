@@ -61,10 +61,10 @@ def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
     for turns in (1, 2, 3):
         turned = colors.quarter_turns == turns
         _apply_where(images, turned, partial(torch.rot90, k=turns, dims=(2, 3)))
-    return normalized(images, recipe)
+    return normalize(images, recipe)
 
 
-def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
+def normalize(images: Tensor, recipe: ViewRecipe) -> Tensor:
     """Normalize (n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
     mean = torch.tensor(recipe.mean, device=images.device)[:, None, None]
     std = torch.tensor(recipe.std, device=images.device)[:, None, None]

@@ -37,7 +37,7 @@ def worker_threads() -> None:
     cv2.setNumThreads(0)
 
 
-def cropped(pixels: Image, box: Integers, size_px: int) -> Image:
+def crop(pixels: Image, box: Integers, size_px: int) -> Image:
     """Cut a box (4,), top, left, height, width, out of (H, W, 3) and resize it to (S, S, 3).
 
     Bilinear with antialiasing.
@@ -51,7 +51,7 @@ def cropped(pixels: Image, box: Integers, size_px: int) -> Image:
     return view
 
 
-def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
+def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:
     """Return an image (S, S, 3) after one row of the colors; the input stays as it is.
 
     These are all augmentations between crop and normalization.
@@ -77,7 +77,7 @@ def colored(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image
     return image
 
 
-def normalized(images: Tensor, recipe: ViewRecipe) -> Tensor:
+def normalize(images: Tensor, recipe: ViewRecipe) -> Tensor:
     """Normalize (n, S, S, 3), uint8, by the recipe's mean and std to (n, 3, S, S), float32."""
     # one view at a time, so that it stays in the processor's cache
     views = torch.empty(len(images), 3, *images.shape[1:3])

@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pretrain.data import augment_cpu
-from pretrain.data.augment import crop, finish, normalized
-from pretrain.data.augment_cpu import colored, cropped
+from pretrain.data.augment import crop, finish, normalize
 from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
 from pretrain.data.loader import load_ahead
 from pretrain.data.styles import StyleBank
@@ -86,7 +85,7 @@ class Feed:
         return self.styles is None and largest * len(self.images) <= self.memory_gb * 1e9
 
     @property
-    def made(self) -> Literal["memory", "workers", "device"]:
+    def view_source(self) -> Literal["memory", "workers", "device"]:
         """Return where crops and colors are computed; the three places round differently."""
         if self.in_memory:
             return "memory"
@@ -98,13 +97,17 @@ class Feed:
         num_small = sum(view.small for view in self.views)
         num_large = len(self.views) - num_small
         if any(view.small for view in self.views[:num_large]):
-            raise ValueError("a method's small views come after its large ones")
-        second = self.recipe.of_second()
+            small = [place for place, view in enumerate(self.views) if view.small]
+            raise ValueError(
+                f"views {small} of {len(self.views)} are small, but small views come last: "
+                f"change their order in the method"
+            )
+        second = self.recipe.second_view_recipe()
         num_first = num_large if second == self.recipe else 1
         groups = [
             ViewGroup(self.recipe, slice(0, num_first)),
             ViewGroup(second, slice(num_first, num_large)),
-            ViewGroup(self.recipe.of_small(), slice(num_large, len(self.views))),
+            ViewGroup(self.recipe.small_view_recipe(), slice(num_large, len(self.views))),
         ]
         return [group for group in groups if group.rows.start < group.rows.stop]
 
@@ -178,7 +181,7 @@ class Feed:
             if self.colors_in_workers and self.device.type == "cpu":
                 # one by one: memory of this size is used again, that of all views is not
                 parts = stacked.chunk(num_views)
-                views += [augment_cpu.normalized(part, recipe) for part in parts]
+                views += [augment_cpu.normalize(part, recipe) for part in parts]
             else:
                 views += self._finish(step, stacked, recipe, rows).chunk(num_views)
         return views
@@ -188,7 +191,7 @@ class Feed:
         pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         images = pixels.float().div_(255)
         if self.colors_in_workers:
-            return normalized(images, recipe)
+            return normalize(images, recipe)
         numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
         return finish(images, self.colors(recipe, numbers), recipe)
 
@@ -229,9 +232,11 @@ class FileViews(Dataset[list[Tensor]]):
                 feed.groups, stacks, drawn, strict=True
             ):
                 for row in range(place, len(stack), len(indices)):
-                    view = self._cut(int(index), boxes[row], int(styles[row]), recipe, decoded)
+                    view = self._crop_image(
+                        int(index), boxes[row], int(styles[row]), recipe, decoded
+                    )
                     if colors is not None:
-                        view = colored(view, colors, row, recipe)
+                        view = augment_cpu.color(view, colors, row, recipe)
                     stack[row] = view
         return [torch.from_numpy(stack) for stack in stacks]
 
@@ -249,7 +254,7 @@ class FileViews(Dataset[list[Tensor]]):
         colors = feed.colors(recipe, rows) if feed.colors_in_workers else None
         return draw_boxes(recipe, rows, *sizes), colors, styles
 
-    def _cut(
+    def _crop_image(
         self,
         index: int,
         box: Integers,
@@ -260,7 +265,7 @@ class FileViews(Dataset[list[Tensor]]):
         images, bank = self.feed.images, self.feed.styles
         file = images.files[index]
         if bank is not None and style >= 0:
-            file = bank.copy_of(file, style)
+            file = bank.styled_path(file, style)
         if file not in decoded:
             decoded[file] = read_pixels(file).numpy()
         pixels = decoded[file]
@@ -268,5 +273,5 @@ class FileViews(Dataset[list[Tensor]]):
         if pixels.shape[:2] != tuple(size[:2]):  # a styled copy may have another size
             scale = np.array(pixels.shape[:2] * 2) / size
             box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
-        view: NDArray[np.uint8] = cropped(pixels, box, recipe.size_px)
+        view: NDArray[np.uint8] = augment_cpu.crop(pixels, box, recipe.size_px)
         return view

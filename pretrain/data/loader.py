@@ -42,6 +42,7 @@ def load_ahead(
 ) -> Generator[list[Tensor], None, None]:
     """Yield `dataset[step]` for each step; `workers` processes compute them ahead, 0: this one.
 
+    Its tensors may have any shapes, such as views (V * n, S, S, 3).
     An error of the data set is raised unchanged. A WorkerError says what has probably killed a
     worker. The workers end when the generator ends or is closed, and when this process ends.
     """
@@ -50,7 +51,7 @@ def load_ahead(
             yield dataset[step]
         return
     loader = DataLoader(
-        _Guarded(dataset),
+        _WorkerDataset(dataset),
         batch_size=None,  # a sample is a whole step
         sampler=steps,
         num_workers=workers,
@@ -78,7 +79,7 @@ def _start_workers(
     at_exit = atexit.register(lambda: _kill(processes))
     try:
         reaction = signal.getsignal(signal.SIGCHLD)
-        with _block(SIGNALS):  # a worker unblocks them as soon as it ignores them
+        with _block_signals(SIGNALS):  # a worker unblocks them as soon as it ignores them
             try:
                 batches = iter(loader)
             finally:
@@ -88,7 +89,7 @@ def _start_workers(
             signal.signal(signal.SIGCHLD, reaction)
         yield batches, processes
     finally:
-        with _block((*SIGNALS, signal.SIGCHLD)):
+        with _block_signals((*SIGNALS, signal.SIGCHLD)):
             _kill(processes)
             if batches is not None:
                 # this ends threads and queues, which an error in flight keeps alive
@@ -97,7 +98,7 @@ def _start_workers(
 
 
 @contextmanager
-def _block(signals: Sequence[signal.Signals]) -> Iterator[None]:
+def _block_signals(signals: Sequence[signal.Signals]) -> Iterator[None]:
     """Hold back signals to this thread, and to processes that it starts, until the end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -159,7 +160,7 @@ class _Failure:
     error: Exception
 
 
-class _Guarded(Dataset["list[Tensor] | _Failure"]):
+class _WorkerDataset(Dataset["list[Tensor] | _Failure"]):
     """A data set for workers: it gives batches in shared memory, and errors as a _Failure."""
 
     def __init__(self, dataset: Dataset[list[Tensor]]) -> None:
@@ -168,12 +169,12 @@ class _Guarded(Dataset["list[Tensor] | _Failure"]):
     def __getitem__(self, step: int) -> list[Tensor] | _Failure:
         try:
             # shared here and not in the thread that sends them, whose errors would reach nobody
-            return _share(self.dataset[step])
-        except Exception as error:
+            return _move_to_shared_memory(self.dataset[step])
+        except Exception as error:  # raised again in the parent process
             return _Failure(_make_portable(error))
 
 
-def _share(batch: list[Tensor]) -> list[Tensor]:
+def _move_to_shared_memory(batch: list[Tensor]) -> list[Tensor]:
     try:
         return [part.share_memory_() for part in batch]
     except (OSError, RuntimeError) as error:

@@ -21,7 +21,7 @@ class StyleBank:
     def __len__(self) -> int:
         return len(self.names)
 
-    def copy_of(self, file: Path, style: int) -> Path:
+    def styled_path(self, file: Path, style: int) -> Path:
         """Return the path of a training image's copy in a style, given by its place in `names`."""
         return self.folder / self.names[style] / file.relative_to(self.images_folder)
 
@@ -42,7 +42,7 @@ def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
     for style, name in enumerate(names):
         # on a network disk one walk through the folder is faster than a look-up for each file
         present = set(walk(folder / name).files)
-        copies = (bank.copy_of(file, style) for file in images.files)
+        copies = (bank.styled_path(file, style) for file in images.files)
         missing += [copy for copy in copies if copy not in present]
     if missing:
         raise DataError(

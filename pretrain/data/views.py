@@ -87,7 +87,7 @@ class ViewRecipe:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
-    def of_second(self) -> "ViewRecipe":
+    def second_view_recipe(self) -> "ViewRecipe":
         """Return the recipe of all large views but the first."""
         blur, solarize = self.second_blur_probability, self.second_solarize_probability
         return replace(
@@ -96,7 +96,7 @@ class ViewRecipe:
             solarize_probability=self.solarize_probability if solarize is None else solarize,
         )
 
-    def of_small(self) -> "ViewRecipe":
+    def small_view_recipe(self) -> "ViewRecipe":
         """Return the recipe of the small views."""
         blur = self.small_blur_probability
         return replace(
@@ -207,9 +207,9 @@ def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Int
     height, width = height[:, None], width[:, None]
     numbers = numbers[:, PLACES["crop"]]
     tries = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
-    area = _between(tries[..., 0], recipe.crop_area) * height * width
+    area = _interpolate(tries[..., 0], recipe.crop_area) * height * width
     low, high = recipe.crop_aspect
-    aspect = np.exp(_between(tries[..., 1], (np.log(low), np.log(high))))
+    aspect = np.exp(_interpolate(tries[..., 1], (np.log(low), np.log(high))))
     widths = np.round(np.sqrt(area * aspect)).astype(np.int64)
     heights = np.round(np.sqrt(area / aspect)).astype(np.int64)
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
@@ -246,7 +246,7 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
         jitter_order=np.where(jittered, order, -1),
         jitter=jitter,
         gray=color[:, 9] < recipe.gray_probability,
-        blur_sigma_px=np.where(blurred, _between(blur[:, 1], recipe.blur_sigma_px), 0.0),
+        blur_sigma_px=np.where(blurred, _interpolate(blur[:, 1], recipe.blur_sigma_px), 0.0),
         solarize=solarize[:, 0] < recipe.solarize_probability,
         flip=flip[:, 0] < recipe.flip_probability,
         quarter_turns=np.where(turned, 1 + np.floor(3 * rotation[:, 1]).astype(np.int64), 0),
@@ -254,7 +254,7 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
             [
                 np.where(textured, side, 0),
                 texture[:, 2],
-                _between(texture[:, 3], TEXTURE_STRENGTH),
+                _interpolate(texture[:, 3], TEXTURE_STRENGTH),
             ],
             axis=1,
         ),
@@ -271,6 +271,6 @@ def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers
     return np.where(texture[:, 0] < recipe.texture_probability, chosen, -1)
 
 
-def _between(numbers: Floats, interval: tuple[float, float]) -> Floats:
+def _interpolate(numbers: Floats, interval: tuple[float, float]) -> Floats:
     low, high = interval
     return low + (high - low) * numbers

@@ -25,26 +25,45 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pretrain.configs.barlow_twins import BarlowTwinsConfig
+from pretrain.configs.byol import BYOLConfig
+from pretrain.configs.co2 import CO2Config
+from pretrain.configs.dino import DINOConfig
+from pretrain.configs.instdisc import InstDiscConfig
+from pretrain.configs.jcl import JCLConfig
+from pretrain.configs.looc import LooCConfig, MoCoPPConfig
+from pretrain.configs.lorac import LORACConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.configs.multi_key import MultiKeyConfig
+from pretrain.configs.random import RandomConfig
+from pretrain.configs.simclr import SimCLRConfig
+from pretrain.configs.simsiam import SimSiamConfig
+from pretrain.configs.supervised import SupervisedConfig
+from pretrain.configs.swav import SwAVConfig
+from pretrain.configs.uniclr import UniCLRConfig
+from pretrain.configs.vicreg import VICRegConfig
+from pretrain.configs.wmse import WMSEConfig
+from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.method import Method
-from pretrain.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
-from pretrain.methods.byol import BYOL, BYOLConfig
-from pretrain.methods.co2 import CO2, CO2Config
-from pretrain.methods.dino import DINO, DINOConfig
-from pretrain.methods.instdisc import InstDisc, InstDiscConfig
-from pretrain.methods.jcl import JCL, JCLConfig
-from pretrain.methods.looc import LooC, LooCConfig, MoCoPP, MoCoPPConfig
-from pretrain.methods.lorac import LORAC, LORACConfig
-from pretrain.methods.moco import MoCo, MoCoConfig
-from pretrain.methods.multi_key import MultiKey, MultiKeyConfig
-from pretrain.methods.random import Random, RandomConfig
-from pretrain.methods.simclr import SimCLR, SimCLRConfig
-from pretrain.methods.simsiam import SimSiam, SimSiamConfig
-from pretrain.methods.supervised import Supervised, SupervisedConfig
-from pretrain.methods.swav import SwAV, SwAVConfig
-from pretrain.methods.uniclr import UniCLR, UniCLRConfig
-from pretrain.methods.vicreg import VICReg, VICRegConfig
-from pretrain.methods.wmse import WMSE, WMSEConfig
-from pretrain.methods.zero_cl import ZeroCL, ZeroCLConfig
+from pretrain.methods.barlow_twins import BarlowTwins
+from pretrain.methods.byol import BYOL
+from pretrain.methods.co2 import CO2
+from pretrain.methods.dino import DINO
+from pretrain.methods.instdisc import InstDisc
+from pretrain.methods.jcl import JCL
+from pretrain.methods.looc import LooC, MoCoPP
+from pretrain.methods.lorac import LORAC
+from pretrain.methods.moco import MoCo
+from pretrain.methods.multi_key import MultiKey
+from pretrain.methods.random import Random
+from pretrain.methods.simclr import SimCLR
+from pretrain.methods.simsiam import SimSiam
+from pretrain.methods.supervised import Supervised
+from pretrain.methods.swav import SwAV
+from pretrain.methods.uniclr import UniCLR
+from pretrain.methods.vicreg import VICReg
+from pretrain.methods.wmse import WMSE
+from pretrain.methods.zero_cl import ZeroCL
 
 METHODS: Mapping[str, tuple[type[Method], Callable[..., Any]]] = {
     "moco": (MoCo, MoCoConfig),

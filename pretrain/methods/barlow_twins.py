@@ -3,13 +3,13 @@
 Zbontar et al., ICML 2021, arXiv:2103.03230.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
+from pretrain.configs.barlow_twins import BarlowTwinsConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
@@ -54,24 +54,6 @@ def correlation_terms(z1: Tensor, z2: Tensor) -> Terms:
         )
         diagonal = (first * second).sum(dim=0)
         return Terms((1 - diagonal).square().sum(), off_diagonal_squares(first, second))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BarlowTwinsConfig:
-    """Settings of Barlow Twins; the defaults are the paper's for ImageNet."""
-
-    off_diagonal_weight: float = 5e-3
-    """Lambda; the released code has 0.0051."""
-    loss_scale: float = 0.024
-    """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
-    by it too, as in the recipe; so it only sets the rate of biases and batch norm: the paper's
-    0.0048, where weights have 0.2."""
-    hidden_dim: int = 8192
-    """Width of the projector's two hidden layers."""
-    embedding_dim: int = 8192
-    """D."""
-    sync_bn: bool = True
-    """Batch norm over the images of all processes."""
 
 
 class BarlowTwins(Method):

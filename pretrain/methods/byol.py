@@ -3,10 +3,9 @@
 Grill et al., NeurIPS 2020, arXiv:2006.07733.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
+from pretrain.configs.byol import BYOLConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
@@ -22,20 +21,6 @@ def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
     no gradient.
     """
     return 2 + 2 * negative_cosine(prediction, target)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BYOLConfig:
-    """Settings of BYOL; the defaults are the paper's for 1000 epochs of ImageNet-1k."""
-
-    momentum: float = 0.996
-    """Tau_base, the momentum encoder's rate at the start, per step; rises to 1 by half a cosine."""
-    hidden_dim: int = 4096
-    """Width of the hidden layer of projector and predictor."""
-    embedding_dim: int = 256
-    """d."""
-    sync_bn: bool = True
-    """Batch norm over the images of all processes, as in the released code."""
 
 
 class BYOL(Method):

@@ -3,15 +3,14 @@
 Wei et al., ICLR 2021, arXiv:2010.02217.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.configs.co2 import CO2Config
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.projector import Projector, moco_projector
+from pretrain.parts.projector import moco_projector
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_divergence import queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
@@ -26,28 +25,6 @@ def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: 
     equals its key. The key is a target: only the query gets a gradient.
     """
     return queue_divergence(query, key, queue, temperature=temperature).mean()
-
-
-@dataclass(frozen=True, kw_only=True)
-class CO2Config:
-    """Settings of CO2; the defaults are the paper's for ImageNet-1k on MoCo v2."""
-
-    temperature: float = 0.2
-    """Tau, divides the cosine similarities of instance discrimination; 0.07 on MoCo v1."""
-    consistency_temperature: float = 0.05
-    """Tau_con, divides the cosine similarities of eq. 4; 0.04 on MoCo v1."""
-    consistency_weight: float = 0.3
-    """Alpha of eq. 5; 10 on MoCo v1."""
-    projector: Projector = "mlp"
-    """Kind of the projector; "linear" on MoCo v1."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 class CO2(Method):

@@ -4,12 +4,12 @@ Wu et al., CVPR 2018, arXiv:1805.01978; also known as NPID and InsDis.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, softplus
 
+from pretrain.configs.instdisc import InstDiscConfig
 from pretrain.method import Method
 from pretrain.parts.gather import gather, num_processes, own_share
 from pretrain.parts.precision import at_least_float32
@@ -69,25 +69,6 @@ def estimate_log_partition(logits: Tensor, *, num_images: int) -> Tensor:
     """
     total = gather(logits.float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
     return total + math.log(num_images / (logits.numel() * num_processes()))
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstDiscConfig:
-    """Settings of instance discrimination; the defaults are the paper's for ImageNet-1k."""
-
-    num_images: int = 1_281_167
-    """Rows of the bank: as many as --data holds images."""
-    num_negatives: int = 4096
-    """m, rows of the bank that are drawn for each image. 0: no draw; the loss is the softmax over
-    all rows, as in the released code."""
-    temperature: float = 0.07
-    """Tau, divides cosine similarities."""
-    bank_momentum: float = 0.5
-    """Share of its past that a row of the bank keeps; the released code's, the paper has 0."""
-    proximal_weight: float = 0.0
-    """Lambda of eq. 10, which pulls an embedding to its own row; the released code has 0."""
-    embedding_dim: int = 128
-    """d."""
 
 
 class InstDisc(Method):

@@ -3,19 +3,18 @@
 Cai et al., NeurIPS 2020, arXiv:2009.14776.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.configs.jcl import JCLConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import KeyForward, positive_metrics, query_and_keys, similarities
+from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
-from pretrain.parts.ramp import Ramp, ramp
+from pretrain.parts.ramp import ramp
 from pretrain.parts.view import View
 
 
@@ -35,33 +34,6 @@ def jcl_loss(
     # E[exp(a'k)] of a Gaussian k raises the exponent by half the variance, in the partition only
     positive_logit = attraction + covariance_weight / 2 * variance
     return (torch.logaddexp(positive_logit, negative) - attraction).mean()
-
-
-@dataclass(frozen=True, kw_only=True)
-class JCLConfig:
-    """Settings of JCL; the defaults are the paper's for ImageNet-1k."""
-
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
-    covariance_weight: float = 4.0
-    """Lambda of eq. 8."""
-    covariance_ramp: Ramp = "constant"
-    """Course of lambda over the run: constant in the paper, a linear ramp in the released code."""
-    num_keys: int = 5
-    """M', positive keys per image; the query is not counted."""
-    unit_mean: bool = False
-    """Normalize mean keys before they are queued; the paper is silent, its code does not."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    key_forward: KeyForward = "concatenated"
-    """Images that batch norm of the keys sees: all M' views of a batch together (appendix C), or
-    one view at a time."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 class JCL(Method):

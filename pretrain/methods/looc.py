@@ -4,19 +4,17 @@ Xiao et al., "What Should Not Be Contrastive in Contrastive Learning", ICLR 2021
 arXiv:2008.05659. In LooC++ and the baseline MoCo++ each head has its own last stage.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
+from pretrain.configs.looc import LooCConfig, MoCoPPConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
-from pretrain.parts.view import Augmentation, View
+from pretrain.parts.view import View
 
 
 def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
@@ -58,30 +56,6 @@ def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -
             for query, queue in zip(queries, queues, strict=True)
         ]
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LooCConfig:
-    """Settings of LooC and LooC++; where the paper is silent, MoCo v2's."""
-
-    designated: tuple[Augmentation, ...] = ("color", "rotation")
-    """Augmentations with a head of their own, which must not be invariant to them, in the order of
-    heads 1 to n; none is MoCo."""
-    coincidences: Literal["literal", "redrawn"] = "literal"
-    """Treatment of two views that get the same augmentation by chance: negatives of each other, as
-    in equation 2, or drawn again until they differ."""
-    conv5_heads: bool = False
-    """LooC++: a layer4 in each head; the features of all heads are exported side by side."""
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
-    queue_size: int = 16_384
-    """K, keys of each head."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 class LooC(Method):
@@ -153,24 +127,6 @@ def key_views(config: LooCConfig) -> tuple[View, ...]:
 def unit_rows(embeddings: Tensor) -> Tensor:
     """Return embeddings (n, h, d) as rows (h, n, d) of unit length, float32."""
     return normalize(embeddings.float(), dim=2).transpose(0, 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoCoPPConfig:
-    """Settings of MoCo++; where the paper is silent, MoCo v2's."""
-
-    num_heads: int = 4
-    """h, as many as LooC++ with three designated augmentations has."""
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
-    queue_size: int = 16_384
-    """K, keys of each head."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 class MoCoPP(Method):

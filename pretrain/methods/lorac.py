@@ -3,15 +3,14 @@
 Wang et al., 2021, arXiv:2108.02696. Without its prior it is MoCo-M, and MoCo for one query.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.configs.lorac import LORACConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -25,7 +24,6 @@ from pretrain.parts.view import View
 
 __all__ = [
     "LORAC",
-    "LORACConfig",
     "batch_log_prior",
     "gaussian_log_prior",
     "laplace_log_prior",
@@ -90,49 +88,6 @@ def batch_log_prior(
     return (-mean_norm / (beta * temperature)).expand(queries.shape[1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class LORACConfig:
-    """Settings of LORAC; the defaults are the paper's for ImageNet-1k."""
-
-    prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
-    """h, a function of the nuclear norm of each image's Q (eq. 11, table V), of the batch's P
-    (eq. 15), or constant; "none" is MoCo-M."""
-    prior_from: float = 0.5
-    """Share of the run after which the prior acts; until then beta is infinite."""
-    beta: float = 4.0
-    """Beta, width of the Laplace, margin and batch-wise priors."""
-    gaussian_center: float = math.sqrt(5)
-    """c_o, a nuclear norm; the paper's is the square root of the number of rows of Q."""
-    gaussian_variance: float = 2.0
-    """Sigma^2 of the Gaussian prior."""
-    margin: float = 3.0
-    """c of the margin, a nuclear norm."""
-    batch_scope: Literal["local", "global"] = "local"
-    """Images of the batch-wise prior: those of a process or of all."""
-    temperature: float = 0.2
-    """Tau, divides cosine similarities and the exponent of the prior."""
-    legacy_untempered: bool = False
-    """Temperature 1 as soon as the prior acts, a slip of the released code; the paper keeps tau."""
-    num_large_views: int = 3
-    """Views of the recipe's large size."""
-    num_small_views: int = 5
-    """Views of the small size, all of them queries."""
-    num_keys: int = 2
-    """Number of key views. Several: the first large views are both keys and queries. One: the last
-    large view is the key and no query (figure 4(b), M = num_large_views)."""
-    q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
-    """Rows of Q: large queries and all keys (released code); a key and the large queries of other
-    views than the key's (eq. 12); or all queries and all keys."""
-    queue_size: int = 65_536
-    """K, keys of each of num_keys queues; the paper names one queue, its code has two."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of key images in one process, each with its own batch-norm statistics."""
-
-
 class LORAC(Method):
     """An encoder, its momentum encoder, and a queue for each key view."""
 
@@ -172,6 +127,7 @@ class LORAC(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""
         config = self.config
+        # beta falls at once from infinite, MoCo-M, to its value, and not by degrees
         acts = config.prior != "none" and progress > config.prior_from
         temperature = 1.0 if acts and config.legacy_untempered else config.temperature
         self.key_encoder.update(self.encoder)
@@ -184,6 +140,8 @@ class LORAC(Method):
         else:
             log_priors = torch.zeros_like(norms)
         log_priors = log_priors.expand(len(keys), -1)
+        # the mean is over queries of other views than the key's, 7 of 8 by default. Eq. 12 calls
+        # this number M - 1, but the M of the prior is the number of rows of Q, 5 by default
         losses, positives = [], []
         for index, (key, log_prior) in enumerate(zip(keys, log_priors, strict=True)):
             others = torch.stack(self._queries_of_other_views(queries, self.key_views[index]))
@@ -224,6 +182,8 @@ class LORAC(Method):
         large = queries[: self.num_large_queries]
         match self.config.q_rows:
             case "large_and_keys":
+                # small views may be outliers (sections 5 and 6.1). The view of a key is in as query
+                # and as key, which gives five rows: hence c_o = sqrt(5) in table V
                 rows = torch.cat([large, keys])[None]
             case "all_views":
                 rows = torch.cat([queries, keys])[None]

@@ -4,20 +4,19 @@ v1: He et al., CVPR 2020, arXiv:1911.05722; v2: Chen et al., arXiv:2003.04297; w
 loss: Chen & He, CVPR 2021, arXiv:2011.10566, table 4.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.configs.moco import MoCoConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.projector import Projector, moco_projector
+from pretrain.parts.projector import moco_projector
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_divergence import queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
-from pretrain.parts.view import Augmentation, View
+from pretrain.parts.view import View
 
 
 def info_nce(
@@ -31,34 +30,6 @@ def info_nce(
     return instance_discrimination(
         query, key, queue, temperature=temperature, label_smoothing=label_smoothing
     ).loss
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoCoConfig:
-    """Settings of MoCo; the defaults are v2's for ImageNet-1k."""
-
-    temperature: float = 0.2
-    """Tau, divides cosine similarities; v1 has 0.07."""
-    projector: Projector = "mlp"
-    """Kind of the projector; v1 has "linear"."""
-    symmetric: bool = False
-    """Each view is a query once and a key once, as in v2+; the loss is the mean of both."""
-    label_smoothing: float = 0.0
-    """Share of the target spread over the negatives; a baseline of CO2, arXiv:2010.02217."""
-    consistency_temperature: float = 0.05
-    """Tau_con of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
-    shared: tuple[Augmentation, ...] = ()
-    """Augmentations drawn once for both views: LooC's baseline "same for q and k"."""
-    key_only: tuple[Augmentation, ...] = ()
-    """Augmentations that the query never gets: LooC's baseline "add-one"."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 class MoCo(Method):

@@ -1,16 +1,16 @@
 """The vanilla loss of many positive keys: InfoNCE with each of them, averaged.
 
-Eq. 3 of Cai et al., NeurIPS 2020, arXiv:2009.14776, whose limit of infinitely many keys JCL bounds.
+Equation 3 of Cai et al., NeurIPS 2020, arXiv:2009.14776. JCL bounds its limit of infinitely many
+keys.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from pretrain.configs.multi_key import MultiKeyConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import KeyForward, positive_metrics, query_and_keys, similarities
+from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
@@ -26,26 +26,6 @@ def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: f
     positive = similarities(query, keys) / temperature
     negative = queue_logsumexp(query, queue, temperature=temperature)  # the same for all M keys
     return (torch.logaddexp(positive, negative[:, None]) - positive).mean()
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultiKeyConfig:
-    """Settings of the vanilla average; the defaults are those of JCL for ImageNet-1k."""
-
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
-    num_keys: int = 5
-    """M, positive keys per image; the query is not counted."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    key_forward: KeyForward = "concatenated"
-    """Images that batch norm of the keys sees: all M views of a batch, or one view at a time."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 class MultiKey(Method):

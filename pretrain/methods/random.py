@@ -1,17 +1,11 @@
 """Random: the initialization itself, the lower bound of every comparison."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
+from pretrain.configs.random import RandomConfig
 from pretrain.method import Method
 from pretrain.parts.view import View
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomConfig:
-    """No settings: the seed of a run decides everything."""
 
 
 class Random(Method):

@@ -3,12 +3,11 @@
 Chen et al., ICML 2020, arXiv:2002.05709.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.configs.simclr import SimCLRConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient, own_share
 from pretrain.parts.precision import at_least_float32
@@ -42,20 +41,6 @@ def view_logits(z1: Tensor, z2: Tensor, *, temperature: float) -> tuple[Tensor, 
     itself = torch.cat([first, first + num_images])[:, None]
     partner = torch.cat([first + num_images, first])[:, None]
     return logits.scatter(1, itself, -torch.inf), logits.gather(1, partner)[:, 0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimCLRConfig:
-    """Settings of SimCLR; the defaults are the paper's for ImageNet-1k."""
-
-    temperature: float = 0.1
-    """Tau, divides cosine similarities; 0.5 on CIFAR-10."""
-    hidden_dim: int = 2048
-    """Width of the projector's hidden layer."""
-    embedding_dim: int = 128
-    """d."""
-    sync_bn: bool = True
-    """Batch norm over the images of all processes: the paper's global batch norm, section 2.2."""
 
 
 class SimCLR(Method):

@@ -3,10 +3,9 @@
 Chen & He, CVPR 2021, arXiv:2011.10566.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
+from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_final_norm, predictor
@@ -21,20 +20,6 @@ def simsiam_loss(p1: Tensor, p2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
     gets no gradient, which prevents the collapse to one point.
     """
     return negative_cosine(p1, z2) / 2 + negative_cosine(p2, z1) / 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimSiamConfig:
-    """Settings of SimSiam; the defaults are the paper's for ImageNet-1k."""
-
-    hidden_dim: int = 2048
-    """Width of the projector's hidden layers."""
-    predictor_dim: int = 512
-    """Width of the predictor's hidden layer."""
-    embedding_dim: int = 2048
-    """d."""
-    sync_bn: bool = True
-    """Batch norm over the images of all processes, as in the released code."""
 
 
 class SimSiam(Method):

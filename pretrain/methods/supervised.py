@@ -1,22 +1,11 @@
 """Supervised: cross entropy with the true labels, the reference for methods without labels."""
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from pretrain.configs.supervised import SupervisedConfig
 from pretrain.method import Method
 from pretrain.parts.view import View
-
-
-@dataclass(frozen=True, kw_only=True)
-class SupervisedConfig:
-    """Settings of supervised training; the defaults are torchvision's for ImageNet-1k."""
-
-    num_classes: int = 1000
-    """L, classes."""
-    label_smoothing: float = 0.0
-    """Share of the target that is spread evenly over all classes, the true one included."""
 
 
 class Supervised(Method):

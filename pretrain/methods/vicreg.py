@@ -3,13 +3,13 @@
 Bardes et al., ICLR 2022, arXiv:2105.04906.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from pretrain.configs.vicreg import VICRegConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
@@ -80,24 +80,6 @@ def redundancy(rows: Tensor) -> Tensor:
     """Return c (equations 3 and 4) of rows (N, D)."""
     scaled = (rows - rows.mean(dim=0)) / (len(rows) - 1) ** 0.5
     return off_diagonal_squares(scaled, scaled) / rows.shape[1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class VICRegConfig:
-    """Settings of VICReg; the defaults are the paper's for ImageNet."""
-
-    invariance_weight: float = 25.0
-    """Lambda, weight of the invariance."""
-    variance_weight: float = 25.0
-    """Mu, weight of the sum over both views; the released code takes their mean, as if 12.5."""
-    covariance_weight: float = 1.0
-    """Nu, weight of the covariance."""
-    hidden_dim: int = 8192
-    """Width of the projector's (the paper's expander's) two hidden layers."""
-    embedding_dim: int = 8192
-    """D."""
-    sync_bn: bool = True
-    """Batch norm over the images of all processes."""
 
 
 class VICReg(Method):

@@ -4,13 +4,13 @@ Zhang et al., ICLR 2022, openreview.net/forum?id=RAW9tCdVxLj.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, layer_norm
 
+from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
@@ -98,31 +98,6 @@ def spectral_function(moment: Tensor, function: Callable[[Tensor], Tensor]) -> T
     scale = function(values.clamp_min(0)).masked_fill(broken, torch.nan)
     transformed: Tensor = (vectors * scale) @ vectors.T
     return transformed
-
-
-@dataclass(frozen=True, kw_only=True)
-class ZeroCLConfig:
-    """Settings of Zero-CL; the defaults are the released code's for ImageNet except the widths."""
-
-    ridge: float = 0.01
-    """Addition to the variance, which is 1 on average, of every direction before whitening."""
-    loss_scale: float = 0.016
-    """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
-    by it too, as in the recipes; so it only sets the rate of biases and batch norm: 0.0048, where
-    weights have 0.3."""
-    hidden_dim: int = 2048
-    """Width of the projector's two hidden layers; the released code's is 8192."""
-    embedding_dim: int = 2048
-    """D; the released code's is 8192."""
-    sync_bn: bool = True
-    """Batch norm over the images of all processes."""
-
-    def __post_init__(self) -> None:
-        if self.ridge <= 0:
-            raise ValueError(
-                f"ridge {self.ridge:g}: features and images cannot both be whitened without one, "
-                f"since one of them outnumbers the other; choose one above 0"
-            )
 
 
 class ZeroCL(Method):

@@ -1,6 +1,7 @@
 """Parts that two or more methods share.
 
 view.py                     the views that a method wants
+choices.py                  options that select a part's variant
 resnet.py                   backbones in torchvision's layout
 heads.py                    several embedding spaces on one backbone
 projector.py                the MLP after the backbone

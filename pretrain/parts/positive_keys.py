@@ -3,17 +3,13 @@
 That the keys of all views pass together is in appendix C of the paper.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.parts.choices import KeyForward
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
-
-KeyForward = Literal["concatenated", "per_view"]
-"""Images that share batch statistics: all M views of a batch, or those of one view."""
 
 
 def query_and_keys(

@@ -1,10 +1,9 @@
 """Projectors and predictors, the networks between the backbone and the loss."""
 
-from typing import Literal
-
 from torch import nn
 
-Projector = Literal["mlp", "linear"]
+from pretrain.parts.choices import Projector
+
 """Projector of MoCo v2 ("mlp") or of MoCo v1 ("linear")."""
 
 

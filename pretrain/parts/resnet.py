@@ -1,11 +1,9 @@
 """ResNets in torchvision's layout: He et al., CVPR 2016, arXiv:1512.03385."""
 
-from typing import Literal
-
 from torch import nn
 from torchvision.models import ResNet, resnet18, resnet34, resnet50, resnet101, resnet152
 
-Stem = Literal["imagenet", "cifar"]
+from pretrain.parts.choices import Stem
 
 ARCHITECTURES = {
     "resnet18": resnet18,

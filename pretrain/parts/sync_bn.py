@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pretrain.parts.gather import num_processes, sum_with_gradient
 
 
-class SummedBatchNorm(_BatchNorm):
+class GlobalBatchNorm(_BatchNorm):
     """Batch norm over all processes on any device; torch's SyncBatchNorm needs GPUs."""
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -61,13 +61,13 @@ def synchronize_batch_norms(network: nn.Module) -> nn.Module:
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, _BatchNorm):
-                setattr(module, name, _synchronous_twin(child))
+                setattr(module, name, _synchronous_copy(child))
     return network
 
 
-def _synchronous_twin(norm: _BatchNorm) -> _BatchNorm:
+def _synchronous_copy(norm: _BatchNorm) -> _BatchNorm:
     # by the backend and not by the device: networks are made before they are moved to a GPU
-    kind = nn.SyncBatchNorm if dist.get_backend() == "nccl" else SummedBatchNorm
+    kind = nn.SyncBatchNorm if dist.get_backend() == "nccl" else GlobalBatchNorm
     twin = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     # the tensors themselves: one that is frozen, or known to an optimizer, stays so
     for name, parameter in norm.named_parameters():

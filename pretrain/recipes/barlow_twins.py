@@ -8,7 +8,7 @@ it too. The code's first release scaled its loss but not its decay.
 from collections.abc import Mapping
 from typing import Any
 
-from pretrain.methods.barlow_twins import BarlowTwinsConfig
+from pretrain.configs.barlow_twins import BarlowTwinsConfig
 from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
 
 RECIPES: Mapping[str, Recipe[Any]] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.byol import BYOLConfig
+from pretrain.configs.byol import BYOLConfig
 from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
 
 IN1K: Recipe[Any] = Recipe(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.co2 import CO2Config
+from pretrain.configs.co2 import CO2Config
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
 
 ON_V1 = CO2Config(

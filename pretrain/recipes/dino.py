@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.dino import DINOConfig
+from pretrain.configs.dino import DINOConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100, IN100
 
@@ -27,7 +27,7 @@ UNCLEAR = (
 DOUBTFUL = "; the value also stands in solo-learn's table, for a ResNet-18"
 
 
-def in_uniclr(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
+def uniclr_row(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
     """Return a row of UniCLR's Table 3: two large views, and fewer outputs for fewer images."""
     config = DINOConfig(
         output_dim=4096,
@@ -64,7 +64,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         paper="DINO (arXiv:2104.14294), arguments of the released ResNet-50",
         table_row="arXiv:2104.14294, table 2: DINO, RN50",
     ),
-    "dino/in100-r50": replace(in_uniclr(IN100, 400, "ImageNet-100"), paper=f"{UNCLEAR}{DOUBTFUL}"),
-    "dino/cifar10-r18": in_uniclr(CIFAR10, 1000, "CIFAR-10"),
-    "dino/cifar100-r18": in_uniclr(CIFAR100, 1000, "CIFAR-100"),
+    "dino/in100-r50": replace(uniclr_row(IN100, 400, "ImageNet-100"), paper=f"{UNCLEAR}{DOUBTFUL}"),
+    "dino/cifar10-r18": uniclr_row(CIFAR10, 1000, "CIFAR-10"),
+    "dino/cifar100-r18": uniclr_row(CIFAR100, 1000, "CIFAR-100"),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pretrain.methods.instdisc import InstDiscConfig
+from pretrain.configs.instdisc import InstDiscConfig
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
 
 RECIPES: Mapping[str, Recipe[Any]] = {

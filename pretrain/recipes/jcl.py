@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.jcl import JCLConfig
+from pretrain.configs.jcl import JCLConfig
 from pretrain.recipes.recipe import Recipe
 
 IN100: Recipe[Any] = Recipe(

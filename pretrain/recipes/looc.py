@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pretrain.configs.looc import LooCConfig, MoCoPPConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.configs.supervised import SupervisedConfig
 from pretrain.data.views import ViewRecipe
-from pretrain.methods.looc import LooCConfig, MoCoPPConfig
-from pretrain.methods.moco import MoCoConfig
-from pretrain.methods.supervised import SupervisedConfig
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
 
@@ -72,7 +72,7 @@ def views(*augmentations: Augmentation) -> ViewRecipe:
     )
 
 
-def on_imagenet(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
+def imagenet_row(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
     """Return the same on ImageNet-1k with MoCo v2's schedule; the paper states none."""
     return replace(
         recipe,
@@ -125,6 +125,6 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "loocpp/in100-r50-color-rotation": loocpp("looc/table2: LooC++", "color", "rotation"),
     "loocpp/in100-r50-rotation-texture": loocpp("looc/table3: LooC++", "rotation", "texture"),
     "loocpp/in100-r50-color-rotation-texture": loocpp("looc/table4-5, looc/fig4: LooC++", *ALL),
-    "moco/in1k-r50-looc": on_imagenet(MOCO, "looc/table7: MoCo"),
-    "loocpp/in1k-r50-color-rotation-texture": on_imagenet(loocpp("", *ALL), "looc/table7: LooC++"),
+    "moco/in1k-r50-looc": imagenet_row(MOCO, "looc/table7: MoCo"),
+    "loocpp/in1k-r50-color-rotation-texture": imagenet_row(loocpp("", *ALL), "looc/table7: LooC++"),
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.lorac import LORACConfig
+from pretrain.configs.lorac import LORACConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS, Recipe
 
 IN1K: Recipe[Any] = Recipe(
@@ -33,7 +33,7 @@ IN100 = replace(
     batch_size=128,
     learning_rate=2.0,
     final_learning_rate=0.002,
-    paper="LORAC (arXiv:2108.02696), section 6.3",
+    paper="LORAC (arXiv:2108.02696), section 6.2",
     table_row="lorac/table5, lorac/fig4c: LORAC; lorac/fig3: beta 2; lorac/fig4a: 100 epochs",
 )
 
@@ -49,7 +49,7 @@ def in100(table_row: str, **settings: Any) -> Recipe[Any]:
     return replace(IN100, config=replace(IN100.config, **settings), table_row=table_row)
 
 
-def longer(epochs: int) -> Recipe[Any]:
+def with_epochs(epochs: int) -> Recipe[Any]:
     """Return a point of figure 4(a); the prior acts in the second half."""
     return replace(IN100, epochs=epochs, table_row=f"lorac/fig4a: {epochs} epochs")
 
@@ -61,7 +61,7 @@ def equal_views(number: int) -> Recipe[Any]:
     return replace(IN100, config=config, views=MOCO_V2_VIEWS, table_row=row)
 
 
-LONGER = {epochs: longer(epochs) for epochs in (200, 400, 600, 800, 1000, 1200)}
+LONGER = {epochs: with_epochs(epochs) for epochs in (200, 400, 600, 800, 1000, 1200)}
 EQUAL_VIEWS = {number: equal_views(number) for number in range(2, 9)}
 
 RECIPES: Mapping[str, Recipe[Any]] = {

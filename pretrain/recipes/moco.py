@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.moco import MoCoConfig
-from pretrain.methods.multi_key import MultiKeyConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.configs.multi_key import MultiKeyConfig
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
 
 V1 = MoCoConfig(temperature=0.07, projector="linear", consistency_temperature=0.04)
@@ -45,12 +45,12 @@ IN100_R18_V2 = replace(
     epochs=100,
     batch_size=128,
     learning_rate=0.1,
-    paper="JCL (arXiv:2009.14776), appendix E; LORAC (arXiv:2108.02696), section 6.3",
+    paper="JCL (arXiv:2009.14776), appendix E; LORAC (arXiv:2108.02696), section 6.2",
     table_row="jcl/fig3, lorac/table5, lorac/fig3, lorac/fig4a, lorac/fig4b, lorac/fig4c: MoCo v2",
 )
 
 
-def smoothed(amount: float) -> Recipe[Any]:
+def with_label_smoothing(amount: float) -> Recipe[Any]:
     """Return MoCo v1 with smoothed labels."""
     return replace(
         IN100_R18_V1,
@@ -59,12 +59,12 @@ def smoothed(amount: float) -> Recipe[Any]:
     )
 
 
-def longer(epochs: int) -> Recipe[Any]:
+def with_epochs(epochs: int) -> Recipe[Any]:
     """Return a point of LORAC's figure 4(a)."""
     return replace(
         IN100_R18_V2,
         epochs=epochs,
-        paper="LORAC (arXiv:2108.02696), section 6.3",
+        paper="LORAC (arXiv:2108.02696), section 6.2",
         table_row=f"lorac/fig4a: {epochs} epochs",
     )
 
@@ -80,12 +80,12 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         table_row="lorac/table1: MoCo-v2+",
     ),
     "moco/in100-r18-v1": IN100_R18_V1,
-    "moco/in100-r18-v1-smoothing0.1": smoothed(0.1),
-    "moco/in100-r18-v1-smoothing0.01": smoothed(0.01),
-    "moco/in100-r18-v1-smoothing0.001": smoothed(0.001),
+    "moco/in100-r18-v1-smoothing0.1": with_label_smoothing(0.1),
+    "moco/in100-r18-v1-smoothing0.01": with_label_smoothing(0.01),
+    "moco/in100-r18-v1-smoothing0.001": with_label_smoothing(0.001),
     "moco/in100-r18-v2": IN100_R18_V2,
     **{
-        f"moco/in100-r18-v2-epochs{epochs}": longer(epochs)
+        f"moco/in100-r18-v2-epochs{epochs}": with_epochs(epochs)
         for epochs in (200, 400, 600, 800, 1000, 1200)
     },
     "multi_key/in100-r18": replace(

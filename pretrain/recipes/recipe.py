@@ -9,11 +9,12 @@ from typing import Annotated, Generic, Literal, TypeVar
 import tyro
 
 from pretrain.data.views import ViewRecipe
-from pretrain.optim import OptimizerName, Schedule
-from pretrain.parts.resnet import Stem
+from pretrain.parts.choices import Stem
 
 Config = TypeVar("Config")
-Said = Annotated[str, tyro.conf.Suppress]
+Schedule = Literal["cosine", "step"]
+OptimizerName = Literal["sgd", "lars"]
+Description = Annotated[str, tyro.conf.Suppress]
 """A text about a recipe that is no option of the command line."""
 
 MOCO_V2_VIEWS = ViewRecipe()
@@ -52,12 +53,12 @@ SUPERVISED_VIEWS = ViewRecipe(
 class Recipe(Generic[Config]):
     """Everything that shapes a run except its data folder and its seed."""
 
-    method: Said
+    method: Description
     """Name in METHODS."""
     config: Config
     arch: str
     stem: Stem = "imagenet"
-    images: Said
+    images: Description
     """Images that --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: int = 0
@@ -84,9 +85,9 @@ class Recipe(Generic[Config]):
     """Trust coefficient of LARS."""
     exclude_vectors: bool = True
     """LARS without scale and decay for biases and batch norm."""
-    paper: Said
+    paper: Description
     """Source of the numbers, and purpose of the run."""
-    table_row: Said = ""
+    table_row: Description = ""
     """Published results that this run reproduces."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.simclr import SimCLRConfig
+from pretrain.configs.simclr import SimCLRConfig
 from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
@@ -42,7 +42,9 @@ def root_rate(batch_size: int) -> float:
     return 0.075 * math.sqrt(batch_size)
 
 
-def shorter(batch_size: int, learning_rate: float, growth: str, table_row: str) -> Recipe[Any]:
+def run_of_200_epochs(
+    batch_size: int, learning_rate: float, growth: str, table_row: str
+) -> Recipe[Any]:
     """Return a run of 200 epochs; `growth` says how the rate grows with the batch."""
     return replace(
         IN1K,
@@ -54,7 +56,7 @@ def shorter(batch_size: int, learning_rate: float, growth: str, table_row: str) 
     )
 
 
-def in_uniclr(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
+def uniclr_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
     """Return a row of UniCLR's Table 3 on small images."""
     return replace(
         recipe,
@@ -68,16 +70,16 @@ def in_uniclr(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
 
 RECIPES: Mapping[str, Recipe[Any]] = {
     "simclr/in1k-r50": IN1K,
-    "simclr/in1k-r50-epochs200-batch8192": shorter(
+    "simclr/in1k-r50-epochs200-batch8192": run_of_200_epochs(
         8192,
         linear_rate(8192, per_256=0.3),
         "the batch, as in figure 9",
         "jcl/table1: SimCLR",
     ),
-    "simclr/in1k-r50-epochs200-batch4096": shorter(
+    "simclr/in1k-r50-epochs200-batch4096": run_of_200_epochs(
         4096, root_rate(4096), "the batch's root", "uniclr/table2: SimCLR, batch 4096"
     ),
-    "simclr/in1k-r50-epochs200-batch256": shorter(
+    "simclr/in1k-r50-epochs200-batch256": run_of_200_epochs(
         256, root_rate(256), "the batch's root", "uniclr/table2: SimCLR, batch 256"
     ),
     "simclr/in100-r50": replace(
@@ -89,6 +91,6 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         paper=f"{UNCLEAR}as on ImageNet-1k with this batch; that README names no network",
         table_row="uniclr/table3: ImageNet-100",
     ),
-    "simclr/cifar10-r18": in_uniclr(CIFAR10, "CIFAR-10"),
-    "simclr/cifar100-r18": in_uniclr(CIFAR100, "CIFAR-100"),
+    "simclr/cifar10-r18": uniclr_row(CIFAR10, "CIFAR-10"),
+    "simclr/cifar100-r18": uniclr_row(CIFAR100, "CIFAR-100"),
 }

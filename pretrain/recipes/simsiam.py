@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.simsiam import SimSiamConfig
+from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
@@ -35,7 +35,7 @@ EPOCHS200 = replace(
 UNCLEAR = "SimSiam in UniCLR (arXiv:2211.14516), Table 3, which does not say who ran it: "
 
 
-def on_cifar(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
+def cifar_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
     """Return a row of UniCLR's Table 3; UniCLR's own runs have SimSiam's optimizer."""
     return replace(
         recipe,
@@ -58,6 +58,6 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         "ResNet-18",
         table_row="uniclr/table3: ImageNet-100",
     ),
-    "simsiam/cifar10-r18": on_cifar(CIFAR10, "CIFAR-10"),
-    "simsiam/cifar100-r18": on_cifar(CIFAR100, "CIFAR-100"),
+    "simsiam/cifar10-r18": cifar_row(CIFAR10, "CIFAR-10"),
+    "simsiam/cifar100-r18": cifar_row(CIFAR100, "CIFAR-100"),
 }

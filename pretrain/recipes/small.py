@@ -8,26 +8,26 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from pretrain.configs.barlow_twins import BarlowTwinsConfig
+from pretrain.configs.byol import BYOLConfig
+from pretrain.configs.co2 import CO2Config
+from pretrain.configs.dino import DINOConfig
+from pretrain.configs.instdisc import InstDiscConfig
+from pretrain.configs.jcl import JCLConfig
+from pretrain.configs.looc import LooCConfig, MoCoPPConfig
+from pretrain.configs.lorac import LORACConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.configs.multi_key import MultiKeyConfig
+from pretrain.configs.random import RandomConfig
+from pretrain.configs.simclr import SimCLRConfig
+from pretrain.configs.simsiam import SimSiamConfig
+from pretrain.configs.supervised import SupervisedConfig
+from pretrain.configs.swav import SwAVConfig
+from pretrain.configs.uniclr import UniCLRConfig
+from pretrain.configs.vicreg import VICRegConfig
+from pretrain.configs.wmse import WMSEConfig
+from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.data.views import ViewRecipe
-from pretrain.methods.barlow_twins import BarlowTwinsConfig
-from pretrain.methods.byol import BYOLConfig
-from pretrain.methods.co2 import CO2Config
-from pretrain.methods.dino import DINOConfig
-from pretrain.methods.instdisc import InstDiscConfig
-from pretrain.methods.jcl import JCLConfig
-from pretrain.methods.looc import LooCConfig, MoCoPPConfig
-from pretrain.methods.lorac import LORACConfig
-from pretrain.methods.moco import MoCoConfig
-from pretrain.methods.multi_key import MultiKeyConfig
-from pretrain.methods.random import RandomConfig
-from pretrain.methods.simclr import SimCLRConfig
-from pretrain.methods.simsiam import SimSiamConfig
-from pretrain.methods.supervised import SupervisedConfig
-from pretrain.methods.swav import SwAVConfig
-from pretrain.methods.uniclr import UniCLRConfig
-from pretrain.methods.vicreg import VICRegConfig
-from pretrain.methods.wmse import WMSEConfig
-from pretrain.methods.zero_cl import ZeroCLConfig
 from pretrain.recipes import uniclr
 from pretrain.recipes.recipe import Recipe, linear_rate
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.swav import SwAVConfig
+from pretrain.configs.swav import SwAVConfig
 from pretrain.recipes.recipe import SWAV_VIEWS, Recipe
 
 LARGE_BATCH: Recipe[Any] = Recipe(
@@ -56,13 +56,13 @@ IN100 = replace(
     batch_size=128,
     learning_rate=0.3,
     final_learning_rate=0.0003,
-    paper="LORAC (arXiv:2108.02696), section 6.3, which tells neither rate nor queue: those of "
+    paper="LORAC (arXiv:2108.02696), section 6.2, which tells neither rate nor queue: those of "
     "SwAV's released script, the rate in proportion to the batch",
     table_row="lorac/fig4a: 100 epochs",
 )
 
 
-def longer(epochs: int) -> Recipe[Any]:
+def with_epochs(epochs: int) -> Recipe[Any]:
     """Return a point of LORAC's figure 4(a)."""
     shares = {"prototypes_from": 1 / epochs, "queue_from": 15 / epochs}
     return replace(
@@ -90,7 +90,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     ),
     "swav/in100-r18": IN100,
     **{
-        f"swav/in100-r18-epochs{epochs}": longer(epochs)
+        f"swav/in100-r18-epochs{epochs}": with_epochs(epochs)
         for epochs in (200, 400, 600, 800, 1000, 1200)
     },
 }

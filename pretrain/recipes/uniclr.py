@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.uniclr import UniCLRConfig, Variant
+from pretrain.configs.uniclr import UniCLRConfig, Variant
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 
 PAPER = "UniCLR (arXiv:2211.14516)"

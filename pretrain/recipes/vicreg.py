@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.vicreg import VICRegConfig
+from pretrain.configs.vicreg import VICRegConfig
 from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
 
 IN1K: Recipe[Any] = Recipe(

@@ -11,7 +11,7 @@ order, as in the authors' code for smaller images. That code uses Adam, which is
 from collections.abc import Mapping
 from typing import Any
 
-from pretrain.methods.wmse import WMSEConfig
+from pretrain.configs.wmse import WMSEConfig
 from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
 
 RECIPES: Mapping[str, Recipe[Any]] = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pretrain.methods.zero_cl import ZeroCLConfig
+from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
@@ -42,7 +42,7 @@ AT_256 = replace(
 )
 
 
-def on_cifar(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
+def cifar_row(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
     """Return a row of UniCLR's Table 3 on small images, normalized as in UniCLR's own rows."""
     views = replace(
         BYOL_VIEWS,
@@ -74,6 +74,6 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         paper=f"{PAPER}; there with one loss at a time, on a network that the README does not name",
         table_row="uniclr/table3: ImageNet-100",
     ),
-    "zero_cl/cifar10-r18": on_cifar(CIFAR10, "CIFAR-10"),
-    "zero_cl/cifar100-r18": on_cifar(CIFAR100, "CIFAR-100"),
+    "zero_cl/cifar10-r18": cifar_row(CIFAR10, "CIFAR-10"),
+    "zero_cl/cifar100-r18": cifar_row(CIFAR100, "CIFAR-100"),
 }

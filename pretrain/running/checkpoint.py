@@ -11,6 +11,9 @@ import torch
 UNKNOWN_TO_OLDER = {"batch_norm_groups", "local_prior_images"}
 """Settings that older checkpoints lack; where they are missing, they count as equal."""
 
+DESCRIPTIONS = {"paper", "table_row", "images"}
+"""Settings that describe a run in words; a corrected text does not make it another run."""
+
 
 class CheckpointError(ValueError):
     """A checkpoint does not belong to this run."""
@@ -62,6 +65,7 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
             f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
         ) from error
     compared = (settings.keys() | saved.keys()) - (UNKNOWN_TO_OLDER - saved.keys())
+    compared -= DESCRIPTIONS
     if "batch_norm_groups" in saved:
         compared -= {"config.bn_splits"}  # only its product with the processes must agree
     names = [name for name in sorted(compared) if settings.get(name) != saved.get(name)]

@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 PAUSE_S = 0.05
 
 
-def say_last(text: str) -> None:
+def print_last_line(text: str) -> None:
     """Write a line to stderr at once, or under torchrun when that has ended."""
     line = f"{time.strftime('%H:%M:%S')}  {text}"
     if "TORCHELASTIC_RUN_ID" not in os.environ:

@@ -2,17 +2,15 @@
 
 import fcntl
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
 
 import torch
 import torch.distributed as dist
 
-DeviceChoice = Literal["auto", "cpu", "cuda"]
+from pretrain.command import DeviceChoice
 
 
 class LaunchError(ValueError):
@@ -36,20 +34,22 @@ class Process:
     device: torch.device
 
     @property
-    def speaks(self) -> bool:
+    def is_main(self) -> bool:
         """Return whether this process writes files and prints; only rank 0 does."""
         return self.rank == 0
 
 
 @contextmanager
-def launched(choice: DeviceChoice) -> Iterator[Process]:
+def join_processes(choice: DeviceChoice) -> Iterator[Process]:
     """Join the processes that torchrun started, by nccl on GPUs and gloo on CPUs, or run alone.
 
     Raises a LostProcessError if another process has ended too early. A process that fails does not
     leave the group, since that would wait for the others: they notice when it ends.
     """
     if choice == "cuda" and not torch.cuda.is_available():
-        raise LaunchError("--device cuda, but this machine has no CUDA device; use --device cpu")
+        raise LaunchError(
+            f"--device {choice}, but this machine has no CUDA device; use --device cpu"
+        )
     cuda = choice != "cpu" and torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
     if cuda:
@@ -68,23 +68,13 @@ def launched(choice: DeviceChoice) -> Iterator[Process]:
             raise
         raise LostProcessError(
             f"process {dist.get_rank()} has lost another process of the run ({reason}), whose own "
-            f"messages tell why"
+            f"messages name the cause"
         ) from error
     dist.destroy_process_group()
 
 
-def leave(status: int) -> NoReturn:
-    """End this process; one of several ends at once, without waiting for its threads."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        # torch 2.15 keeps gloo's threads after DDP was used, and they may abort a normal exit
-        os._exit(status)
-    sys.exit(status)
-
-
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a run's folder and create it if absent; raise a LaunchError if a run holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+") as lock:

@@ -35,7 +35,7 @@ class Window:
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore name -> values (steps,)."""
+        """Restore name -> values of shape (steps,)."""
         self.values = {name: list(values) for name, values in state.items()}
 
     def first_bad_step(self) -> int | None:

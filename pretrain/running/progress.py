@@ -66,7 +66,7 @@ class Progress:
         sys.stderr.flush()
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print one line with the time of day on stderr."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
     sys.stderr.flush()

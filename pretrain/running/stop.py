@@ -24,7 +24,7 @@ class StopRequest:
         """Note a signal; this is its handler."""
         self.name = signal.Signals(number).name
 
-    def agreed(self, device: torch.device) -> bool:
+    def on_any_process(self, device: torch.device) -> bool:
         """Return whether any process got a signal; all processes must call it at the same step."""
         return any_process(bool(self.name), device)
 

@@ -8,23 +8,12 @@ time on a GPU. A ratio above 1 is in favor of this code. Without folders the ima
 
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
 import tyro
-from PIL import Image
 
-from pretrain.__main__ import parse
-from pretrain.data.feed import Batch
-from pretrain.loop import Precision, Training, training_step
-from pretrain.run import prepare
-from pretrain.running.launch import DeviceChoice, launched
-from pretrain.speed import bench_losses, bench_views
-from pretrain.speed.timing import synchronize, time_in_turns
+from pretrain.command import DeviceChoice, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +42,13 @@ class Benchmark:
 
 def main(settings: Benchmark) -> None:
     """Print one measurement per line."""
-    with launched(settings.device) as process:
+    import torch  # here and not above: --help needs neither torch nor what imports it
+
+    from pretrain.running.launch import join_processes
+    from pretrain.speed import bench_losses, bench_views
+    from pretrain.speed.bench_steps import jcl_step_report, step_report, write_noise_images
+
+    with join_processes(settings.device) as process:
         device = process.device
     rounds, size = settings.num_rounds, settings.num_queries
     print(f"device {device}, {torch.get_num_threads()} threads")
@@ -66,71 +61,6 @@ def main(settings: Benchmark) -> None:
     print(bench_losses.trace_report(size, settings.embedding_dim, rounds, device))
     print(bench_losses.momentum_report(rounds, device))
     bench_views.main(bench_views.Benchmark(data=settings.photographs, rounds=rounds))
-
-
-def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
-    """Measure images/s of whole training steps and the share of time spent waiting for views."""
-    with launched(settings.device) as process:
-        training, batches = start_training(settings.recipe, settings, data, folder)
-        waited_s = 0.0
-        for step in range(settings.num_steps + 2):
-            if step == 2:
-                synchronize(process.device)
-                started_s, waited_s = time.perf_counter(), 0.0
-            waiting_s = time.perf_counter()
-            batch = next(batches)
-            waited_s += time.perf_counter() - waiting_s
-            training_step(training.job, training, training.method, batch)
-        synchronize(process.device)
-        elapsed_s = time.perf_counter() - started_s
-    job = training.job
-    rate = settings.num_steps * settings.batch_size / elapsed_s
-    return (
-        f"step {settings.recipe}, {len(job.feed.views)} views of {job.recipe.views.size_px} px, "
-        f"batch {settings.batch_size}, {job.execution.dtype(process.device.type)}: "
-        f"{rate:.1f} images/s, {100 * waited_s / elapsed_s:.1f} % waiting for data"
-    )
-
-
-def jcl_step_report(settings: Benchmark, data: Path, folder: Path) -> str:
-    """Compare a step of JCL with a step of the mean InfoNCE over as many keys."""
-    options = ["--queue-size", str(settings.queue_size)]
-    names = ("multi_key/cifar10-cpu", "jcl/cifar10-cpu")
-    with launched(settings.device) as process:
-        moco, jcl = (start_training(name, settings, data, folder, *options) for name in names)
-        batch = next(moco[1])
-
-        def step(training: Training) -> None:
-            training_step(training.job, training, training.method, batch)
-
-        moco_s, jcl_s = time_in_turns(
-            lambda: step(moco[0]), lambda: step(jcl[0]), settings.num_rounds, process.device
-        )
-    return (
-        f"step of JCL beside MoCo's with as many forwards: {jcl_s / moco_s:.2f} times as long "
-        f"({1e3 * moco_s:.0f} -> {1e3 * jcl_s:.0f} ms)"
-    )
-
-
-def start_training(
-    recipe: str, settings: Benchmark, data: Path, folder: Path, *more: str
-) -> tuple[Training, Iterator[Batch]]:
-    """Return a run before its first step, and its batches."""
-    options = ["--data", str(data), "--out", str(folder), "--device", settings.device]
-    options += ["--precision", settings.precision, "--batch-size", str(settings.batch_size)]
-    command = parse(recipe, [*options, "--steps", str(settings.num_steps + 2), *more])
-    with launched(settings.device) as process:
-        job = prepare(recipe, command, process)
-    return Training(job), job.feed.batches(0, job.num_steps)
-
-
-def write_noise_images(folder: Path, number: int) -> Path:
-    """Write JPEG files of noise, 32 px; return their folder."""
-    folder.mkdir()
-    pixels = np.random.default_rng(0).integers(0, 256, (number, 32, 32, 3), dtype=np.uint8)
-    for place, image in enumerate(pixels):
-        Image.fromarray(image).save(folder / f"{place}.jpg")
-    return folder
 
 
 if __name__ == "__main__":

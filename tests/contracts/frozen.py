@@ -14,7 +14,7 @@ import torch
 
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
-from pretrain.run import flat
+from pretrain.run import flatten
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells.request import Cell, Place
 from transfer.datasets.catalog import DATASETS
@@ -33,6 +33,10 @@ from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.tasks.voc_svm import VOCSVM
 
 FILE = Path(__file__).with_suffix(".json")
+FIRST_WORDING = {
+    "LORAC (arXiv:2108.02696), section 6.2": "LORAC (arXiv:2108.02696), section 6.3",
+}
+"""Text of a recipe's `paper` -> what stood there when it was frozen; runs do not depend on it."""
 SCHEDULES = ("paper", "short", "smoke", "0.02")
 TRANSFORMS = {
     "center": EvalTransform.center(224, 32),
@@ -132,6 +136,15 @@ def trainings() -> dict[str, str]:
     return found
 
 
+def recipes() -> dict[str, str]:
+    """Hash of every recipe, with descriptions in their first wording."""
+    flat_recipes = {name: flatten(asdict(recipe)) for name, recipe in RECIPES.items()}
+    for settings in flat_recipes.values():
+        for now, before in FIRST_WORDING.items():
+            settings["paper"] = str(settings["paper"]).replace(now, before)
+    return {name: _hash(settings) for name, settings in flat_recipes.items()}
+
+
 def _hash(content: object) -> str:
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -141,7 +154,7 @@ def frozen() -> dict[str, Any]:
     """All of it."""
     return {
         "methods": sorted(METHODS),
-        "recipes": {name: _hash(flat(asdict(recipe))) for name, recipe in RECIPES.items()},
+        "recipes": recipes(),
         "tasks": sorted(key for key, task in TASKS.items() if task.by_default),
         "tasks on request": sorted(key for key, task in TASKS.items() if not task.by_default),
         "data sets": sorted(DATASETS),

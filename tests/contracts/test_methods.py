@@ -12,10 +12,11 @@ from PIL import Image
 from torch import nn
 
 from pretrain.__main__ import main
+from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan, find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import Execution, Job, Training, train, training_step
+from pretrain.loop import Job, Training, train, training_step
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
@@ -31,7 +32,7 @@ BFLOAT16_ERROR = 2 * 40**0.5 * 2**-8 / 0.2
 left, over a temperature of 0.2; twice that is allowed."""
 
 
-def trained(method: nn.Module, batch: Batch, steps: range) -> list[float]:
+def train_losses(method: nn.Module, batch: Batch, steps: range) -> list[float]:
     """Losses of steps of plain SGD, each with the random numbers of its own number."""
     learning = [parameter for parameter in method.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(learning, lr=0.2)
@@ -65,7 +66,7 @@ def test_training_lowers_the_loss(name: str, monkeypatch: pytest.MonkeyPatch) ->
     # a queue would soon hold the keys of the very images that it is compared with
     monkeypatch.setattr(KeyQueue, "push", lambda *_: None)
     method = tiny_method(name)
-    losses = trained(method, tiny_batch(method), range(8))
+    losses = train_losses(method, tiny_batch(method), range(8))
     assert losses[-1] < losses[0] - 0.3
 
 
@@ -86,9 +87,9 @@ def test_gradients_reach_all_that_learns_and_no_momentum_encoder_nor_queue(name:
 def test_a_copy_from_the_state_dict_goes_on_bit_for_bit(name: str) -> None:
     method, copy = tiny_method(name), tiny_method(name, seed=1)
     batch = tiny_batch(method)
-    trained(method, batch, range(1))
+    train_losses(method, batch, range(1))
     copy.load_state_dict(method.state_dict())
-    assert trained(method, batch, range(1, 3)) == trained(copy, batch, range(1, 3))
+    assert train_losses(method, batch, range(1, 3)) == train_losses(copy, batch, range(1, 3))
     assert same_state(method, copy)
 
 
@@ -122,7 +123,7 @@ def test_the_views_asked_for_are_all_used_and_small_ones_come_last(name: str) ->
 def test_all_randomness_of_a_step_comes_from_the_seed_that_the_loop_sets(name: str) -> None:
     first, second = tiny_method(name), tiny_method(name)
     batch = tiny_batch(first)
-    assert trained(first, batch, range(1)) == trained(second, batch, range(1))
+    assert train_losses(first, batch, range(1)) == train_losses(second, batch, range(1))
     assert same_state(first, second)
 
 
@@ -180,7 +181,7 @@ class StopAfter(StopRequest):
         super().__init__()
         self.left = num_steps
 
-    def agreed(self, device: torch.device) -> bool:
+    def on_any_process(self, device: torch.device) -> bool:
         self.left -= 1
         return self.left == 0
 

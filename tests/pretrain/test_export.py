@@ -15,7 +15,7 @@ from pretrain.parts.resnet import build_resnet
 MADE_BY: dict[str, object] = {"method": "jcl", "recipe": "jcl/smoke", "epochs": 2.0}
 
 
-def exported(path: Path) -> dict[str, torch.Tensor]:
+def export_network(path: Path) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     backbone: nn.Module = build_resnet("resnet18", "imagenet")[0]
     backbone = backbone.to(memory_format=torch.channels_last).bfloat16()
@@ -25,7 +25,7 @@ def exported(path: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_file_is_plain_and_holds_what_evaluation_reads(tmp_path: Path) -> None:
-    exported(tmp_path / "backbone.pt")
+    export_network(tmp_path / "backbone.pt")
     content: dict[str, Any] = torch.load(tmp_path / "backbone.pt", weights_only=True)
     assert content.pop("state_dict").keys() == {
         name for name in resnet18().state_dict() if not name.startswith("fc.")
@@ -46,7 +46,7 @@ def test_the_file_is_plain_and_holds_what_evaluation_reads(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["backbone.pt", "backbone.safetensors"])
 def test_tensors_are_the_backbones_in_float32(tmp_path: Path, name: str) -> None:
-    expected = exported(tmp_path / name)
+    expected = export_network(tmp_path / name)
     if name.endswith(".pt"):
         found = torch.load(tmp_path / name, weights_only=True)["state_dict"]
     else:
@@ -59,7 +59,7 @@ def test_tensors_are_the_backbones_in_float32(tmp_path: Path, name: str) -> None
 
 
 def test_the_safetensors_twin_carries_the_same_description(tmp_path: Path) -> None:
-    exported(tmp_path / "backbone.safetensors")
+    export_network(tmp_path / "backbone.safetensors")
     with safe_open(tmp_path / "backbone.safetensors", "pt") as file:
         header = file.metadata()
     assert header["format"] == "ssl-backbone/1"

@@ -12,12 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.command import Execution
+from pretrain.configs.jcl import JCLConfig
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import Execution, Job, Training, train
+from pretrain.loop import Job, Training, train
 from pretrain.method import Method
-from pretrain.methods.jcl import JCL, JCLConfig
+from pretrain.methods.jcl import JCL
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.checkpoint import SaveError
@@ -85,7 +87,7 @@ class StopAfter(StopRequest):
         super().__init__()
         self.left = num_steps
 
-    def agreed(self, device: torch.device) -> bool:
+    def on_any_process(self, device: torch.device) -> bool:
         self.left -= 1
         return self.left == 0
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.__main__ import main, parse
+from pretrain.__main__ import main
+from pretrain.command import parse
 from pretrain.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]

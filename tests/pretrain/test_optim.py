@@ -8,7 +8,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pretrain.method import Method
-from pretrain.optim import LARS, Schedule, lars, scheduled_rate, sgd
+from pretrain.optim import LARS, lars, scheduled_rate, sgd
+from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
 
 

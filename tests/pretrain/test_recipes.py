@@ -13,8 +13,8 @@ from torch import nn
 from benchmarks.pages.published import Row, papers
 from pretrain import recipes
 from pretrain.__main__ import main
+from pretrain.configs.uniclr import UniCLRConfig
 from pretrain.methods import METHODS
-from pretrain.methods.uniclr import UniCLRConfig
 from pretrain.optim import scheduled_rate
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Recipe

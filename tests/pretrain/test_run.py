@@ -1,4 +1,4 @@
-"""From the command to a job and back to files: what is refused, recorded, exported, resumed."""
+"""Commands, jobs and files: what a run refuses, records, exports and resumes."""
 
 import json
 import math
@@ -11,13 +11,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from pretrain.__main__ import main, parse
+from pretrain.__main__ import main
+from pretrain.command import Command, Execution, parse
 from pretrain.data.images import DataError, find_images
-from pretrain.loop import Execution, Job, train
+from pretrain.loop import Job, train
 from pretrain.methods.lorac import LORAC
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.run import Command, cautions, describe, exported, prepare, write_backbone
+from pretrain.run import cautions, describe, exported_networks, prepare, write_backbone
 from pretrain.running.checkpoint import CheckpointError
 from pretrain.running.launch import Process
 from pretrain.running.stop import StopRequest
@@ -143,7 +144,7 @@ def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
     torch.manual_seed(0)
     network, _ = build_resnet("resnet18", "cifar")
     branched = BranchedResNet(network, 3).eval()
-    files = exported("resnet18", branched)
+    files = exported_networks("resnet18", branched)
     assert {name: arch for name, (arch, _) in files.items()} == {
         "backbone": "resnet18-heads3",
         "backbone-head0": "resnet18",
@@ -157,7 +158,7 @@ def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
 
 def test_an_ordinary_backbone_is_one_file() -> None:
     network = nn.Identity()
-    assert exported("resnet18", network) == {"backbone": ("resnet18", network)}
+    assert exported_networks("resnet18", network) == {"backbone": ("resnet18", network)}
 
 
 def test_loocpp_writes_both_files_in_both_formats(image_folder: Path) -> None:
@@ -199,7 +200,7 @@ class StopAfter(StopRequest):
         super().__init__()
         self.left = num_steps
 
-    def agreed(self, device: torch.device) -> bool:
+    def on_any_process(self, device: torch.device) -> bool:
         self.left -= 1
         return self.left == 0
 
@@ -316,6 +317,13 @@ def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_sp
         train(begun, StopRequest())
     split = job("moco", image_folder, "--bn-splits", "2", "--steps", "2")
     assert train(split, StopRequest()) == 2
+
+
+def test_a_run_goes_on_whose_checkpoint_quotes_another_section(image_folder: Path) -> None:
+    options = ("--bn-splits", "1", "--steps", "2")
+    begun, resumed = job("moco", image_folder, *options), job("moco", image_folder, *options)
+    train(replace(begun, settings=begun.settings | {"paper": "section 6.3"}), StopAfter(1))
+    assert train(resumed, StopRequest()) == 2
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-import pretrain.__main__
-from pretrain.__main__ import main, parse
-from pretrain.loop import stages
+import pretrain.start
+from pretrain.__main__ import main
+from pretrain.command import parse
+from pretrain.loop import train_to_snapshots
 from pretrain.run import prepare
 from pretrain.running.launch import Process
 from pretrain.running.stop import StopRequest
@@ -43,7 +44,7 @@ def test_every_epoch_is_exported_and_the_last_is_the_backbone(
 def test_without_the_option_there_is_none(
     image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(pretrain.__main__, "write_snapshot")
+    monkeypatch.delattr(pretrain.start, "write_snapshot")
     assert main([*words(image_folder, tmp_path / "run"), "--steps", "1"]) == 0
     assert not (tmp_path / "run" / "snapshots").exists()
 
@@ -51,8 +52,8 @@ def test_without_the_option_there_is_none(
 def test_a_run_killed_at_a_pause_comes_to_it_again(image_folder: Path, tmp_path: Path) -> None:
     arguments = words(image_folder, tmp_path, "--snapshot-epochs", "1")
     command = parse(arguments[0], arguments[1:])
-    killed = stages(prepare("moco/smoke", command, CPU), StopRequest())
+    killed = train_to_snapshots(prepare("moco/smoke", command, CPU), StopRequest())
     assert [next(killed), next(killed)] == [0, 2]
     killed.close()  # as the kill of the process that was about to write the snapshot
     again = prepare("moco/smoke", replace(command), CPU)
-    assert list(stages(again, StopRequest())) == [0, 2, 4]
+    assert list(train_to_snapshots(again, StopRequest())) == [0, 2, 4]

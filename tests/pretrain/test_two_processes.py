@@ -70,7 +70,7 @@ def in_double(method: nn.Module, float32: tuple[str, ...]) -> nn.Module:
     return method
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return one process's results of each part and of training steps of each method."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
@@ -81,11 +81,11 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
         "gathered": gather(rows()[mine]),
         "gathered_gradient": leaf.grad,
         "shuffled": shuffled_forward(nn.Identity(), rows()[mine], 1),
-        **{name: trained(name, mine, num_processes) for name in LEARNING},
+        **{name: train_share(name, mine, num_processes) for name in LEARNING},
     }
 
 
-def trained(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
+def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     """Losses of two training steps of a method, gradients of the first, state after both."""
     norm = nn.BatchNorm2d if name in ALL_NORMS_SYNCHRONIZED else nn.Identity
     method = tiny_method(name, norm=norm)
@@ -131,7 +131,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Any]:
-    return measured(0, 1)
+    return measure_losses(0, 1)
 
 
 @pytest.mark.parametrize("name", LEARNING)

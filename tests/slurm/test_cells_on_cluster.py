@@ -66,7 +66,7 @@ def finished(request: RunAll) -> list[CellStatus]:
     return statuses(request.runs)[0]
 
 
-def measured(results: Path) -> dict[str, dict[str, Any]]:
+def load_records(results: Path) -> dict[str, dict[str, Any]]:
     """Records without what depends on time and load."""
     found = {}
     for path in sorted(results.glob("records/*/*.seed*.json")):
@@ -83,8 +83,8 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     found = finished(request)
     assert [status.state for status in found] == ["done"] * 6, found
     assert run(request_here) == 0
-    assert measured(request.results) == measured(request_here.results)
-    assert len(measured(request.results)) == 6
+    assert load_records(request.results) == load_records(request_here.results)
+    assert len(load_records(request.results)) == 6
     assert "mine" in (request.results / "tables" / "overview.md").read_text()
     *_, submission = submissions(request.runs)
     assert len(submission.helpers) == 3  # two extractions, and the tables
@@ -132,7 +132,7 @@ def test_cancelled_cells_are_told_and_can_be_submitted_again(request_here: RunAl
 def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
     request_here: RunAll, pretend: PretendCluster, fault: str
 ) -> None:
-    """With loader processes, which signals to all processes of a job reach as well."""
+    """Cells have loader processes here, which signals to all processes of a job reach as well."""
     home = request_here.results.parent
     generate_many(home / "many images")
     here = replace(request_here, data=home / "many images", tasks="cifar10_linear", random=False)
@@ -157,7 +157,7 @@ def test_a_disturbed_cell_ends_with_the_record_of_an_undisturbed_one(
         assert re.search("stopped by SIG(TERM|USR2), run the same command to go on", told)
     assert not list(request.results.rglob("*.failed.json"))
     assert run(here) == 0
-    assert measured(request.results) == measured(here.results)
+    assert load_records(request.results) == load_records(here.results)
 
 
 def preempt(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm.cluster import cluster
-from slurm.requeue import MOST_KILLS, Command
+from slurm.requeue import MAX_KILLS, Command
 from slurm.resources import Queue, Resources
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 from slurm.submit import Array, submit
@@ -234,10 +234,10 @@ def test_a_job_that_always_fails_runs_once_and_says_why(outcome: Outcome) -> Non
 def test_a_job_that_is_always_killed_is_given_up(outcome: Outcome) -> None:
     assert outcome.states["always_killed"].word == "FAILED"
     error = saved_error(outcome.folder, outcome.jobs["always_killed"])
-    assert error == f"killed by SIGKILL in {MOST_KILLS + 1} starts; is memory too small?"
+    assert error == f"killed by SIGKILL in {MAX_KILLS + 1} starts; is memory too small?"
 
 
 def test_a_process_that_fails_alone_ends_the_others(outcome: Outcome) -> None:
     assert outcome.states["rank_fails"].word == "FAILED"
     error = saved_error(outcome.folder, outcome.jobs["rank_fails"])
-    assert error == f"exit status 4 in {MOST_KILLS + 1} starts"  # it might have been a dead node
+    assert error == f"exit status 4 in {MAX_KILLS + 1} starts"  # it might have been a dead node

@@ -22,7 +22,7 @@ from transfer.datasets.synthetic.generate import generate
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 OPTIONS = ("--steps", "3", "--batch-size", "16", "--read-every-steps", "1", "--device", "cpu")
 RATE = 1e-4
-"""Of learning: so small that steps are nearly linear, and an error grows no further in the next."""
+"""Learning rate, so small that steps are nearly linear and an error does not grow in the next."""
 SIXTY_LAYERS = 60 * rounding_error(torch.float32)
 """Relative error of a gradient that has passed as many layers: about 0.2 %."""
 

@@ -17,7 +17,7 @@ from submitit.slurm.slurm import SlurmJobEnvironment
 import slurm.requeue
 from slurm.cluster import ClusterError
 from slurm.requeue import (
-    MOST_KILLS,
+    MAX_KILLS,
     Command,
     CommandError,
     _Requests,
@@ -130,7 +130,7 @@ class AJob:
 
 
 @pytest.mark.parametrize(
-    ("status", "nodes", "starts"), [(1, 1, 0), (1, 2, MOST_KILLS), (137, 1, MOST_KILLS)]
+    ("status", "nodes", "starts"), [(1, 1, 0), (1, 2, MAX_KILLS), (137, 1, MAX_KILLS)]
 )
 def test_what_may_pass_is_tried_again_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, nodes: int, starts: int

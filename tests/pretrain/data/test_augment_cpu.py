@@ -20,16 +20,16 @@ from pretrain.data.augment_cpu import (
     blur,
     box_taps,
     brightness,
-    colored,
+    color,
     contrast,
-    cropped,
+    crop,
     filter_luma,
     hue,
     saturation,
     to_gray,
 )
 from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
-from pretrain.speed.bench_views import usual_transform
+from pretrain.speed.view_pipelines import usual_transform
 from tests.rounding import assert_equal_up_to_rounding
 
 Pixels = NDArray[Any]
@@ -43,9 +43,9 @@ PIL_JITTER: tuple[PILOperation, ...] = (
 )
 
 
-def normalized(image: Pixels, recipe: ViewRecipe) -> Tensor:
+def normalize(image: Pixels, recipe: ViewRecipe) -> Tensor:
     """(H, W, 3), uint8 -> (3, H, W)."""
-    views = augment_cpu.normalized(torch.from_numpy(image)[None], recipe)
+    views = augment_cpu.normalize(torch.from_numpy(image)[None], recipe)
     return views[0]
 
 
@@ -109,7 +109,7 @@ def test_solarization_is_pils() -> None:
     image, recipe = photograph(), ViewRecipe(solarize_probability=1.0)
     colors = draw_colors(recipe, np.full((1, NUM_UNIFORMS), 0.999))  # nothing else happens
     theirs = ImageOps.solarize(Image.fromarray(image))
-    assert np.array_equal(colored(image, colors, 0, recipe), np.asarray(theirs))
+    assert np.array_equal(color(image, colors, 0, recipe), np.asarray(theirs))
 
 
 @pytest.mark.parametrize("sigma_px", [0.1, 0.5, 0.9, 1.3, 2.0])
@@ -132,7 +132,7 @@ def test_three_box_filters_have_the_variance_of_the_gaussian(sigma_px: float) ->
 @pytest.mark.parametrize("box", [(0, 0, 64, 90), (3, 5, 50, 30), (40, 80, 1, 9), (7, 2, 20, 20)])
 def test_a_crop_is_pils(box: tuple[int, int, int, int], size_px: int) -> None:
     image = photograph(width=90)
-    ours = cropped(image, np.array(box), size_px)
+    ours = crop(image, np.array(box), size_px)
     theirs = functional.resized_crop(Image.fromarray(image), *box, [size_px, size_px])
     assert ours.flags.c_contiguous
     assert levels_apart(ours, theirs) < 0.2
@@ -141,7 +141,7 @@ def test_a_crop_is_pils(box: tuple[int, int, int, int], size_px: int) -> None:
 def test_normalized_values_are_torchvisions() -> None:
     image = photograph()
     expected = functional.normalize(functional.to_tensor(image), RECIPE.mean, RECIPE.std)
-    assert_equal_up_to_rounding(normalized(image, RECIPE), expected)
+    assert_equal_up_to_rounding(normalize(image, RECIPE), expected)
 
 
 @pytest.mark.parametrize("side", [3, 5, 7])
@@ -173,9 +173,7 @@ def test_whole_views_are_pils(strength: float) -> None:
     colors = colors_of(recipe, 60)
     images = [photograph(seed=seed) for seed in range(60)]
     apart = [
-        levels_apart(
-            colored(image, colors, row, recipe), in_pil(Image.fromarray(image), colors, row)
-        )
+        levels_apart(color(image, colors, row, recipe), in_pil(Image.fromarray(image), colors, row))
         for row, image in enumerate(images)
     ]
     assert np.mean(apart) < 0.5
@@ -190,7 +188,7 @@ def test_whole_views_are_those_of_floating_point(gray_first: bool) -> None:
     colors = colors_of(recipe, 60)
     images = [photograph(32, 32, seed) for seed in range(60)]
     exact = augment.finish(torch.stack([functional.to_tensor(i) for i in images]), colors, recipe)
-    ours = [normalized(colored(i, colors, row, recipe), recipe) for row, i in enumerate(images)]
+    ours = [normalize(color(i, colors, row, recipe), recipe) for row, i in enumerate(images)]
     apart = [levels_apart(levels(a), levels(b)) for a, b in zip(ours, exact, strict=True)]
     # PIL itself is 1.2 levels below floating point: each of its blends drops the fraction
     assert np.mean(apart) < 1.4
@@ -207,7 +205,7 @@ def test_every_order_of_the_jitter_is_kept() -> None:
         theirs = Image.fromarray(image)
         for number in order:
             theirs = PIL_JITTER[number](theirs, strengths[number])
-        assert levels_apart(colored(image, colors, 0, recipe), theirs) < 0.8
+        assert levels_apart(color(image, colors, 0, recipe), theirs) < 0.8
 
 
 def test_flips_and_turns_move_pixels_only() -> None:
@@ -219,17 +217,17 @@ def test_flips_and_turns_move_pixels_only() -> None:
     for row in range(8):
         flipped = image[:, ::-1] if row >= 4 else image
         expected = np.rot90(flipped, row % 4)
-        assert np.array_equal(colored(image, colors, row, recipe), expected)
+        assert np.array_equal(color(image, colors, row, recipe), expected)
 
 
 def test_equal_colors_give_equal_views_whatever_the_global_generators_did() -> None:
     recipe = ViewRecipe(texture_probability=0.5)
     colors, image = colors_of(recipe, 20), photograph()
     original = image.copy()
-    first = [colored(image, colors, row, recipe) for row in range(20)]
+    first = [color(image, colors, row, recipe) for row in range(20)]
     torch.manual_seed(5)
     single = [Colors(**{k: v[row : row + 1] for k, v in vars(colors).items()}) for row in range(20)]
-    again = [colored(image, alone, 0, recipe) for alone in single]
+    again = [color(image, alone, 0, recipe) for alone in single]
     assert all(map(np.array_equal, first, again))
     assert np.array_equal(image, original)
 
@@ -241,7 +239,7 @@ def test_views_are_distributed_as_torchvisions(statistic: Callable[..., Any]) ->
     boxes = draw_boxes(RECIPE, numbers, np.full(number, 60), np.full(number, 80))
     colors = draw_colors(RECIPE, numbers)
     ours = [
-        normalized(colored(cropped(image, box, 32), colors, row, RECIPE), RECIPE)
+        normalize(color(crop(image, box, 32), colors, row, RECIPE), RECIPE)
         for row, box in enumerate(boxes)
     ]
     torch.manual_seed(0)

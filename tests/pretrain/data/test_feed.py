@@ -28,7 +28,7 @@ WHOLE = ViewRecipe(
 )
 """The images of the folder as they are."""
 ROUNDING = rounding_error(torch.float32, magnitude=1 / min(WHOLE.std))
-"""Of views: levels of up to 1 by the deviation."""
+"""Rounding error of views: levels of up to 1 by the deviation."""
 CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
 MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
 WAYS = pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_small_views_follow_the_large_ones(
 
 def test_a_small_view_before_a_large_one_is_refused(image_folder: Path) -> None:
     disorder = replace(feed(image_folder), views=(View(small=True), View()))
-    with pytest.raises(ValueError, match="small views come after its large ones"):
+    with pytest.raises(ValueError, match="are small, but small views come last"):
         next(disorder.batches(0, 1))
 
 
@@ -276,7 +276,7 @@ def test_a_view_that_copies_the_only_augmentation_equals_the_query(
     assert (other - query).abs().amax(dim=(1, 2, 3)).max() > 0.05
 
 
-def styled(folder: Path, memory_gb: float = 1.0) -> Feed:
+def styled_feed(folder: Path, memory_gb: float = 1.0) -> Feed:
     """Two styles besides the bright images: all levels 10 and all levels 20, of another size."""
     bank = folder.parent / "bank"
     plain = feed(folder, memory_gb=memory_gb)
@@ -297,7 +297,7 @@ def styled(folder: Path, memory_gb: float = 1.0) -> Feed:
 def test_views_show_the_styled_copies_and_copies_share_the_style(
     image_folder: Path, colors_in_workers: bool
 ) -> None:
-    batches = replace(styled(image_folder), colors_in_workers=colors_in_workers).batches(0, 20)
+    batches = replace(styled_feed(image_folder), colors_in_workers=colors_in_workers).batches(0, 20)
     bright = torch.cat([levels(views).amax(dim=(2, 3, 4)) for views, *_ in batches], dim=1)
     query, key, copy, photograph = bright
     assert_equal_up_to_rounding(copy, query, magnitude=255)
@@ -364,4 +364,4 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
 
 
 def test_a_style_bank_is_read_from_files_however_much_memory_there_is(image_folder: Path) -> None:
-    assert not styled(image_folder, memory_gb=1000.0).in_memory
+    assert not styled_feed(image_folder, memory_gb=1000.0).in_memory

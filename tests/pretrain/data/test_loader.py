@@ -35,14 +35,14 @@ class Steps(Dataset[list[Tensor]]):
         return [torch.full((3,), step)]
 
 
-def steps_of(workers: int, dataset: Dataset[list[Tensor]] | None = None) -> list[int]:
+def count_steps(workers: int, dataset: Dataset[list[Tensor]] | None = None) -> list[int]:
     batches = load_ahead(dataset or Steps(), range(2, 9), workers=workers, pin_memory=False)
     return [int(part[0]) for (part,) in batches]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_batches_come_in_order_and_no_worker_stays(workers: int) -> None:
-    assert steps_of(workers) == list(range(2, 9))
+    assert count_steps(workers) == list(range(2, 9))
     assert active_children() == []
 
 
@@ -54,14 +54,14 @@ def fail(step: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_of_the_data_arrives_as_it_was_raised(workers: int) -> None:
     with pytest.raises(DataError) as caught:
-        steps_of(workers, Steps(fail))
+        count_steps(workers, Steps(fail))
     assert str(caught.value) == "x.jpg does not decode"
     assert active_children() == []
 
 
 def test_the_traceback_of_a_worker_is_a_note_of_its_error() -> None:
     with pytest.raises(DataError) as caught:
-        steps_of(1, Steps(fail))
+        count_steps(1, Steps(fail))
     assert "in fail" in caught.value.__notes__[0]
 
 
@@ -78,7 +78,7 @@ def fail_locally(step: int) -> None:
 
 def test_an_error_that_does_not_pickle_arrives_as_its_text() -> None:
     with pytest.raises(RuntimeError) as caught:
-        steps_of(1, Steps(fail_locally))
+        count_steps(1, Steps(fail_locally))
     assert str(caught.value) == "LocalError: number 2"
 
 
@@ -88,7 +88,7 @@ def test_no_room_in_shared_memory_is_named_with_what_to_do(monkeypatch: pytest.M
 
     monkeypatch.setattr(Tensor, "share_memory_", full)
     with pytest.raises(WorkerError, match=r"No space left on device.*/dev/shm.*fewer --workers"):
-        steps_of(1)
+        count_steps(1)
 
 
 def test_workers_that_are_busy_and_deaf_end_when_the_generator_is_closed() -> None:
@@ -104,7 +104,7 @@ def test_workers_that_are_busy_and_deaf_end_when_the_generator_is_closed() -> No
 
 
 class HeardError(Exception):
-    """What a signal handler raises here."""
+    """An error that a signal handler raises here."""
 
 
 def test_a_signal_during_the_end_of_the_workers_is_heard_after_it(
@@ -146,7 +146,7 @@ os.register_at_fork(after_in_child=signal_itself)
 def test_signals_between_the_start_and_the_preparation_of_a_worker_do_nothing() -> None:
     fragile.extend(SIGNALS)
     try:
-        assert steps_of(2) == list(range(2, 9))
+        assert count_steps(2) == list(range(2, 9))
     finally:
         fragile.clear()
 
@@ -163,7 +163,7 @@ def test_a_killed_worker_says_what_it_probably_was(number: signal.Signals, told:
             os.kill(os.getpid(), number)
 
     with pytest.raises(WorkerError, match=rf"killed by {number.name}.*{told}.*same command goes"):
-        steps_of(2, Steps(die))
+        count_steps(2, Steps(die))
     assert active_children() == []
 
 

@@ -26,7 +26,7 @@ def test_styles_are_the_sorted_folders_and_copies_keep_the_name(
     (bank / "README").write_text("made by AdaIN")
     styles = find_styles(bank, images)
     assert styles.names == ("munch", "seurat")
-    copy = styles.copy_of(image_folder / "cold" / "3.png", 1)
+    copy = styles.styled_path(image_folder / "cold" / "3.png", 1)
     assert copy == bank / "seurat" / "cold" / "3.png"
 
 

@@ -209,7 +209,7 @@ def test_views_of_moco_v1_are_always_jittered_with_much_hue_and_never_blurred() 
 
 
 def test_small_views_show_the_small_share_of_the_area_at_the_small_size() -> None:
-    small = ViewRecipe(small_size_px=48, small_crop_area=(0.05, 0.14)).of_small()
+    small = ViewRecipe(small_size_px=48, small_crop_area=(0.05, 0.14)).small_view_recipe()
     sizes = np.full(MANY, 1000), np.full(MANY, 1000)
     boxes = draw_boxes(small, many_numbers(), *sizes)
     areas = boxes[:, 2] * boxes[:, 3] / 1e6

@@ -14,9 +14,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.methods.byol import BYOL, BYOLConfig, byol_loss
-from pretrain.methods.simclr import SimCLR, SimCLRConfig, nt_xent_loss
-from pretrain.methods.simsiam import SimSiam, SimSiamConfig, simsiam_loss
+from pretrain.configs.byol import BYOLConfig
+from pretrain.configs.simclr import SimCLRConfig
+from pretrain.configs.simsiam import SimSiamConfig
+from pretrain.methods.byol import BYOL, byol_loss
+from pretrain.methods.simclr import SimCLR, nt_xent_loss
+from pretrain.methods.simsiam import SimSiam, simsiam_loss
 from pretrain.parts.momentum_encoder import rising_momentum
 
 pytest.importorskip("lightly", reason="needs lightly: pip install '.[compare]'")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig, barlow_twins_loss
+from pretrain.configs.barlow_twins import BarlowTwinsConfig
+from pretrain.methods.barlow_twins import BarlowTwins, barlow_twins_loss
 from pretrain.optim import lars
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.methods.byol import BYOL, BYOLConfig, byol_loss
+from pretrain.configs.byol import BYOLConfig
+from pretrain.methods.byol import BYOL, byol_loss
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES
 from tests.rounding import assert_equal_up_to_rounding
@@ -115,7 +116,7 @@ def test_each_view_has_its_own_batch_statistics() -> None:
 
 def test_published_views_are_unlike_in_blur_and_solarization() -> None:
     views = RECIPES["byol/in1k-r50"].views
-    second = views.of_second()
+    second = views.second_view_recipe()
     assert (views.blur_probability, views.solarize_probability) == (1.0, 0.0)
     assert (second.blur_probability, second.solarize_probability) == (0.1, 0.2)
     assert tiny_byol().views == (View(), View())

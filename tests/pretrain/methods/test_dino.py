@@ -10,8 +10,9 @@ from torch.nn.functional import linear, normalize
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import weight_norm
 
-from pretrain.methods.dino import DINO, DINOConfig, Head, dino_loss, next_center
-from pretrain.parts.sync_bn import SummedBatchNorm
+from pretrain.configs.dino import DINOConfig
+from pretrain.methods.dino import DINO, Head, dino_loss, next_center
+from pretrain.parts.sync_bn import GlobalBatchNorm
 from pretrain.parts.view import View
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 from tests.two_processes import two_processes
@@ -262,7 +263,7 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
     assert torch.equal(method.center, copy.center)
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return the results of two steps in one process."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
@@ -280,7 +281,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
         "losses": torch.stack(losses),
         "gradients": [parameter.grad for parameter in method.encoder.parameters()],
         "state": method.state_dict(),
-        "synchronous": sum(isinstance(module, SummedBatchNorm) for module in method.modules()),
+        "synchronous": sum(isinstance(module, GlobalBatchNorm) for module in method.modules()),
     }
 
 
@@ -289,7 +290,7 @@ def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     halves = two_processes("tests.pretrain.methods.test_dino", tmp_path_factory.mktemp("two"))
-    whole = measured(0, 1)
+    whole = measure_losses(0, 1)
     mean = (halves[0]["losses"] + halves[1]["losses"]) / 2
     assert_equal_up_to_rounding(mean, whole["losses"], magnitude=1 / 0.04, operations=SHORT_CHAIN)
     for half in halves:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pretrain.configs.instdisc import InstDiscConfig
 from pretrain.methods.instdisc import (
     InstDisc,
-    InstDiscConfig,
     bank_logits,
     estimate_log_partition,
     nce_loss,

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.nn.parallel import DistributedDataParallel
 
+from pretrain.configs.lorac import LORACConfig
 from pretrain.methods.lorac import (
     LORAC,
-    LORACConfig,
     batch_log_prior,
     gaussian_log_prior,
     laplace_log_prior,
@@ -19,7 +19,7 @@ from pretrain.methods.lorac import (
     margin_log_prior,
     nuclear_norm,
 )
-from pretrain.parts.sync_bn import SummedBatchNorm
+from pretrain.parts.sync_bn import GlobalBatchNorm
 from pretrain.parts.view import View
 from tests.rounding import assert_equal_up_to_rounding
 from tests.two_processes import two_processes
@@ -328,7 +328,7 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
         assert torch.equal(own.keys, other.keys)
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return one process's results of a step with each prior that does not depend on its share
     of the batch."""
     size = NUM_IMAGES // num_processes
@@ -349,7 +349,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
         queues = [queue.keys for queue in method.queues]
         results[name] = {"loss": loss.detach(), "gradients": gradients, "queues": queues}
     results["synchronous"] = [
-        sum(isinstance(module, SummedBatchNorm) for module in network.modules())
+        sum(isinstance(module, GlobalBatchNorm) for module in network.modules())
         for network in (method.backbone, method.encoder, method.key_encoder)
     ]
     return results
@@ -365,7 +365,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     halves: list[dict[str, Any]], name: str
 ) -> None:
-    whole = measured(0, 1)[name]
+    whole = measure_losses(0, 1)[name]
     mean = (halves[0][name]["loss"] + halves[1][name]["loss"]) / 2
     torch.testing.assert_close(mean, whole["loss"])
     for half in halves:

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, normalize
 
-from pretrain.methods.jcl import JCL, JCLConfig
-from pretrain.methods.moco import MoCo, MoCoConfig, info_nce
+from pretrain.configs.jcl import JCLConfig
+from pretrain.configs.moco import MoCoConfig
+from pretrain.methods.jcl import JCL
+from pretrain.methods.moco import MoCo, info_nce
 from pretrain.parts.view import View
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
@@ -42,7 +44,7 @@ def two_views(n: int = 5) -> list[Tensor]:
 
 
 @torch.no_grad()
-def embedded(method: MoCo, images: Tensor) -> Tensor:
+def embed(method: MoCo, images: Tensor) -> Tensor:
     """(n, d) of unit length; before the first step the key encoder's are the same."""
     return normalize(method.encoder(images), dim=1)
 
@@ -93,7 +95,7 @@ def test_step_contrasts_with_the_queue_before_it_and_pushes_the_key() -> None:
     method = tiny_moco()
     views = two_views()
     before = method.queue.keys.clone()
-    query, key = (embedded(method, images) for images in views)
+    query, key = (embed(method, images) for images in views)
     expected = info_nce(query, key, before, temperature=0.2)
     torch.testing.assert_close(method(views, 1.0)["loss"], expected)
     torch.testing.assert_close(method.queue.keys[:5], key)
@@ -125,7 +127,7 @@ def test_a_symmetric_step_pushes_the_second_views_keys_and_then_the_firsts() -> 
     method = tiny_moco(symmetric=True)
     first, second = two_views()
     before = method.queue.keys.clone()
-    keys = [embedded(method, images) for images in (second, first)]
+    keys = [embed(method, images) for images in (second, first)]
     method([first, second], 1.0)
     torch.testing.assert_close(method.queue.keys[:10], torch.cat(keys))
     assert torch.equal(method.queue.keys[10:], before[10:])
@@ -142,7 +144,7 @@ def test_no_gradient_reaches_the_key_encoder(symmetric: bool) -> None:
 def test_the_consistency_of_co2_is_logged_and_not_minimized() -> None:
     method = tiny_moco(consistency_temperature=0.04)
     views = two_views()
-    query, key = (embedded(method, images) for images in views)
+    query, key = (embed(method, images) for images in views)
     log_q, log_p = ((rows @ method.queue.keys.T / 0.04).log_softmax(dim=1) for rows in (query, key))
     both = [
         kl_div(a, b, log_target=True, reduction="batchmean")

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.__main__ import parse
+from pretrain.command import parse
+from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.loop import Training, training_step
-from pretrain.methods.simsiam import SimSiam, SimSiamConfig, simsiam_loss
+from pretrain.methods.simsiam import SimSiam, simsiam_loss
 from pretrain.parts.view import View
 from pretrain.run import prepare
 from pretrain.running.launch import Process

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.methods.supervised import Supervised, SupervisedConfig
+from pretrain.configs.supervised import SupervisedConfig
+from pretrain.methods.supervised import Supervised
 from pretrain.parts.view import View
 from tests.rounding import assert_equal_up_to_rounding
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.methods.swav import SwAV, SwAVConfig, sinkhorn, swav_loss
-from pretrain.parts.sync_bn import SummedBatchNorm
+from pretrain.configs.swav import SwAVConfig
+from pretrain.methods.swav import SwAV, sinkhorn, swav_loss
+from pretrain.parts.sync_bn import GlobalBatchNorm
 from pretrain.parts.view import View
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 from tests.two_processes import two_processes
@@ -255,7 +256,7 @@ def test_more_assigned_than_large_views_are_refused() -> None:
         tiny_swav(num_assigned_views=3)
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return the results of three steps, the last of them with a full queue in one process."""
     size = NUM_IMAGES // num_processes
     mine = slice(rank * size, (rank + 1) * size)
@@ -273,7 +274,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
         "losses": torch.stack(losses),
         "gradients": [parameter.grad for parameter in method.parameters()],
         "state": method.state_dict(),
-        "synchronous": sum(isinstance(module, SummedBatchNorm) for module in method.modules()),
+        "synchronous": sum(isinstance(module, GlobalBatchNorm) for module in method.modules()),
         "codes": sinkhorn(cosines(1, NUM_IMAGES)[0][mine], epsilon=0.05, num_iterations=3),
     }
 
@@ -287,7 +288,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     halves: list[dict[str, Any]],
 ) -> None:
-    whole = measured(0, 1)
+    whole = measure_losses(0, 1)
     mean = (halves[0]["losses"] + halves[1]["losses"]) / 2
     assert_equal_up_to_rounding(mean, whole["losses"], magnitude=1 / 0.05, operations=SHORT_CHAIN)
     for half in halves:

@@ -10,13 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.methods.uniclr import (
-    UniCLR,
-    UniCLRConfig,
-    sim_affinity_loss,
-    sim_trace_loss,
-    sim_whitening_loss,
-)
+from pretrain.configs.uniclr import UniCLRConfig
+from pretrain.methods.uniclr import UniCLR, sim_affinity_loss, sim_trace_loss, sim_whitening_loss
 from tests.rounding import assert_equal_up_to_rounding
 from tests.two_processes import two_processes
 
@@ -350,7 +345,7 @@ TWO_PROCESSES: dict[str, dict[str, Any]] = {
 }
 
 
-def measured(rank: int, num_processes: int) -> dict[str, dict[str, Any]]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, dict[str, Any]]:
     """Losses, gradients and state of two training steps of each setting, as one process sees."""
     seen: dict[str, dict[str, Any]] = {}
     for name, settings in TWO_PROCESSES.items():
@@ -380,7 +375,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, dict[str, Any]]:
-    return measured(0, 1)
+    return measure_losses(0, 1)
 
 
 @pytest.mark.slow

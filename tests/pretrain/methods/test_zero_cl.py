@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.methods.zero_cl import (
     ZeroCL,
-    ZeroCLConfig,
     spectral_function,
     zca_whiten,
     zero_cl_loss,

@@ -14,7 +14,7 @@ from pretrain.parts.resnet import build_resnet
 from tests.rounding import assert_equal_up_to_rounding
 
 
-def branched(*, num_heads: int = 3) -> BranchedResNet:
+def branched_resnet(*, num_heads: int = 3) -> BranchedResNet:
     torch.manual_seed(0)
     return BranchedResNet(build_resnet("resnet18", "cifar")[0], num_heads)
 
@@ -28,11 +28,11 @@ def test_names_are_torchvisions_with_the_head_behind_layer4() -> None:
     expected = {name for name in plain if not name.startswith("layer4.")}
     for head in range(3):
         expected |= {name.replace("layer4.", f"layer4.{head}.") for name in plain if "yer4" in name}
-    assert set(branched().state_dict()) == expected
+    assert set(branched_resnet().state_dict()) == expected
 
 
 def test_features_are_those_of_each_heads_ordinary_network_in_order() -> None:
-    network = branched().eval()
+    network = branched_resnet().eval()
     features = network(photos())
     assert features.shape == (2, 3 * 512)
     alone = [network.head(i) for i in range(3)]
@@ -42,10 +42,12 @@ def test_features_are_those_of_each_heads_ordinary_network_in_order() -> None:
 
 def test_a_head_alone_has_the_names_of_an_ordinary_resnet() -> None:
     expected = build_resnet("resnet18", "cifar")[0]
-    state = branched().head(2).state_dict()
+    state = branched_resnet().head(2).state_dict()
     assert state.keys() == expected.state_dict().keys()
     expected.load_state_dict(state)
-    assert_equal_up_to_rounding(expected.eval()(photos()), branched().eval().head(2)(photos()))
+    assert_equal_up_to_rounding(
+        expected.eval()(photos()), branched_resnet().eval().head(2)(photos())
+    )
 
 
 def test_head_zero_is_the_given_network_and_the_others_are_not() -> None:
@@ -57,7 +59,7 @@ def test_head_zero_is_the_given_network_and_the_others_are_not() -> None:
 
 
 def test_drawn_branches_have_torchvisions_initial_distribution() -> None:
-    given, other = branched(num_heads=2).layer4
+    given, other = branched_resnet(num_heads=2).layer4
     for kernel, drawn in zip(given.parameters(), other.parameters(), strict=True):
         if kernel.ndim == 1:
             assert torch.equal(kernel, drawn)  # batch norm begins at 1 and 0
@@ -90,7 +92,7 @@ def test_projectors_share_a_plain_backbones_features() -> None:
 
 
 def test_each_projector_sees_its_own_branch() -> None:
-    network = branched().eval()
+    network = branched_resnet().eval()
     encoder = ProjectorHeads(network, 512, 4, 3)
     embeddings = encoder(photos())
     for head, projector in enumerate(encoder.projectors):

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from pretrain.parts.positive_keys import KeyForward, positive_keys, similarities
+from pretrain.parts.choices import KeyForward
+from pretrain.parts.positive_keys import positive_keys, similarities
 
 
 @pytest.mark.parametrize("key_forward", ["concatenated", "per_view"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pretrain.parts.sync_bn import SummedBatchNorm, synchronize_batch_norms
+from pretrain.parts.sync_bn import GlobalBatchNorm, synchronize_batch_norms
 from tests.two_processes import two_processes
 
 NUM_IMAGES = 6
@@ -29,7 +29,7 @@ def network() -> nn.Sequential:
     return made
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Outputs, gradients and statistics of two steps on the images of one process."""
     norms = synchronize_batch_norms(network().double())
     torch.manual_seed(1)
@@ -56,7 +56,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Any]:
-    return measured(0, 1)
+    return measure_losses(0, 1)
 
 
 @pytest.mark.slow
@@ -100,4 +100,4 @@ def test_conversion_keeps_the_tensors_themselves(monkeypatch: pytest.MonkeyPatch
     after = synchronize_batch_norms(plain).state_dict(keep_vars=True)
     assert list(after) == list(before)
     assert all(after[name] is tensor for name, tensor in before.items())
-    assert isinstance(plain[3], SummedBatchNorm)
+    assert isinstance(plain[3], GlobalBatchNorm)

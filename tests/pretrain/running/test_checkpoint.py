@@ -48,6 +48,13 @@ def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path:
         load(tmp_path / "checkpoint.pt", SETTINGS | {"seed": 7})
 
 
+@pytest.mark.parametrize("text", ["paper", "table_row", "images"])
+def test_a_checkpoint_goes_on_after_a_description_was_corrected(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save(path, state(1.5) | {"settings": SETTINGS | {text: "section 6.3"}})
+    assert load(path, SETTINGS | {text: "section 6.2"}) is not None
+
+
 def groups(number: int, splits: int | None = 1) -> dict[str, object]:
     settings = SETTINGS | {"batch_norm_groups": number}
     return settings if splits is None else settings | {"config.bn_splits": splits}

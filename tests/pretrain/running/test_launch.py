@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.running.launch import LaunchError, claimed, launched
+from pretrain.running.launch import LaunchError, folder_lock, join_processes
 
 HOLD = """
 import fcntl, sys
@@ -25,21 +25,24 @@ def test_a_second_run_on_a_folder_is_refused_until_the_first_is_dead(tmp_path: P
         first.stdout.readline()
         with (
             pytest.raises(LaunchError, match=r"in use by another run \(process 123 on elsewhere\)"),
-            claimed(tmp_path),
+            folder_lock(tmp_path),
         ):
             pass
         first.kill()
-    with claimed(tmp_path):
+    with folder_lock(tmp_path):
         assert "123" not in (tmp_path / ".lock").read_text()
 
 
 def test_a_process_alone_is_the_first_of_one() -> None:
-    with launched("cpu") as process:
+    with join_processes("cpu") as process:
         assert (process.rank, process.num_processes, process.device.type) == (0, 1, "cpu")
-        assert process.speaks
+        assert process.is_main
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_cuda_where_there_is_none_is_refused() -> None:
-    with pytest.raises(LaunchError, match="no CUDA device; use --device cpu"), launched("cuda"):
+    with (
+        pytest.raises(LaunchError, match="no CUDA device; use --device cpu"),
+        join_processes("cuda"),
+    ):
         pass

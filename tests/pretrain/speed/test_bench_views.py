@@ -9,13 +9,12 @@ from pretrain.data.feed import FileViews
 from pretrain.data.images import find_images, read_pixels
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
-from pretrain.speed.bench_views import (
+from pretrain.speed.bench_views import Benchmark, main
+from pretrain.speed.view_pipelines import (
     SETTINGS,
-    Benchmark,
     Seconds,
     Setting,
     evenly_spaced,
-    main,
     make_feed,
     usual_pipeline,
     write_photographs,

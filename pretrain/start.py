@@ -1,0 +1,102 @@
+"""The start of a run and its end: processes, the result line, and the exit status of an error."""
+
+import sys
+import time
+import traceback
+from contextlib import closing
+from typing import Any
+
+from torch import OutOfMemoryError
+
+from pretrain.command import Command
+from pretrain.data.images import DataError, DecodeError
+from pretrain.data.loader import WorkerError
+from pretrain.loop import Job, train_to_snapshots
+from pretrain.run import (
+    cautions,
+    describe,
+    main_process_lock,
+    prepare,
+    write_backbone,
+    write_snapshot,
+)
+from pretrain.running.checkpoint import CheckpointError
+from pretrain.running.last_line import print_last_line
+from pretrain.running.launch import LaunchError, LostProcessError, join_processes
+from pretrain.running.metrics import NotFiniteError
+from pretrain.running.progress import duration, print_line
+from pretrain.running.stop import EXIT_STATUS, StopRequest, stop_request
+from pretrain.settings import SettingsError
+
+
+def start(name: str, command: Command[Any]) -> int:
+    """Run a command, print an error in one line, and return the exit status of `main`."""
+    try:
+        return run(name, command)
+    except (DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (DataError, LaunchError, CheckpointError, SettingsError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OutOfMemoryError as error:
+        advice = "spread the batch over more GPUs, or choose a smaller --batch-size"
+        print(f"error: {first_line(error)}; {advice}", file=sys.stderr)
+        return 1
+    except Exception as error:  # the last line names any error, below its traceback
+        traceback.print_exc()
+        print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
+        return 1
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, without the details on further lines."""
+    return str(error).partition("\n")[0]
+
+
+def run(name: str, command: Command[Any]) -> int:
+    """Train, export, and print the result line on stdout; return the exit status."""
+    started_s = time.monotonic()
+    # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
+    with (
+        stop_request() as stop,
+        join_processes(command.device) as process,
+        main_process_lock(command.out),
+    ):
+        job = prepare(name, command, process)
+        if process.is_main:
+            print_line(describe(job))
+            for caution in cautions(job):
+                print_line(f"note: {caution}")
+        if command.dry_run:
+            return 0
+        steps = train(job, command, stop)
+        if process.is_main:
+            path = write_backbone(job, command, steps)
+            epochs = steps / job.feed.plan.steps_per_epoch
+            elapsed = duration(time.monotonic() - started_s)
+            state = "" if steps == job.num_steps else f"stopped by {stop_reason(stop)}  "
+            print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
+        if steps == job.num_steps:
+            return 0
+        if process.is_main:
+            print_last_line(
+                f"stopped by {stop_reason(stop)}, run the same command to go on from step {steps} "
+                f"of {job.num_steps}, which {job.checkpoint_path} holds"
+            )
+        return EXIT_STATUS
+
+
+def stop_reason(stop: StopRequest) -> str:
+    """Return the name of the signal that has stopped a run."""
+    return stop.name or "a signal to another process"
+
+
+def train(job: Job, command: Command[Any], stop: StopRequest) -> int:
+    """Train and write the snapshots; return the number of finished steps."""
+    steps = 0
+    with closing(train_to_snapshots(job, stop)) as snapshot_steps:
+        for steps in snapshot_steps:
+            if job.process.is_main and job.is_snapshot_step(steps):
+                write_snapshot(job, command, steps)
+    return steps
