@@ -10,12 +10,11 @@ export.py    writes the backbone file
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules
 methods/     one paper per file; METHODS is the registry
-configs/     the settings of each method
 parts/       what two or more methods share
-recipes/     the published runs: method, data, schedule, batch
+recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
-recipe_table.py  the table of all recipes
 readme.py    writes the tables of README.md
+recipe_table.py  the table of all recipes
 """

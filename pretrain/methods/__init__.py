@@ -25,25 +25,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from pretrain.configs.barlow_twins import BarlowTwinsConfig
-from pretrain.configs.byol import BYOLConfig
-from pretrain.configs.co2 import CO2Config
-from pretrain.configs.dino import DINOConfig
-from pretrain.configs.instdisc import InstDiscConfig
-from pretrain.configs.jcl import JCLConfig
-from pretrain.configs.looc import LooCConfig, MoCoPPConfig
-from pretrain.configs.lorac import LORACConfig
-from pretrain.configs.moco import MoCoConfig
-from pretrain.configs.multi_key import MultiKeyConfig
-from pretrain.configs.random import RandomConfig
-from pretrain.configs.simclr import SimCLRConfig
-from pretrain.configs.simsiam import SimSiamConfig
-from pretrain.configs.supervised import SupervisedConfig
-from pretrain.configs.swav import SwAVConfig
-from pretrain.configs.uniclr import UniCLRConfig
-from pretrain.configs.vicreg import VICRegConfig
-from pretrain.configs.wmse import WMSEConfig
-from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.method import Method
 from pretrain.methods.barlow_twins import BarlowTwins
 from pretrain.methods.byol import BYOL
@@ -64,6 +45,23 @@ from pretrain.methods.uniclr import UniCLR
 from pretrain.methods.vicreg import VICReg
 from pretrain.methods.wmse import WMSE
 from pretrain.methods.zero_cl import ZeroCL
+from pretrain.recipes.barlow_twins import BarlowTwinsConfig
+from pretrain.recipes.baselines import RandomConfig, SupervisedConfig
+from pretrain.recipes.byol import BYOLConfig
+from pretrain.recipes.co2 import CO2Config
+from pretrain.recipes.dino import DINOConfig
+from pretrain.recipes.instdisc import InstDiscConfig
+from pretrain.recipes.jcl import JCLConfig
+from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
+from pretrain.recipes.lorac import LORACConfig
+from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
+from pretrain.recipes.simclr import SimCLRConfig
+from pretrain.recipes.simsiam import SimSiamConfig
+from pretrain.recipes.swav import SwAVConfig
+from pretrain.recipes.uniclr import UniCLRConfig
+from pretrain.recipes.vicreg import VICRegConfig
+from pretrain.recipes.wmse import WMSEConfig
+from pretrain.recipes.zero_cl import ZeroCLConfig
 
 METHODS: Mapping[str, tuple[type[Method], Callable[..., Any]]] = {
     "moco": (MoCo, MoCoConfig),

@@ -5,13 +5,13 @@ Grill et al., NeurIPS 2020, arXiv:2006.07733.
 
 from torch import Tensor, nn
 
-from pretrain.configs.byol import BYOLConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_plain_output
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.byol import BYOLConfig
 
 
 def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ Wei et al., ICLR 2021, arXiv:2010.02217.
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.co2 import CO2Config
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -15,6 +14,7 @@ from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_divergence import queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
+from pretrain.recipes.co2 import CO2Config
 
 
 def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:

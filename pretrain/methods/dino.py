@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from pretrain.configs.dino import DINOConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.dino import DINOConfig
 
 
 def dino_loss(

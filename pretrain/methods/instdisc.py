@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, softplus
 
-from pretrain.configs.instdisc import InstDiscConfig
 from pretrain.method import Method
 from pretrain.parts.gather import gather, num_processes, own_share
 from pretrain.parts.precision import at_least_float32
 from pretrain.parts.view import View
+from pretrain.recipes.instdisc import InstDiscConfig
 
 
 def nce_loss(

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.jcl import JCLConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
@@ -16,6 +15,7 @@ from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.ramp import ramp
 from pretrain.parts.view import View
+from pretrain.recipes.jcl import JCLConfig
 
 
 def jcl_loss(

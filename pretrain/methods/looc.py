@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from pretrain.configs.looc import LooCConfig, MoCoPPConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
+from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 
 
 def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: float) -> Tensor:

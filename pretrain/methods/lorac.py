@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.lorac import LORACConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -21,6 +20,7 @@ from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.shuffle_bn import shuffled_forward
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.lorac import LORACConfig
 
 __all__ = [
     "LORAC",

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.moco import MoCoConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -17,6 +16,7 @@ from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_divergence import queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
+from pretrain.recipes.moco import MoCoConfig
 
 
 def info_nce(

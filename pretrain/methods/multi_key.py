@@ -7,7 +7,6 @@ keys.
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.multi_key import MultiKeyConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
@@ -15,6 +14,7 @@ from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
 from pretrain.parts.view import View
+from pretrain.recipes.moco import MultiKeyConfig
 
 
 def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float) -> Tensor:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.random import RandomConfig
 from pretrain.method import Method
 from pretrain.parts.view import View
+from pretrain.recipes.baselines import RandomConfig
 
 
 class Random(Method):

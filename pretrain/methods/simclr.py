@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.simclr import SimCLRConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient, own_share
 from pretrain.parts.precision import at_least_float32
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.simclr import SimCLRConfig
 
 
 def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> Tensor:

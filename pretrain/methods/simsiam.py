@@ -5,12 +5,12 @@ Chen & He, CVPR 2021, arXiv:2011.10566.
 
 from torch import Tensor, nn
 
-from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_final_norm, predictor
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.simsiam import SimSiamConfig
 
 
 def simsiam_loss(p1: Tensor, p2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:

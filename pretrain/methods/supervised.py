@@ -3,9 +3,9 @@
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pretrain.configs.supervised import SupervisedConfig
 from pretrain.method import Method
 from pretrain.parts.view import View
+from pretrain.recipes.baselines import SupervisedConfig
 
 
 class Supervised(Method):

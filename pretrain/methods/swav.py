@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.swav import SwAVConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes, own_share, sum_with_gradient
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.swav import SwAVConfig
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.uniclr import SymmetryOn, UniCLRConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
@@ -18,6 +17,7 @@ from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.parts.whitened_trace import whitened_trace
 from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines
+from pretrain.recipes.uniclr import SymmetryOn, UniCLRConfig
 
 
 def sim_affinity_loss(

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from pretrain.configs.vicreg import VICRegConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
@@ -17,6 +16,7 @@ from pretrain.parts.precision import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
+from pretrain.recipes.vicreg import VICRegConfig
 
 SMALLEST_VARIANCE = 1e-4
 """Epsilon of equation 2, added to variances."""

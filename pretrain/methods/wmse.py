@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.wmse import WMSEConfig
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.precision import at_least_float32
@@ -15,6 +14,7 @@ from pretrain.parts.projector import mlp_with_plain_output
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Factor, factorize_moment, second_moment
+from pretrain.recipes.wmse import WMSEConfig
 
 
 def wmse_loss(

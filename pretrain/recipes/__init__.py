@@ -1,4 +1,7 @@
-"""The published runs and a few small ones: method, data, views, schedule, batch.
+"""The published runs and a few small ones, and before them the settings of each method.
+
+A run is method, data, views, schedule and batch. The settings stand here, not beside the method,
+so that recipes are listed and their options are shown without torch.
 
 recipe.py  the recipe of a run, and the views that papers share
 moco.py    MoCo and its variants
@@ -17,6 +20,7 @@ vicreg.py  VICReg
 wmse.py    W-MSE
 zero_cl.py Zero-CL
 looc.py    LooC, its baselines, and supervised training
+baselines.py  settings of supervised training and of a random network
 small.py   every method on CIFAR-10, and for tests
 """
 

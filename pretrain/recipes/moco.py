@@ -1,12 +1,61 @@
 """Runs of MoCo: He et al., arXiv:1911.05722; Chen et al., arXiv:2003.04297; and their variants."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.configs.moco import MoCoConfig
-from pretrain.configs.multi_key import MultiKeyConfig
+from pretrain.parts.choices import KeyForward, Projector
+from pretrain.parts.view import Augmentation
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoConfig:
+    """Settings of MoCo; the defaults are v2's for ImageNet-1k."""
+
+    temperature: float = 0.2
+    """Tau, divides cosine similarities; v1 has 0.07."""
+    projector: Projector = "mlp"
+    """Kind of the projector; v1 has "linear"."""
+    symmetric: bool = False
+    """Each view is a query once and a key once, as in v2+; the loss is the mean of both."""
+    label_smoothing: float = 0.0
+    """Share of the target spread over the negatives; a baseline of CO2, arXiv:2010.02217."""
+    consistency_temperature: float = 0.05
+    """Tau_con of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
+    shared: tuple[Augmentation, ...] = ()
+    """Augmentations drawn once for both views: LooC's baseline "same for q and k"."""
+    key_only: tuple[Augmentation, ...] = ()
+    """Augmentations that the query never gets: LooC's baseline "add-one"."""
+    queue_size: int = 65_536
+    """K, keys."""
+    momentum: float = 0.999
+    """Rate of the momentum encoder, per step."""
+    embedding_dim: int = 128
+    """d."""
+    bn_splits: int = 1
+    """Groups of images in one process, each with its own batch-norm statistics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiKeyConfig:
+    """Settings of the vanilla average; the defaults are those of JCL for ImageNet-1k."""
+
+    temperature: float = 0.2
+    """Tau, divides cosine similarities."""
+    num_keys: int = 5
+    """M, positive keys per image; the query is not counted."""
+    queue_size: int = 65_536
+    """K, keys."""
+    momentum: float = 0.999
+    """Rate of the momentum encoder, per step."""
+    embedding_dim: int = 128
+    """d."""
+    key_forward: KeyForward = "concatenated"
+    """Images that batch norm of the keys sees: all M views of a batch, or one view at a time."""
+    bn_splits: int = 1
+    """Groups of images in one process, each with its own batch-norm statistics."""
+
 
 V1 = MoCoConfig(temperature=0.07, projector="linear", consistency_temperature=0.04)
 

@@ -7,12 +7,26 @@ torchvision, not at zero; and images are normalized, which the code does not sho
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.configs.simclr import SimCLRConfig
 from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimCLRConfig:
+    """Settings of SimCLR; the defaults are the paper's for ImageNet-1k."""
+
+    temperature: float = 0.1
+    """Tau, divides cosine similarities; 0.5 on CIFAR-10."""
+    hidden_dim: int = 2048
+    """Width of the projector's hidden layer."""
+    embedding_dim: int = 128
+    """d."""
+    sync_bn: bool = True
+    """Batch norm over the images of all processes: the paper's global batch norm, section 2.2."""
+
 
 IN1K: Recipe[Any] = Recipe(
     method="simclr",

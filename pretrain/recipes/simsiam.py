@@ -5,12 +5,26 @@ starts it at zero.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSiamConfig:
+    """Settings of SimSiam; the defaults are the paper's for ImageNet-1k."""
+
+    hidden_dim: int = 2048
+    """Width of the projector's hidden layers."""
+    predictor_dim: int = 512
+    """Width of the predictor's hidden layer."""
+    embedding_dim: int = 2048
+    """d."""
+    sync_bn: bool = True
+    """Batch norm over the images of all processes, as in the released code."""
+
 
 IN1K: Recipe[Any] = Recipe(
     method="simsiam",

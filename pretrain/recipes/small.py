@@ -8,28 +8,26 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from pretrain.configs.barlow_twins import BarlowTwinsConfig
-from pretrain.configs.byol import BYOLConfig
-from pretrain.configs.co2 import CO2Config
-from pretrain.configs.dino import DINOConfig
-from pretrain.configs.instdisc import InstDiscConfig
-from pretrain.configs.jcl import JCLConfig
-from pretrain.configs.looc import LooCConfig, MoCoPPConfig
-from pretrain.configs.lorac import LORACConfig
-from pretrain.configs.moco import MoCoConfig
-from pretrain.configs.multi_key import MultiKeyConfig
-from pretrain.configs.random import RandomConfig
-from pretrain.configs.simclr import SimCLRConfig
-from pretrain.configs.simsiam import SimSiamConfig
-from pretrain.configs.supervised import SupervisedConfig
-from pretrain.configs.swav import SwAVConfig
-from pretrain.configs.uniclr import UniCLRConfig
-from pretrain.configs.vicreg import VICRegConfig
-from pretrain.configs.wmse import WMSEConfig
-from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.data.views import ViewRecipe
 from pretrain.recipes import uniclr
+from pretrain.recipes.barlow_twins import BarlowTwinsConfig
+from pretrain.recipes.baselines import RandomConfig, SupervisedConfig
+from pretrain.recipes.byol import BYOLConfig
+from pretrain.recipes.co2 import CO2Config
+from pretrain.recipes.dino import DINOConfig
+from pretrain.recipes.instdisc import InstDiscConfig
+from pretrain.recipes.jcl import JCLConfig
+from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
+from pretrain.recipes.lorac import LORACConfig
+from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
 from pretrain.recipes.recipe import Recipe, linear_rate
+from pretrain.recipes.simclr import SimCLRConfig
+from pretrain.recipes.simsiam import SimSiamConfig
+from pretrain.recipes.swav import SwAVConfig
+from pretrain.recipes.uniclr import UniCLRConfig
+from pretrain.recipes.vicreg import VICRegConfig
+from pretrain.recipes.wmse import WMSEConfig
+from pretrain.recipes.zero_cl import ZeroCLConfig
 
 TEMPERATURE = 0.1
 """Temperature of all methods with a queue; small images and short runs need less than 0.2."""

@@ -84,9 +84,9 @@ def test_heavy_frameworks_are_imported_where_they_are_needed(path: Path) -> None
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "pretrain/methods").glob("[a-z]*.py")), ids=name_of)
-def test_a_method_imports_parts_configs_and_the_protocol_only(path: Path) -> None:
+def test_a_method_imports_parts_its_settings_and_the_protocol_only(path: Path) -> None:
     names = {name for name in imported(ast.parse(path.read_text())) if name.startswith("pretrain")}
-    allowed = ("pretrain.parts.", "pretrain.configs.", "pretrain.method.")
+    allowed = ("pretrain.parts.", "pretrain.recipes.", "pretrain.method.")
     assert all(f"{name}.".startswith(allowed) for name in names)
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.command import Execution
-from pretrain.configs.jcl import JCLConfig
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, find_images
 from pretrain.data.views import ViewRecipe
@@ -22,6 +21,7 @@ from pretrain.method import Method
 from pretrain.methods.jcl import JCL
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
+from pretrain.recipes.jcl import JCLConfig
 from pretrain.running.checkpoint import SaveError
 from pretrain.running.launch import Process
 from pretrain.running.metrics import NotFiniteError

@@ -13,11 +13,11 @@ from torch import nn
 from benchmarks.pages.published import Row, papers
 from pretrain import recipes
 from pretrain.__main__ import main
-from pretrain.configs.uniclr import UniCLRConfig
 from pretrain.methods import METHODS
 from pretrain.optim import scheduled_rate
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Recipe
+from pretrain.recipes.uniclr import UniCLRConfig
 from tests.pretrain.published_runs import PUBLISHED
 
 TABLES = {table.id: table for paper in papers() for table in paper.tables}

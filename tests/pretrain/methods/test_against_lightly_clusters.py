@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.dino import DINOConfig
 from pretrain.methods.dino import Head, dino_loss, next_center
 from pretrain.methods.swav import sinkhorn, swav_loss
+from pretrain.recipes.dino import DINOConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 lightly_loss = pytest.importorskip(

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.configs.wmse import WMSEConfig
 from pretrain.methods.barlow_twins import barlow_twins_loss
 from pretrain.methods.vicreg import vicreg_loss
 from pretrain.methods.wmse import wmse_loss
+from pretrain.recipes.wmse import WMSEConfig
 
 lightly: Any = pytest.importorskip("lightly.loss", reason="needs lightly: pip install '.[compare]'")
 

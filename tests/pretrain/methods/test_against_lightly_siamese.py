@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.byol import BYOLConfig
-from pretrain.configs.simclr import SimCLRConfig
-from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.methods.byol import BYOL, byol_loss
 from pretrain.methods.simclr import SimCLR, nt_xent_loss
 from pretrain.methods.simsiam import SimSiam, simsiam_loss
 from pretrain.parts.momentum_encoder import rising_momentum
+from pretrain.recipes.byol import BYOLConfig
+from pretrain.recipes.simclr import SimCLRConfig
+from pretrain.recipes.simsiam import SimSiamConfig
 
 pytest.importorskip("lightly", reason="needs lightly: pip install '.[compare]'")
 

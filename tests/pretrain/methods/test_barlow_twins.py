@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.barlow_twins import BarlowTwinsConfig
 from pretrain.methods.barlow_twins import BarlowTwins, barlow_twins_loss
 from pretrain.optim import lars
+from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 EPSILON = 1e-5

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.byol import BYOLConfig
 from pretrain.methods.byol import BYOL, byol_loss
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES
+from pretrain.recipes.byol import BYOLConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import kl_div, normalize
 
-from pretrain.configs.co2 import CO2Config
-from pretrain.configs.moco import MoCoConfig
 from pretrain.methods.co2 import CO2, consistency_loss
 from pretrain.methods.moco import MoCo, info_nce
+from pretrain.recipes.co2 import CO2Config
+from pretrain.recipes.moco import MoCoConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 V1, V2 = 0.04, 0.05

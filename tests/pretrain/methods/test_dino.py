@@ -10,10 +10,10 @@ from torch.nn.functional import linear, normalize
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import weight_norm
 
-from pretrain.configs.dino import DINOConfig
 from pretrain.methods.dino import DINO, Head, dino_loss, next_center
 from pretrain.parts.sync_bn import GlobalBatchNorm
 from pretrain.parts.view import View
+from pretrain.recipes.dino import DINOConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 from tests.two_processes import two_processes
 

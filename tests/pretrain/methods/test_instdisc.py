@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.configs.instdisc import InstDiscConfig
 from pretrain.methods.instdisc import (
     InstDisc,
     bank_logits,
@@ -17,6 +16,7 @@ from pretrain.methods.instdisc import (
     softmax_loss,
 )
 from pretrain.parts.view import View
+from pretrain.recipes.instdisc import InstDiscConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 NUM_IMAGES = 50

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 from torch.nn.functional import cross_entropy, normalize
 
-from pretrain.configs.jcl import JCLConfig
 from pretrain.methods.jcl import JCL, jcl_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.recipes.jcl import JCLConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 

@@ -10,10 +10,10 @@ from torch.nn.functional import cross_entropy, normalize
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.configs.looc import LooCConfig, MoCoPPConfig
 from pretrain.methods.looc import LooC, MoCoPP, key_views, looc_loss, moco_pp_loss
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.view import View
+from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.configs.lorac import LORACConfig
 from pretrain.methods.lorac import (
     LORAC,
     batch_log_prior,
@@ -21,6 +20,7 @@ from pretrain.methods.lorac import (
 )
 from pretrain.parts.sync_bn import GlobalBatchNorm
 from pretrain.parts.view import View
+from pretrain.recipes.lorac import LORACConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.two_processes import two_processes
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, normalize
 
-from pretrain.configs.jcl import JCLConfig
-from pretrain.configs.moco import MoCoConfig
 from pretrain.methods.jcl import JCL
 from pretrain.methods.moco import MoCo, info_nce
 from pretrain.parts.view import View
+from pretrain.recipes.jcl import JCLConfig
+from pretrain.recipes.moco import MoCoConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 

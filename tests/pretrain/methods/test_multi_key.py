@@ -4,12 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from pretrain.configs.moco import MoCoConfig
-from pretrain.configs.multi_key import MultiKeyConfig
 from pretrain.methods.jcl import jcl_loss
 from pretrain.methods.moco import MoCo
 from pretrain.methods.multi_key import MultiKey, multi_key_loss
 from pretrain.parts.view import View
+from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 

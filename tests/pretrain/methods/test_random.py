@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from pretrain.configs.random import RandomConfig
 from pretrain.methods.random import Random
+from pretrain.recipes.baselines import RandomConfig
 
 
 def test_a_step_changes_no_weight_and_costs_nothing() -> None:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
-from pretrain.configs.simclr import SimCLRConfig
 from pretrain.methods.simclr import SimCLR, nt_xent_loss
 from pretrain.parts.view import View
+from pretrain.recipes.simclr import SimCLRConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.command import parse
-from pretrain.configs.simsiam import SimSiamConfig
 from pretrain.loop import Training, training_step
 from pretrain.methods.simsiam import SimSiam, simsiam_loss
 from pretrain.parts.view import View
+from pretrain.recipes.simsiam import SimSiamConfig
 from pretrain.run import prepare
 from pretrain.running.launch import Process
 from tests.rounding import assert_equal_up_to_rounding

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.supervised import SupervisedConfig
 from pretrain.methods.supervised import Supervised
 from pretrain.parts.view import View
+from pretrain.recipes.baselines import SupervisedConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 

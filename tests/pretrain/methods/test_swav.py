@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.configs.swav import SwAVConfig
 from pretrain.methods.swav import SwAV, sinkhorn, swav_loss
 from pretrain.parts.sync_bn import GlobalBatchNorm
 from pretrain.parts.view import View
+from pretrain.recipes.swav import SwAVConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 from tests.two_processes import two_processes
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.configs.uniclr import UniCLRConfig
 from pretrain.methods.uniclr import UniCLR, sim_affinity_loss, sim_trace_loss, sim_whitening_loss
+from pretrain.recipes.uniclr import UniCLRConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.two_processes import two_processes
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.vicreg import VICRegConfig
 from pretrain.methods.vicreg import VICReg, redundancy, shortfall, vicreg_loss
+from pretrain.recipes.vicreg import VICRegConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 WEIGHTS = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.5}

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.wmse import WMSEConfig
 from pretrain.methods.wmse import WMSE, whiten, wmse_loss
+from pretrain.recipes.wmse import WMSEConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 IN_ORDER = torch.arange(12)[None]

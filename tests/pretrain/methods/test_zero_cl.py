@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.configs.zero_cl import ZeroCLConfig
 from pretrain.methods.zero_cl import (
     ZeroCL,
     spectral_function,
@@ -14,6 +13,7 @@ from pretrain.methods.zero_cl import (
     zero_cl_loss,
     zero_cl_terms,
 )
+from pretrain.recipes.zero_cl import ZeroCLConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 SIZES = pytest.mark.parametrize(("num_images", "dim"), [(9, 4), (4, 9)])

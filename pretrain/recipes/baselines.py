@@ -1,6 +1,11 @@
-"""Settings of supervised training."""
+"""Settings of the baselines: a random network, and training with labels."""
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomConfig:
+    """No settings: the seed of a run decides everything."""
 
 
 @dataclass(frozen=True, kw_only=True)
