@@ -66,7 +66,10 @@ def _vocabulary(scheme: Scheme) -> frozenset[str]:
 
 
 def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
-    """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order."""
+    """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order.
+
+    Names alone select a candidate; its tensors' shapes select architecture and stem.
+    """
     votes: Counter[tuple[Scheme, str]] = Counter()
     for name in tensors:
         starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
@@ -129,7 +132,8 @@ def choose(
 ) -> tuple[Candidate, str]:
     """Return the backbone among the candidates, and the reason for the choice.
 
-    BackboneError if none is complete, or if several are and no name says which is the backbone.
+    A complete candidate has every name, in its shape. BackboneError if none is complete, or if
+    several are and no name says which is the backbone.
     """
     complete = [candidate for candidate in candidates if candidate.num_flaws == 0]
     if not complete:

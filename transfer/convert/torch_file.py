@@ -76,8 +76,8 @@ def _root(entries: dict[str, zipfile.ZipInfo]) -> str:
         )
     if any(name.startswith(f"{roots[0]}/code/") for name in entries):
         raise BackboneError(
-            "a TorchScript program, which needs code execution to load; where you trust its "
-            "source, load it there and save only model.state_dict()"
+            f"a TorchScript program ({roots[0]}/code/), which needs code execution to load; where "
+            f"you trust its source, load it there and save only model.state_dict()"
         )
     return roots[0]
 
@@ -112,7 +112,9 @@ def read_legacy(file: PositionedFile, data: memoryview) -> Any:
     def storage(identity: Any) -> Storage:
         dtype, key, num_values = _storage_fields(identity)
         if len(identity) > 5 and identity[5] is not None:
-            raise BackboneError("tensors that share memory in the way of torch 0.3; save it again")
+            raise BackboneError(
+                f"storage {key!r} shares memory in the way of torch 0.3; save the file again"
+            )
         kinds[key] = dtype, num_values
 
         def read() -> Tensor:
@@ -148,7 +150,9 @@ def read_nested(content: bytes) -> Any:
     """
     file = io.BytesIO(content)
     if load_pickle(file) != LEGACY_MAGIC:
-        raise BackboneError("a tensor inside the pickle is not in torch's format")
+        raise BackboneError(
+            f"a tensor inside the pickle, {len(content)} bytes, is not in torch's format"
+        )
     return read_legacy(file, memoryview(content))
 
 

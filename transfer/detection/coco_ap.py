@@ -41,7 +41,7 @@ def coco_ap(
 def _truth(scenes: Scenes) -> COCO:
     """Return the annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
-        raise ValueError("these scenes name no annotation file; COCO's AP needs one")
+        raise ValueError(f"these {len(scenes)} scenes name no annotation file; COCO's AP needs one")
     content = json.loads(scenes.annotations.read_text())
     ids = {scenes.scene(i).image_id for i in range(len(scenes))}
     # the first image of each id is kept, as where the scenes are read

@@ -50,7 +50,10 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
 def overlap(counts: Confusion) -> Overlap:
     """Return the scores of a split's confusion matrix; ValueError if it is empty."""
     if not counts.any():
-        raise ValueError("no pixel to score; expected masks with classes: check the split")
+        raise ValueError(
+            f"no pixel to score among {len(counts)} classes; expected masks with classes: check "
+            f"the split"
+        )
     right, of_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)
     union = of_class + counts.sum(axis=0) - right
     with np.errstate(invalid="ignore"):

@@ -174,7 +174,10 @@ class MissingCorruptions:
 
 
 def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
-    """Return the pixels after a corruption; its random numbers depend only on the name."""
+    """Return the pixels (C, H, W), 0 to 1, after a corruption.
+
+    Its random numbers depend only on the name.
+    """
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     if hasattr(corruption, "rng"):
         corruption.rng = np.random.default_rng(seed)
@@ -184,7 +187,7 @@ def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
 
 
 def round_to_image(pixels: Tensor) -> Image.Image:
-    """Return pixels (3, H, W) from 0 to 1 as an image, rounded to the nearest of 256 levels."""
+    """Return pixels (C, H, W), 0 to 1, as an image, rounded to the nearest of 256 levels."""
     levels = (255 * pixels.clamp(0, 1)).round().to(torch.uint8)
     image: Image.Image = functional.to_pil_image(levels)
     return image
