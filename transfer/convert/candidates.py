@@ -169,7 +169,7 @@ def _prefer(
     if len(query) == 1:
         return query[0], "the query side"
     raise BackboneError(
-        f"{len(complete)} complete ResNets and no word that tells which is the backbone: "
+        f"{len(complete)} complete ResNets are in the file, and no name tells the backbone: "
         f"{'; '.join(map(str, complete))}. Save the one that you mean in a file of its own"
     )
 

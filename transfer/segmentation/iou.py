@@ -41,7 +41,7 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
     counted = truth != IGNORED
     highest = max(predicted[counted].max(initial=0), truth[counted].max(initial=0))
     if highest >= num_classes:
-        raise ValueError(f"class {highest} where 0 to {num_classes - 1} are expected")
+        raise ValueError(f"a mask holds class {highest}; expected 0 to {num_classes - 1}")
     pairs = truth[counted].astype(np.int64) * num_classes + predicted[counted]
     counts = np.bincount(pairs, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes)

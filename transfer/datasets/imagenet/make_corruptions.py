@@ -90,7 +90,7 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     workers: processes; their number does not change an image.
     """
     if workers < 1:
-        raise ValueError(f"{workers} workers: at least one has to do the work")
+        raise ValueError(f"--workers is {workers}; expected at least 1")
     images = open_split("in100", data, "test")
     expected = expected_sizes("in100", data).counts.get("test", len(images))
     if len(images) != expected:
