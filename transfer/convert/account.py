@@ -29,7 +29,7 @@ class Group:
 def account(
     tensors: Mapping[str, StoredTensor], chosen: Candidate, others: Iterable[Candidate]
 ) -> tuple[Group, ...]:
-    """Return groups that hold each tensor exactly once.
+    """Return groups that hold each tensor, of any shape, exactly once.
 
     BackboneError if a tensor with the backbone's prefix belongs neither to a ResNet nor to a head.
     """

@@ -67,7 +67,10 @@ def _vocabulary(scheme: Scheme) -> frozenset[str]:
 
 
 def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
-    """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order."""
+    """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order.
+
+    Names alone select a candidate; its tensors' shapes select architecture and stem.
+    """
     votes: Counter[tuple[Scheme, str]] = Counter()
     for name in tensors:
         starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
@@ -130,7 +133,8 @@ def choose(
 ) -> tuple[Candidate, str]:
     """Return the backbone among the candidates, and the reason for the choice.
 
-    BackboneError if none is complete, or if several are and no name says which is the backbone.
+    A complete candidate has every name, in its shape. BackboneError if none is complete, or if
+    several are and no name says which is the backbone.
     """
     complete = [candidate for candidate in candidates if candidate.num_flaws == 0]
     if not complete:
@@ -166,7 +170,7 @@ def _prefer(
     if len(query) == 1:
         return query[0], "the query side"
     raise BackboneError(
-        f"{len(complete)} complete ResNets and no word that tells which is the backbone: "
+        f"{len(complete)} complete ResNets are in the file, and no name tells the backbone: "
         f"{'; '.join(map(str, complete))}. Save the one that you mean in a file of its own"
     )
 

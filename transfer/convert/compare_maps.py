@@ -31,7 +31,10 @@ def fixed_images() -> Tensor:
 def torchvision_maps(
     network: ResNet, images: Tensor, mean: Channels, std: Channels
 ) -> dict[str, Tensor]:
-    """Return the maps after layer1 to layer4 for images (n, 3, H, W) uint8, by mean and std."""
+    """Return the maps (n, C, H, W) after layer1 to layer4 of images (n, 3, H, W) uint8.
+
+    mean, std: per channel, for pixels from 0 to 1.
+    """
     center, scale = (
         torch.tensor([255 * value for value in values], device=images.device)[:, None, None]
         for values in (mean, std)
@@ -46,7 +49,7 @@ def torchvision_maps(
 def relative_differences(
     found: Mapping[str, Tensor], expected: Mapping[str, Tensor], advice: str
 ) -> dict[str, float]:
-    """Return the largest relative difference of each stage.
+    """Return the largest relative difference of each map (n, C, H, W).
 
     ValueError, with the advice at its end, if one is above TOLERANCE.
     """

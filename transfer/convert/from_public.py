@@ -38,7 +38,10 @@ def convert(contents: Contents, path: Path) -> Converted:
     """
     tensors = contents.tensors
     if not tensors:
-        raise BackboneError("the file holds no tensors; expected the weights of a ResNet")
+        raise BackboneError(
+            f"the file holds no tensors but {len(contents.values)} plain values; expected the "
+            f"weights of a ResNet"
+        )
     found = find_candidates(tensors)
     chosen, choice = choose(found, tensors)
     complete = [c for c in found if c.num_flaws == 0 and c is not chosen]
@@ -69,7 +72,10 @@ def convert(contents: Contents, path: Path) -> Converted:
 def to_torchvision(
     chosen: Candidate, raw: dict[str, Tensor], tensors: dict[str, StoredTensor]
 ) -> dict[str, Tensor]:
-    """Return the state dict in torchvision's order; a missing num_batches_tracked is 0."""
+    """Return the state dict in torchvision's order and shapes; num_batches_tracked may be missing.
+
+    A missing one is 0.
+    """
     state_dict = {}
     for key in tensor_shapes(chosen.arch, chosen.stem):
         name = chosen.names.get(key)
@@ -83,7 +89,7 @@ def to_torchvision(
 
 
 def plain_floats(name: str, stored: StoredTensor) -> Tensor:
-    """Return a copy of the tensor in float32; BackboneError unless all values are finite floats."""
+    """Return a float32 copy of the same shape; BackboneError unless all values are finite."""
     if stored.dtype not in CASTABLE:
         raise BackboneError(
             f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"

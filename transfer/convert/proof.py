@@ -33,9 +33,11 @@ def prove(network: ResNet, raw: Weights) -> float:
     images = fixed_images()
     with torch.inference_mode():
         expected, found = raw_features(raw, images), network(images)
-    if not (torch.isfinite(expected).all() and torch.isfinite(found).all()):
+    finite = torch.isfinite(expected) & torch.isfinite(found)
+    if not finite.all():
         raise BackboneError(
-            "the network's features on a fixed image are not finite; expected a trained network"
+            f"{int((~finite).sum())} of {finite.numel()} features on fixed images are not finite; "
+            f"expected a trained network"
         )
     difference = (expected - found).abs().max().item()
     scale = expected.abs().max().item()

@@ -71,7 +71,7 @@ def _read_tree(path: Path, mapped: mmap.mmap, data: memoryview) -> Any:
         if start.startswith(magic):
             raise BackboneError(f"this is {advice}")
     if bytes(data[257:262]) == b"ustar":
-        raise BackboneError("a tar archive: unpack it first")
+        raise BackboneError("this is a tar archive; unpack it first")
     if start.startswith(b"PK"):
         return read_zip(path, data)
     if start[8:9] == b"{" and start[:1] != b"\x80":
@@ -84,8 +84,8 @@ def _read_tree(path: Path, mapped: mmap.mmap, data: memoryview) -> Any:
         if start.startswith(b"\x80"):
             raise
         raise BackboneError(
-            f"no checkpoint: the file starts with {start[:16]!r}; expected a torch file (zip or "
-            f"legacy), a pickle or safetensors"
+            f"this is no checkpoint: the file starts with {start[:16]!r}; expected a torch file "
+            f"(zip or legacy), a pickle or safetensors"
         ) from error
     return read_legacy(mapped, data) if first == LEGACY_MAGIC else first
 
@@ -121,7 +121,7 @@ def _read_safetensors(data: memoryview) -> Any:
             return {**metadata, **structured, "state_dict": tensors}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise BackboneError(
-            f"a safetensors file that is cut off or damaged ({error}); fetch it again and compare "
+            f"the safetensors file is cut off or damaged ({error}); fetch it again and compare "
             f"its size with the source"
         ) from error
     return tensors
@@ -136,7 +136,7 @@ def _slice(
         kind, tuple(shape), lambda: numbers(data[start:end], kind).reshape(tuple(shape))
     )
     if not base <= start <= end <= len(data) or end - start != stored.num_values * kind.itemsize:
-        raise ValueError(f"a tensor at bytes {start} to {end} of {len(data)}")
+        raise ValueError(f"a tensor lies at bytes {start} to {end} of {len(data)}")
     return stored
 
 

@@ -22,7 +22,7 @@ class Branches(nn.ModuleList):
     """
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Apply all copies and concatenate their outputs."""
+        """Return the concatenated maps (n, h * C, H, W) of all h copies."""
         return torch.cat([branch(maps) for branch in self], dim=1)
 
 
@@ -44,7 +44,10 @@ def build_resnet(arch: str, stem: Stem) -> ResNet:
 
 
 def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> ResNet:
-    """Return the network in eval mode with these tensors, not copies; draw no random numbers."""
+    """Return the network in eval mode with these tensors, not copies; draw no random numbers.
+
+    state_dict: torchvision's names and shapes, those of `tensor_shapes`.
+    """
     with torch.device("meta"):  # no initialization, which would draw random numbers
         network = build_resnet(arch, stem)
     network.load_state_dict(state_dict, assign=True)

@@ -220,7 +220,9 @@ def _parameter(data: object, *_: object) -> object:
 
 def _from_type(function: object, _type: object, args: tuple[object, ...], _state: object) -> object:
     if not isinstance(function, Replacement):
-        raise pickle.UnpicklingError("a tensor subclass is rebuilt by something else than torch")
+        raise pickle.UnpicklingError(
+            f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
+        )
     return function(*args)
 
 
@@ -247,7 +249,9 @@ def _inert(*args: object) -> Inert:
 def _attribute(owner: object, _name: object) -> Inert:
     """Replace getattr, by which mmengine's logs name methods of their own classes."""
     if owner is not Inert and not isinstance(owner, Inert):
-        raise NeedsCodeError("the pickle takes an attribute of something that is not plain data")
+        raise NeedsCodeError(
+            f"the pickle takes an attribute of a {type(owner).__name__}, which is not plain data"
+        )
     return Inert()
 
 
@@ -369,7 +373,9 @@ class SafeUnpickler(pickle._Unpickler):
     def persistent_load(self, identity: object) -> Storage:
         """Return the storage with this identity in the torch file."""
         if self._storage is None:
-            raise pickle.UnpicklingError("the pickle refers to data outside of it")
+            raise pickle.UnpicklingError(
+                f"the pickle refers to data outside of it by a {type(identity).__name__}"
+            )
         return self._storage(identity)
 
 

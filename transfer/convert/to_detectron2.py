@@ -48,5 +48,5 @@ def detectron2_name(name: str, neck: Literal["fpn", "c4"]) -> str:
 def to_detectron2(
     state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
 ) -> dict[str, Tensor]:
-    """Return the same tensors under detectron2's names, in the same order."""
+    """Return the same tensors, in their shapes and order, under detectron2's names."""
     return {detectron2_name(name, neck): tensor for name, tensor in state_dict.items()}

@@ -39,11 +39,13 @@ def read_zip(path: Path, data: memoryview) -> Any:
             entries = {entry.filename: entry for entry in archive.infolist()}
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise BackboneError(
-            f"a zip file that is cut off or damaged ({error}); {_FETCH_AGAIN}"
+            f"the zip file is cut off or damaged ({error}); {_FETCH_AGAIN}"
         ) from error
     root = _root(entries)
     if f"{root}/byteorder" in entries and _content(data, entries[f"{root}/byteorder"]) != b"little":
-        raise BackboneError("written on a big-endian machine; save it again on a usual one")
+        raise BackboneError(
+            "the file was written on a big-endian machine; save it again on a little-endian one"
+        )
 
     def storage(identity: Any) -> Storage:
         dtype, key, num_values = _storage_fields(identity)
@@ -71,13 +73,13 @@ def _root(entries: dict[str, zipfile.ZipInfo]) -> str:
     roots = [name.removesuffix("/data.pkl") for name in entries if name.endswith("/data.pkl")]
     if len(roots) != 1:
         raise BackboneError(
-            f"a zip archive, but not of torch.save: expected one data.pkl, "
+            f"this zip archive was not written by torch.save: expected one data.pkl, "
             f"found {list(entries)[:4]}"
         )
     if any(name.startswith(f"{roots[0]}/code/") for name in entries):
         raise BackboneError(
-            "a TorchScript program, which needs code execution to load; where you trust its "
-            "source, load it there and save only model.state_dict()"
+            f"this is a TorchScript program ({roots[0]}/code/), which needs code execution to "
+            f"load; where you trust its source, load it there and save only model.state_dict()"
         )
     return roots[0]
 
@@ -102,17 +104,21 @@ def read_legacy(file: PositionedFile, data: memoryview) -> Any:
     """Return the object in a legacy torch file; `file` reads `data`, after the magic number."""
     version = load_pickle(file)
     if version != 1001:
-        raise BackboneError(f"legacy torch file of version {version!r}; expected 1001")
+        raise BackboneError(f"this is a legacy torch file of version {version!r}; expected 1001")
     system = load_pickle(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
-        raise BackboneError("written on a big-endian machine; save it again on a usual one")
+        raise BackboneError(
+            "the file was written on a big-endian machine; save it again on a little-endian one"
+        )
     starts: dict[str, int] = {}
     kinds: dict[str, tuple[torch.dtype, int]] = {}
 
     def storage(identity: Any) -> Storage:
         dtype, key, num_values = _storage_fields(identity)
         if len(identity) > 5 and identity[5] is not None:
-            raise BackboneError("tensors that share memory in the way of torch 0.3; save it again")
+            raise BackboneError(
+                f"storage {key!r} shares memory in the way of torch 0.3; save the file again"
+            )
         kinds[key] = dtype, num_values
 
         def read() -> Tensor:
@@ -137,7 +143,7 @@ def read_legacy(file: PositionedFile, data: memoryview) -> Any:
                 f"{len(data)}; {_FETCH_AGAIN}"
             )
         if struct.unpack_from("<q", data, starts[key] - 8) != (num_values,):
-            raise BackboneError(f"storage {key!r} has not the length that is told of it")
+            raise BackboneError(f"storage {key!r} has another length than the pickle says")
     return tree
 
 
@@ -148,7 +154,9 @@ def read_nested(content: bytes) -> Any:
     """
     file = io.BytesIO(content)
     if load_pickle(file) != LEGACY_MAGIC:
-        raise BackboneError("a tensor inside the pickle is not in torch's format")
+        raise BackboneError(
+            f"a tensor inside the pickle, {len(content)} bytes, is not in torch's format"
+        )
     return read_legacy(file, memoryview(content))
 
 
@@ -158,7 +166,9 @@ def _storage_fields(identity: Any) -> tuple[torch.dtype, str, int]:
         case ("storage", StorageType() as kind, str() as key, _, int() as num_values, *_):
             if num_values >= 0:
                 return kind.dtype, key, num_values
-    raise BackboneError(f"the pickle refers to outside data as {str(identity)[:80]}; damaged?")
+    raise BackboneError(
+        f"the pickle refers to outside data as {str(identity)[:80]}; the file may be damaged"
+    )
 
 
 def numbers(content: bytes | memoryview, dtype: torch.dtype) -> Tensor:

@@ -76,7 +76,7 @@ DATASETS: dict[str, DatasetInfo] = {
 def dataset_info(key: str) -> DatasetInfo:
     """Return the description of a data set; DataError lists the known ones."""
     if key not in DATASETS:
-        raise DataError(f"{key!r} is not a catalogued data set; known are {', '.join(DATASETS)}")
+        raise DataError(f"{key!r} is no data set of the catalog, which has {', '.join(DATASETS)}")
     return DATASETS[key]
 
 

@@ -190,7 +190,7 @@ def render(reports: Iterable[Report]) -> str:
             table += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
             table.append(f"  how to get it: {info.how_to_get}")
         if report.notes:
-            table += ["", f"{report.key}, to know", *(f"  {note}" for note in report.notes)]
+            table += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
     return "\n".join(table)
 
 

@@ -47,7 +47,7 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{file}: not readable as {{key: {{'classes': L, 'counts': {{split: images}}}}}} "
+            f"{file}: it cannot be read as {{key: {{'classes': L, 'counts': {{split: images}}}}}} "
             f"({type(error).__name__}: {error}); correct it, or remove it if the sets are complete"
         ) from error
 

@@ -129,7 +129,7 @@ class Images:
         return self.source.name(i)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> Images:
-        """Return the images at these positions, in this order."""
+        """Return the images at these positions (n,), in this order."""
         positions = np.asarray(indices, dtype=np.int64)
         return Images(self.source.take(positions), self.label_array[positions], self.class_names)
 

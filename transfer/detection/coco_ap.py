@@ -41,7 +41,7 @@ def coco_ap(
 def _truth(scenes: Scenes) -> COCO:
     """Return the annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
-        raise ValueError("these scenes name no annotation file; COCO's AP needs one")
+        raise ValueError(f"these {len(scenes)} scenes name no annotation file; COCO's AP needs one")
     content = json.loads(scenes.annotations.read_text())
     ids = {scenes.scene(i).image_id for i in range(len(scenes))}
     # the first image of each id is kept, as where the scenes are read
@@ -113,7 +113,9 @@ def _entries(
     }
     if kind == "segm":
         if detected.masks is None:
-            raise ValueError(f"image {image_id}: segm was asked for, but no masks were detected")
+            raise ValueError(
+                f"image {image_id}: masks are to be scored, but its detections have none"
+            )
         size = [detected.height, detected.width]
         columns["segmentation"] = [{"size": size, "counts": counts} for counts in detected.masks]
     else:
@@ -122,7 +124,9 @@ def _entries(
         columns["bbox"] = corners.tolist()
     if kind == "keypoints":
         if detected.keypoints is None:
-            raise ValueError(f"image {image_id}: keypoints were asked for, but none were detected")
+            raise ValueError(
+                f"image {image_id}: keypoints are to be scored, but its detections have none"
+            )
         points = detected.keypoints.clone()
         # COCO's files hold pixel indices; the center of a pixel is half a pixel further
         points[:, :, :2] -= 0.5

@@ -227,7 +227,7 @@ class SeparateNormRPN(nn.Module):
         self.gradient_factor = gradient_factor
 
     def forward(self, images: Any, features: Mapping[str, Tensor], targets: Any = None) -> Any:
-        """Return proposals and losses as detectron2's RPN does."""
+        """Return proposals and losses, as detectron2's RPN does, of maps (n, C, H, W) by name."""
         # scaled before the norm, so that the norm's own parameters keep their whole gradient
         own = {
             name: self.norm(scale_gradient(features[name], self.gradient_factor))
@@ -277,7 +277,7 @@ class Detectron2Detector:
 
     @torch.inference_mode()
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the detections on images (3, H, W) uint8, in eval mode."""
+        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
         with silence_known_warnings():
             inputs = [{"image": image} for image in images]
             results = self._rcnn.inference(inputs, do_postprocess=False)
@@ -294,7 +294,10 @@ class Detectron2Detector:
 
     @torch.inference_mode()
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps after layer1 to layer4, with detectron2's preprocessing, in eval mode."""
+        """Return the maps (n, C, H, W) after layer1 to layer4 of n images, in eval mode.
+
+        The images (3, H, W) uint8 of one size pass detectron2's preprocessing.
+        """
         rcnn = self._rcnn
         x = rcnn.preprocess_image([{"image": image} for image in images]).tensor
         pyramid = self._recipe.neck == "fpn"
@@ -309,7 +312,7 @@ class Detectron2Detector:
         return maps
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Load a backbone (torchvision's names); return the number of tensors loaded."""
+        """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
         tensors = to_detectron2(state_dict, self._recipe.neck)
         own = self._rcnn.state_dict()
         roots = {

@@ -28,8 +28,9 @@ def prove(
 ) -> dict[str, float]:
     """Return the largest difference of each stage, layer1 to layer4, on two fixed images.
 
-    state_dict: the backbone that was loaded, torchvision's names. ValueError if a difference is
-    above the tolerance, a norm layer is missing or does not train, or a parameter is frozen.
+    state_dict: the backbone that was loaded, torchvision's names and shapes. ValueError if a
+    difference is above the tolerance, a norm layer is missing or does not train, or a parameter is
+    frozen.
     """
     check_trained(detector.network, expected_norms(state_dict, recipe))
     device = next(detector.network.parameters()).device
@@ -48,7 +49,10 @@ def prove(
 
 
 def expected_norms(state_dict: Mapping[str, Tensor], recipe: Recipe) -> int:
-    """Return the number of norm layers of the detector, those of its backbone included."""
+    """Return the number of norm layers of the detector, those of its backbone included.
+
+    state_dict: the backbone, torchvision's names and shapes.
+    """
     of_backbone = sum(name.endswith("running_mean") for name in state_dict)
     exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
     layers = {**NORMS, "box_head": recipe.box_head_convs}

@@ -39,8 +39,9 @@ class Detections:
 
 
 def to_original_size(found: ResizedDetections, scene: Scene, image: Tensor) -> Detections:
-    """Return detections on the resized image (3, H, W) of a scene in px of the original.
+    """Return the k detections on the resized image (3, H, W) of a scene in px of the original.
 
+    found: boxes (k, 4), masks (k, 28, 28) and keypoints (k, 17, 3) in px of the resized image.
     Detections whose box is empty after clipping are dropped.
     """
     height, width = scene.height, scene.width

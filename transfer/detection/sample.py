@@ -74,17 +74,17 @@ class Detector(Protocol):
     loss_mask or loss_keypoint."""
 
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the detections on images (3, H, W) uint8, in eval mode."""
+        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
 
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps after layer1 to layer4, by these names, in eval mode.
+        """Return the maps (n, C, H, W) after layer1 to layer4, by these names, in eval mode.
 
-        The images (3, H, W) uint8 have one size and pass the detector's own preprocessing. For c4,
-        layer4 sees the whole map and no extra norm follows it.
+        The n images (3, H, W) uint8 have one size and pass the detector's own preprocessing. Of
+        c4, layer4 sees the whole map and no extra norm follows it.
         """
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Load a backbone (torchvision's names); return the number of tensors loaded.
+        """Load a backbone of torchvision's names and shapes; return how many tensors it has.
 
         ValueError unless every tensor has a place and every place of a backbone a tensor.
         """

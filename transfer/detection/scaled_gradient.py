@@ -14,6 +14,7 @@ class ScaleGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, factor: float) -> Tensor:
+        """Return the input, of any shape; keep the factor for `backward`."""
         ctx.factor = factor
         return input.view_as(input)
 
@@ -23,6 +24,6 @@ class ScaleGradient(torch.autograd.Function):
 
 
 def scale_gradient(input: Tensor, factor: float) -> Tensor:
-    """Return the input unchanged; its gradient is multiplied by the factor."""
+    """Return the input, of any shape, unchanged; its gradient is multiplied by the factor."""
     scaled: Tensor = ScaleGradient.apply(input, factor)
     return scaled

@@ -41,7 +41,7 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
     counted = truth != IGNORED
     highest = max(predicted[counted].max(initial=0), truth[counted].max(initial=0))
     if highest >= num_classes:
-        raise ValueError(f"class {highest} where 0 to {num_classes - 1} are expected")
+        raise ValueError(f"a mask holds class {highest}; expected 0 to {num_classes - 1}")
     pairs = truth[counted].astype(np.int64) * num_classes + predicted[counted]
     counts = np.bincount(pairs, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes)
@@ -50,7 +50,10 @@ def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
 def overlap(counts: Confusion) -> Overlap:
     """Return the scores of a split's confusion matrix; ValueError if it is empty."""
     if not counts.any():
-        raise ValueError("no pixel to score; expected masks with classes: check the split")
+        raise ValueError(
+            f"no pixel to score among {len(counts)} classes; expected masks with classes: check "
+            f"the split"
+        )
     right, of_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)
     union = of_class + counts.sum(axis=0) - right
     with np.errstate(invalid="ignore"):

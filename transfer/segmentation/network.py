@@ -124,7 +124,7 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
 
 
 def load_backbone(network: FCN, state_dict: Mapping[str, Tensor]) -> int:
-    """Load a backbone (torchvision's names); return the number of tensors loaded."""
+    """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
     return load_into_mmseg(network.backbone, state_dict)
 
 

@@ -28,8 +28,9 @@ def prove(
 ) -> dict[str, float]:
     """Return the largest difference of each stage, layer1 to layer4, on two fixed images.
 
-    state_dict: the backbone that was loaded, torchvision's names. ValueError if a difference is
-    above the tolerance, a norm layer is missing or does not train, or a parameter is frozen.
+    state_dict: the backbone that was loaded, torchvision's names and shapes. ValueError if a
+    difference is above the tolerance, a norm layer is missing or does not train, or a parameter is
+    frozen.
     """
     of_backbone = sum(name.endswith("running_mean") for name in state_dict)
     check_trained(network, of_backbone + recipe.head_convs)

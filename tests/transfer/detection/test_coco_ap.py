@@ -241,7 +241,7 @@ def test_a_kind_that_was_not_detected_and_a_foreign_file_are_refused(tmp_path: P
     objects = [annotation(1, "cat", (5, 5, 60, 70))]
     scenes = scenes_of(tmp_path, objects)
     found = Detections(**(vars(as_found(objects, [0.9])) | {"masks": None}))
-    with pytest.raises(ValueError, match="segm was asked for, but no masks"):
+    with pytest.raises(ValueError, match="masks are to be scored, but its detections have none"):
         coco_ap([found], scenes, ["segm"])
     scenes_of(tmp_path, [annotation(2, "cat", (5, 5, 60, 70))], images=[2])
     with pytest.raises(ValueError, match="0 of the 1 images are in it"):

@@ -48,7 +48,7 @@ def test_another_size_is_refused() -> None:
 @pytest.mark.parametrize(("predicted", "truth"), [(22, 0), (0, 21), (255, 1)])
 def test_a_class_that_does_not_exist_is_refused(predicted: int, truth: int) -> None:
     guess, mask = (np.full((2, 2), value, dtype=np.uint8) for value in (predicted, truth))
-    with pytest.raises(ValueError, match=f"class {max(predicted, truth)} where 0 to 20"):
+    with pytest.raises(ValueError, match=f"class {max(predicted, truth)}; expected 0 to 20"):
         confusion(guess, mask, 21)
 
 

@@ -120,7 +120,9 @@ def _load(file: Path) -> dict[str, Any]:
             BytesIO(file.read_bytes()), encoding="latin1"
         ).load()
     except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
-        raise DataError(f"{file}: not a CIFAR pickle ({error}); unpack the set again") from error
+        raise DataError(
+            f"{file}: this is not a pickle of CIFAR ({error}); unpack the set again"
+        ) from error
     return content
 
 

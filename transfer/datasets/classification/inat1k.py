@@ -29,7 +29,7 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     num_moved = sizes.counts["test"] - len(val)
     if not 0 <= num_moved < len(train):
         raise DataError(
-            f"{len(train)} training and {len(val)} val images, {sizes.counts['test']} are wanted "
+            f"{len(train)} training and {len(val)} val images, {sizes.counts['test']} are needed "
             "for the test; the annotation files are incomplete"
         )
     one_group = np.zeros(len(train), dtype=np.int64)

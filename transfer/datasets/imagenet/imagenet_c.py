@@ -47,7 +47,7 @@ def kind_and_severity(name: str) -> tuple[str, int]:
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
     if split != "test":
-        raise DataError(f"it has a test split only, not {split!r}")
+        raise DataError(f"the set has a test split only, and {split!r} was asked for")
     kinds = expected_kinds(data)
     absent = [kind for kind in kinds if not (data / FOLDER / kind).is_dir()]
     if absent:

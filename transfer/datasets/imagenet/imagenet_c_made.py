@@ -61,19 +61,19 @@ def read_manifest(file: Path) -> Manifest | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{file}: not readable ({error}); remove its folder, make it anew"
+            f"{file}: it cannot be read ({error}); remove its folder and run make-corruptions again"
         ) from error
 
 
 def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c-made/KIND/SEVERITY/WNID/*.JPEG, every image that the manifest names."""
     if split != "test":
-        raise DataError(f"it has a test split only, not {split!r}")
+        raise DataError(f"the set has a test split only, and {split!r} was asked for")
     manifest = read_manifest(data / FOLDER / MANIFEST_FILE)
     if manifest is None:
         raise DataError(
             f"{FOLDER} has no {MANIFEST_FILE}, so it is unfinished; "
-            "make-corruptions goes on where it was left"
+            "run make-corruptions again, which goes on where it stopped"
         )
     absent = [kind for kind in manifest.kinds if not (data / FOLDER / kind).is_dir()]
     if absent:

@@ -90,7 +90,7 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     workers: processes; their number does not change an image.
     """
     if workers < 1:
-        raise ValueError(f"{workers} workers: at least one has to do the work")
+        raise ValueError(f"--workers is {workers}; expected at least 1")
     images = open_split("in100", data, "test")
     expected = expected_sizes("in100", data).counts.get("test", len(images))
     if len(images) != expected:
@@ -174,7 +174,10 @@ class MissingCorruptions:
 
 
 def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
-    """Return the pixels after a corruption; its random numbers depend only on the name."""
+    """Return the pixels (C, H, W), 0 to 1, after a corruption.
+
+    Its random numbers depend only on the name.
+    """
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     if hasattr(corruption, "rng"):
         corruption.rng = np.random.default_rng(seed)
@@ -184,7 +187,7 @@ def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:
 
 
 def round_to_image(pixels: Tensor) -> Image.Image:
-    """Return pixels (3, H, W) from 0 to 1 as an image, rounded to the nearest of 256 levels."""
+    """Return pixels (C, H, W), 0 to 1, as an image, rounded to the nearest of 256 levels."""
     levels = (255 * pixels.clamp(0, 1)).round().to(torch.uint8)
     image: Image.Image = functional.to_pil_image(levels)
     return image

@@ -47,7 +47,7 @@ SMALL_PER_CLASS = 12
 def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     """Read objectnet-1.0/images/FOLDER/*.png; mappings/ holds each folder's label."""
     if split != "test":
-        raise DataError(f"it has a test split only, not {split!r}")
+        raise DataError(f"the set has a test split only, and {split!r} was asked for")
     root = data / FOLDER
     if not sizes.counts["test"]:
         _refuse_incomplete(data, root / "images")

@@ -260,7 +260,7 @@ def _mask_fault(annotation: dict[str, Any], width: int, height: int) -> str:
     if not isinstance(mask, list) or not any(map(is_outline, mask)):
         return "it has no outline of three points or more"
     if not all(_is_finite(outline) for outline in mask if is_outline(outline)):
-        return "its outline holds what is no finite number"
+        return "its outline has a value that is not a finite number"
     return ""
 
 
@@ -291,7 +291,7 @@ def _keypoint_fault(values: object) -> str:
         given = f"{len(values)} numbers" if isinstance(values, list) else f"{values}"
         return f"its keypoints are {given}, not {3 * NUM_KEYPOINTS} numbers"
     if not _is_finite(values):
-        return "its keypoints hold what is no finite number"
+        return "its keypoints have a value that is not a finite number"
     if not {0, 1, 2}.issuperset(values[2::3]):
         return f"its keypoints have the marks {sorted(set(values[2::3]))}, not 0, 1 or 2"
     return ""

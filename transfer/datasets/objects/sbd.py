@@ -39,7 +39,10 @@ def read_sbd_mask(file: Path) -> Mask:
         classes = np.asarray(content["GTcls"][0, 0]["Segmentation"])
         mask = classes.astype(np.uint8)
         if classes.ndim != 2 or not np.array_equal(mask, classes):
-            raise ValueError(f"{classes.dtype} of shape {classes.shape}, or no ids from 0 to 255")
+            raise ValueError(
+                f"the mask is {classes.dtype} of shape {classes.shape}; expected (H, W) with "
+                f"ids from 0 to 255"
+            )
         return mask
     except (
         MatReadError,

@@ -17,15 +17,15 @@ class TorchvisionDetector:
         self._rcnn = network
 
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the detections on images (3, H, W) uint8, in eval mode."""
+        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
         return self._rcnn.detections(images)
 
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the maps after layer1 to layer4, after preprocessing, in eval mode."""
+        """Return the maps (n, C, H, W) after layer1 to layer4, with preprocessing, in eval mode."""
         return self._rcnn.feature_maps(images)
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Load a backbone (torchvision's names); return the number of tensors loaded."""
+        """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
         places = dict(self._rcnn.backbone.state_dict())
         check_names_and_shapes(state_dict, places)
         self._rcnn.backbone.load_state_dict({**places, **state_dict})

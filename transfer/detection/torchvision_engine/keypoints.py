@@ -21,7 +21,7 @@ def select_regions_with_keypoints(regions: Regions, sample: Sample) -> Regions:
     points = _keypoints(sample)[regions.objects]
     places = points[..., :2]
     inside = (places >= regions.boxes[:, None, :2]) & (places <= regions.boxes[:, None, 2:])
-    return regions.of((inside.all(dim=2) & (points[..., 2] >= 1)).any(dim=1))
+    return regions.select((inside.all(dim=2) & (points[..., 2] >= 1)).any(dim=1))
 
 
 def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
@@ -37,7 +37,10 @@ def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[
 
 def _keypoints(sample: Sample) -> Tensor:
     if sample.keypoints is None:
-        raise ValueError("a sample without keypoints was given to a detector that learns them")
+        raise ValueError(
+            f"this detector learns keypoints, and a sample with {len(sample.boxes)} objects has "
+            f"none"
+        )
     return sample.keypoints
 
 

@@ -26,7 +26,10 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
     polygons: list[Polygons] = []
     for sample, each in zip(samples, regions, strict=True):
         if sample.polygons is None:
-            raise ValueError("a sample without polygons was given to a detector that learns masks")
+            raise ValueError(
+                f"a sample with {len(sample.boxes)} objects has no polygons, from which this "
+                f"detector learns masks"
+            )
         polygons += [sample.polygons[i] for i in each.objects.tolist()]
     targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
     classes = torch.cat([each.classes for each in regions])

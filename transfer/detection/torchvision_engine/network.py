@@ -101,7 +101,7 @@ class RCNN(nn.Module):
 
     @torch.no_grad()
     def detections(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the detections in images (3, H, W) uint8, in eval mode."""
+        """Return the k detections, boxes (k, 4), in each image (3, H, W) uint8, in eval mode."""
         maps, sizes = self._maps(images)
         proposals, _ = self.rpn(maps, sizes, None)
         logits, deltas = self._boxes(maps, proposals)

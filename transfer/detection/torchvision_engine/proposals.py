@@ -131,7 +131,10 @@ class RPN(nn.Module):
         """
         finite = boxes.isfinite().all(dim=2) & scores.isfinite()
         if self.training and not finite.all():
-            raise FloatingPointError("proposals are not finite: the training has diverged")
+            raise FloatingPointError(
+                f"{int((~finite).sum())} of {finite.numel()} proposals are not finite: the "
+                f"training has diverged"
+            )
         count = self.recipe.rpn_proposals[0 if self.training else 1]
         kept = []
         for i, (height, width) in enumerate(sizes):

@@ -27,8 +27,8 @@ class Regions:
     objects: Tensor
     """Index (r,) of the matched object of the sample; 0 where the sample has no object."""
 
-    def of(self, chosen: Tensor) -> "Regions":
-        """Return the regions that a mask or indices select."""
+    def select(self, chosen: Tensor) -> "Regions":
+        """Return the regions that a mask (r,) or indices (p,) select."""
         return Regions(
             boxes=self.boxes[chosen], classes=self.classes[chosen], objects=self.objects[chosen]
         )
@@ -55,4 +55,4 @@ def sample_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_classe
 
 def select_foreground(regions: Sequence[Regions], num_classes: int) -> list[Regions]:
     """Return the regions of each image that are on an object."""
-    return [each.of(each.classes < num_classes) for each in regions]
+    return [each.select(each.classes < num_classes) for each in regions]

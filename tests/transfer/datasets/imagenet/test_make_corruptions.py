@@ -110,7 +110,10 @@ def test_an_interrupted_set_is_unfinished_and_goes_on(
             make_corruptions(data)
     report = check("imagenet_c100_made", data, decode=False)
     assert not report.ok
-    assert "unfinished; make-corruptions goes on where it was left" in report.problems[0]
+    assert (
+        "unfinished; run make-corruptions again, which goes on where it stopped"
+        in report.problems[0]
+    )
     first = contents(data)
     make_corruptions(data)
     assert first

@@ -138,7 +138,7 @@ BROKEN_OBJECTS: dict[str, tuple[str, Path, Change]] = {
     "is not four": ("coco17", INSTANCES, _annotation(bbox=[10, 10, 5])),
     "lies outside": ("coco17", INSTANCES, _annotation(bbox=[128, 10, 20, 20])),
     "no outline": ("coco17", INSTANCES, _annotation(segmentation=[[1, 2, 3, 4], [1] * 7])),
-    "no finite number": ("coco17", INSTANCES, _annotation(segmentation=[[1, 2, 3, 4, 5, "x"]])),
+    "not a finite number": ("coco17", INSTANCES, _annotation(segmentation=[[1, 2, 3, 4, 5, "x"]])),
     "only crowds": ("coco17", INSTANCES, _annotation(segmentation={"size": [96, 128]})),
     "its mask is [128, 96]": (
         "coco17",

@@ -133,7 +133,7 @@ def test_classes_that_are_no_ids_in_two_dimensions_are_refused(
     content["Segmentation"][0, 0] = np.array(classes)
     file = data / "benchmark_RELEASE/dataset/cls/2008_000099.mat"
     scipy.io.savemat(file, {"GTcls": content})
-    with pytest.raises(DataError, match="no ids from 0 to 255"):
+    with pytest.raises(DataError, match="with ids from 0 to 255"):
         read_sbd_mask(file)
 
 

@@ -58,7 +58,7 @@ def test_a_sample_without_polygons_is_an_error() -> None:
     sample = small_samples(1)[0]
     bare = type(sample)(image=sample.image, boxes=sample.boxes, classes=sample.classes)
     zero = torch.zeros(1, dtype=torch.int64)
-    with pytest.raises(ValueError, match="without polygons"):
+    with pytest.raises(ValueError, match="objects has no polygons"):
         mask_loss(
             torch.zeros(1, 1, 28, 28),
             [Regions(boxes=sample.boxes[:1], classes=zero, objects=zero)],
