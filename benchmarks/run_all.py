@@ -25,10 +25,7 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.cluster import arrays as slurm_cells
-from benchmarks.cluster.cell_status import print_statuses
 from benchmarks.execution.sequence import run_cells
-from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, place_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
@@ -46,7 +43,6 @@ from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.images import DataError
-from transfer.datasets.synthetic.generate import generate
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
@@ -169,6 +165,9 @@ def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
 
 def run(request: RunAll) -> int:
     """Print the plan, run or submit its cells and write the tables; return the exit status."""
+    from benchmarks.cluster import arrays as slurm_cells
+    from benchmarks.execution.workers import run_side_by_side
+
     start = time.monotonic()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
@@ -207,6 +206,8 @@ def run(request: RunAll) -> int:
 
 def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
+    from transfer.datasets.synthetic.generate import generate
+
     home = request.runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
     print("generating small versions of all data sets", file=sys.stderr, flush=True)
@@ -237,6 +238,9 @@ def manage_submitted_cells(request: RunAll) -> int:
 
     Returns 1 if any cell failed or was cancelled, else 0.
     """
+    from benchmarks.cluster import arrays as slurm_cells
+    from benchmarks.cluster.cell_status import print_statuses
+
     if request.cluster.retry_failed:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:

@@ -9,7 +9,6 @@ import tyro
 
 from transfer.backbone import load_backbone, random_twin, with_heads
 from transfer.cells.departures import departures
-from transfer.cells.many_gpus import evaluate_where_asked
 from transfer.cells.request import Cell, Place
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
@@ -61,6 +60,8 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Evaluate the checkpoint and print the result; return the exit status."""
+        from transfer.cells.many_gpus import evaluate_where_asked
+
         cell = self.cell()
         if this_process().speaks:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
@@ -89,6 +88,8 @@ class CorruptionEval(TaskDefaults):
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
+        from transfer.frozen.feature_cache import features_of_backbones
+
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 

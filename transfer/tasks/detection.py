@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.scenes import Scenes, usable_for_training
-from transfer.datasets.unchanged import usable_split
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
@@ -210,6 +209,8 @@ class Detection(TaskDefaults):
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Return two checked splits, without the broken images that the user tolerates."""
+        from transfer.datasets.unchanged import usable_split
+
         learned, tested = (
             usable_split(folders, self.dataset, split, opened)
             for split in (train, test)

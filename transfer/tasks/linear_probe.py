@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import EvalTransform
@@ -93,6 +92,8 @@ class LinearProbe(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
+        from transfer.frozen.feature_cache import frozen_features, open_images
+
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return Prepared(
             backbone,

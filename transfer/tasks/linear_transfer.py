@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
@@ -92,6 +91,8 @@ class LinearTransfer(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
+        from transfer.frozen.feature_cache import frozen_features, open_images
+
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return Prepared(
             backbone,

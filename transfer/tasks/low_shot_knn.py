@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import train_and_test
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
@@ -71,6 +70,8 @@ class LowShotKNN(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features, extracted or from the cache."""
+        from transfer.frozen.feature_cache import train_and_test
+
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         return train_and_test(backbone, self.dataset, transform, folders)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.objectnet import BORDER_PX
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
@@ -68,6 +67,8 @@ class ObjectNetEval(TaskDefaults):
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
+        from transfer.frozen.feature_cache import features_of_backbones
+
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 

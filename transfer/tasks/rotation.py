@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
@@ -77,6 +76,8 @@ class RotationProbe(TaskDefaults):
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images in each rotation."""
         import torch
+
+        from transfer.frozen.feature_cache import frozen_features, open_images
 
         upright = EvalTransform.center(self.crop_px, self.margin_px)
         positions = [

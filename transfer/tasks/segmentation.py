@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
-from transfer.datasets.unchanged import usable_split
 from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.cost import FORWARD_COST
@@ -163,6 +162,8 @@ class Segmentation(TaskDefaults):
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
         """Return two checked splits, without the broken images that the user tolerates."""
+        from transfer.datasets.unchanged import usable_split
+
         learned, tested = (
             usable_split(folders, self.dataset, split, opened)
             for split in (train, test)

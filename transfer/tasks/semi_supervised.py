@@ -20,7 +20,6 @@ from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_s
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.cost import BACKWARD_COST, forward_hours
-from transfer.frozen.feature_cache import open_images
 from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
@@ -149,6 +148,8 @@ class SemiSupervised(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""
+        from transfer.frozen.feature_cache import open_images
+
         labelled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
             labelled = draw_balanced_share(labelled, self.drawn_share)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
-from transfer.frozen.feature_cache import frozen_features, open_images
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.console import say
@@ -106,6 +105,8 @@ class VOCSVM(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
+        from transfer.frozen.feature_cache import frozen_features, open_images
+
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
         )

@@ -8,34 +8,16 @@ number of training images of ImageNet-100.
 
 from pathlib import Path
 
-import numpy as np
-
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.imagenet.classes import SMALL_FIRST_KIND, SMALL_WNIDS, imagenet100_wnids
 from transfer.datasets.images import Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
-from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
 
-IMAGENET100 = Path(__file__).with_name("imagenet100.txt")
-"""The classes of CMC (Tian et al. 2020), used by JCL, LORAC, UniCLR and LooC."""
-# fmt: off
-SMALL_WNIDS = (
-    "n01440764", "n01749939", "n02107142", "n02488291", "n02869837", "n02877765", "n03085013",
-    "n03594734", "n04517823", "n15075141",
-)
-# fmt: on
-"""Classes of the small ImageNet: all but the first and the last are in ImageNet-100, and four
-(bottle cap, keyboard, jeans, vacuum cleaner) are in ObjectNet."""
 SMALL = PerClass(classes=len(SMALL_WNIDS))
-SMALL_FIRST_KIND = 12
-
-
-def imagenet100_wnids() -> list[str]:
-    """Return the 100 class folders of ImageNet-100, in the published order."""
-    return IMAGENET100.read_text().split()
 
 
 def read_in1k(data: Path, split: str, sizes: Sizes) -> Images:
@@ -57,21 +39,9 @@ def _read(data: Path, split: str, sizes: Sizes, wnids: list[str]) -> Images:
     return balanced_split(images, split, val_per_class=sizes.per_class("val"))
 
 
-def small_in100_wnids() -> list[str]:
-    """Return the classes of the small ImageNet that are in ImageNet-100."""
-    listed = set(imagenet100_wnids())
-    return [wnid for wnid in SMALL_WNIDS if wnid in listed]
-
-
 def small_train_file(wnid: str, i: int) -> str:
     """Return the file name of training image `i` of a class of the small ImageNet."""
     return f"{wnid}_{10 + 17 * i}.JPEG"
-
-
-def paint_small_class(wnid: str, rng: np.random.Generator) -> Pixels:
-    """Return a new image of a class of the small ImageNet."""
-    kinds = kinds_of_classes(len(SMALL_WNIDS), SMALL_FIRST_KIND)
-    return paint(kinds[SMALL_WNIDS.index(wnid)], draw_size_px(rng), rng)
 
 
 def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:

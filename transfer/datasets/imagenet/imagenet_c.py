@@ -11,7 +11,7 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet.imagenet import (
+from transfer.datasets.imagenet.classes import (
     imagenet100_wnids,
     paint_small_class,
     small_in100_wnids,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet.imagenet import imagenet100_wnids
+from transfer.datasets.imagenet.classes import imagenet100_wnids
 from transfer.datasets.imagenet.imagenet_c import (
     KINDS,
     MAIN_KINDS,

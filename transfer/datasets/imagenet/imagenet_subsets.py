@@ -12,7 +12,8 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet.imagenet import SMALL, SMALL_WNIDS, read_in1k, small_train_file
+from transfer.datasets.imagenet.classes import SMALL_WNIDS
+from transfer.datasets.imagenet.imagenet import SMALL, read_in1k, small_train_file
 from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.splits import balanced_split

@@ -12,7 +12,7 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet.imagenet import SMALL_WNIDS, paint_small_class
+from transfer.datasets.imagenet.classes import SMALL_WNIDS, paint_small_class
 from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, SmallVersion
 from transfer.datasets.synthetic.files import write_file
