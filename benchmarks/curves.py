@@ -18,11 +18,11 @@ import tyro
 
 from benchmarks.execution.sequence import run_cell
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
-from benchmarks.planning.cells import cells_of, place_of, split_words
+from benchmarks.planning.cells import cells_of, settings_of, split_words
 from benchmarks.planning.plan import plan_cell
 from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
-from transfer.cells.request import Place
+from transfer.cells.request import CellSettings
 from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
@@ -56,7 +56,7 @@ class Request:
 
 def run(request: Request) -> int:
     """Evaluate all snapshots and write the tables; return the exit status."""
-    place = place_of(request, snapshots=True)
+    settings = settings_of(request, snapshots=True)
     keys = split_words(request.tasks)
     for key in keys:
         task_of(key)  # an unknown task must fail before a file is loaded
@@ -64,16 +64,16 @@ def run(request: Request) -> int:
     failed = 0
     for curve, files in zip(names, snapshot_files(request, names), strict=True):
         for file in files:
-            stop.leave_if_asked()
+            stop.exit_if_requested()
             failed += not evaluate_snapshot(
-                file, f"{curve}{CURVE_SEPARATOR}{file.stem}", keys, place
+                file, f"{curve}{CURVE_SEPARATOR}{file.stem}", keys, settings
             )
     tables_written = update_tables(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 
 
-def evaluate_snapshot(file: Path, name: str, keys: list[str], place: Place) -> bool:
+def evaluate_snapshot(file: Path, name: str, keys: list[str], settings: CellSettings) -> bool:
     """Evaluate a snapshot on all tasks; return whether every task has its record.
 
     DataError if a data set is absent.
@@ -83,13 +83,15 @@ def evaluate_snapshot(file: Path, name: str, keys: list[str], place: Place) -> b
     except (BackboneError, OSError) as error:
         print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
         return False
-    cells = cells_of([backbone], keys, place)
+    cells = cells_of([backbone], keys, settings)
     absent = dict.fromkeys(key for cell in cells for key in plan_cell(cell).missing)
     if absent:
-        raise DataError(f"no snapshot can be evaluated: no {', '.join(absent)} below {place.data}")
+        raise DataError(
+            f"no snapshot can be evaluated: no {', '.join(absent)} below {settings.data}"
+        )
     done = []
     for cell in cells:
-        stop.leave_if_asked()
+        stop.exit_if_requested()
         done.append(run_cell(cell))
     return all(done)
 

@@ -27,7 +27,7 @@ import tyro
 
 from benchmarks.execution.sequence import run_cells
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.cells import cells_of, place_of, task_keys
+from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
 from benchmarks.planning.plan import (
     PlannedCell,
@@ -48,7 +48,7 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
-from transfer.running.console import duration
+from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
 from transfer.running.processes import assume_gpus
 
@@ -144,11 +144,11 @@ def _numbers(words: str, option: str, example: str) -> list[int]:
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
-    place = place_of(request, request.training)
+    settings = settings_of(request, request.training)
     engine_for(request.training.engine)
     seeds = _numbers(request.seeds, "--seeds", "0,1,2")
     keys = task_keys(request.tasks, request.suite)
-    cells = cells_of(backbones(request), keys, place, seeds)
+    cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
         rows = with_classifiers([plan_cell(cell) for cell in cells])
         return with_shared_heads(rows) if request.workers == 1 else rows
@@ -198,7 +198,7 @@ def run(request: RunAll) -> int:
         failed = run_cells(rows)
     tables_written = update_tables(request.results)
     print(
-        f"{len(rows)} cells, {len(failed)} failed, {duration(time.monotonic() - start)}",
+        f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
     )
     return int(bool(failed) or not tables_written)
@@ -214,7 +214,7 @@ def demo(request: RunAll) -> int:
     generate(data)
     command = [sys.executable, "-m", "pretrain", "jcl/demo", "--data", str(data / "pretrain")]
     pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
-    stop.leave_if_asked()
+    stop.exit_if_requested()
     pretrained.check_returncode()
     status = run(
         RunAll(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from transfer.backbone import Backbone, InputFormat, random_backbone
-from transfer.cells.request import Place
+from transfer.cells.request import CellSettings
 from transfer.datasets.synthetic.generate import generate
 
 SMALL_SETS = ("cars", "dtd", "cifar10", "voc07", "in100")
@@ -54,9 +54,9 @@ def small_backbone() -> Backbone:
 
 
 @pytest.fixture
-def place(small_data: Path, tmp_path: Path) -> Place:
+def settings(small_data: Path, tmp_path: Path) -> CellSettings:
     """Smoke schedule on the small data, everything written below tmp_path."""
-    return Place(
+    return CellSettings(
         data=small_data,
         results=tmp_path / "results",
         runs=tmp_path / "runs",

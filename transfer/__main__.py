@@ -20,7 +20,7 @@ from transfer.datasets.check import check, render
 from transfer.datasets.images import DataError
 from transfer.running import stop
 from transfer.running.folders import data_folder
-from transfer.running.processes import joined
+from transfer.running.processes import process_group
 from transfer.tasks import TASKS
 
 
@@ -146,7 +146,7 @@ def main(words: list[str]) -> int:
         if command is not None:
             return tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")()
         request = tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)
-        with joined():
+        with process_group():
             return request()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

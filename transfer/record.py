@@ -150,7 +150,7 @@ def readable_records(path: Path) -> dict[Path, Record]:
     return found
 
 
-def file_of(path: Path, record: Record) -> Path:
+def file_for_record(path: Path, record: Record) -> Path:
     """Return the file for a record; it never holds a record of other conditions.
 
     path: the path of the record's cell.
@@ -231,7 +231,7 @@ def store_record(path: Path, record: Record) -> Path:
 
     It replaces no record of other conditions. The cell's failure file is deleted, if there is one.
     """
-    file = file_of(path, record)
+    file = file_for_record(path, record)
     write_record(file, record)
     for own in (path, former_path(path)):
         failure_path(own).unlink(missing_ok=True)
@@ -251,7 +251,7 @@ def read_record(path: Path) -> Record:
         ) from error
 
 
-def surroundings() -> dict[str, Any]:
+def run_environment() -> dict[str, Any]:
     """Return commit, versions, hardware and time, which every record stores."""
     return {
         "commit": commit(),

@@ -155,7 +155,7 @@ def submit_cells(
         return None
     folder = new_folder(runs)
     plan = plan_arrays(new, origins, options, folder)
-    return _submit_plan(plan, options, folder, where, new[0].cell.place.results)
+    return _submit_plan(plan, options, folder, where, new[0].cell.settings.results)
 
 
 def _submit_plan(

@@ -107,7 +107,7 @@ def submitted_cell(cell: Cell, words: tuple[str, ...], resources: Resources) -> 
         backbone=cell.backbone.name,
         key=cell.key,
         protocol=cell.task.protocol,
-        schedule=cell.place.schedule,
+        schedule=cell.settings.schedule,
         seed=cell.seed,
         record=str(path),
         before=versions(path),

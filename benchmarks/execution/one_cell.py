@@ -21,7 +21,7 @@ from benchmarks.planning.checkpoints import Origins
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
 from transfer.cells.execution import note_failure, prepare
-from transfer.cells.many_gpus import KilledError, evaluate_where_asked
+from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
@@ -34,7 +34,7 @@ PREPARE, AND = "--prepare", "--and"
 
 def arguments_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
     """Return the arguments for a cell, with absolute paths."""
-    place, origin = cell.place, origins[cell.backbone.name]
+    place, origin = cell.settings, origins[cell.backbone.name]
     words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
     words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
     words += ["--heads", *map(str, origin.heads)] if origin.heads else []
@@ -88,9 +88,9 @@ def run(cell: Cell) -> int:
     """Run the cell; return the exit status once it has a record or a failure file."""
     announced = False
     while True:
-        stop.leave_if_asked()
+        stop.exit_if_requested()
         try:
-            print(summary(cell, evaluate_where_asked(cell)), flush=True)
+            print(summary(cell, evaluate_on_gpus(cell)), flush=True)
         except BusyError:
             if not announced:
                 announced = True
@@ -115,7 +115,7 @@ def main(words: list[str]) -> int:
             return run(cell_from_arguments(words))
         for key in words[1].split(","):
             prepare([cell_from_arguments([key, *part]) for part in _split_backbones(words[2:])])
-            stop.leave_if_asked()
+            stop.exit_if_requested()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.planning.plan import PlannedCell
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
-from transfer.cells.many_gpus import evaluate_where_asked
+from transfer.cells.many_gpus import evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
 from transfer.running import stop
@@ -22,7 +22,7 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     waiting = [row.cell for row in rows if row.state == "run"]
     waiting.sort(key=lambda cell: cell.needed is not None)  # classifiers are trained before use
     for number, cell in enumerate(waiting, 1):
-        stop.leave_if_asked()
+        stop.exit_if_requested()
         print(
             f"[{number}/{len(waiting)}] {cell.backbone.name}  {cell.key}",
             file=sys.stderr,
@@ -45,7 +45,7 @@ def run_cell(
     try:
         if cell.needed is not None:
             _prepare_together(cell, later, reasons)
-        print(summary(cell, evaluate_where_asked(cell)), flush=True)
+        print(summary(cell, evaluate_on_gpus(cell)), flush=True)
         return True
     except BusyError as error:  # another process will write its record: no failure file
         print(f"{cell.key}  skipped: {error}", file=sys.stderr, flush=True)

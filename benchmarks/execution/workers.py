@@ -75,7 +75,7 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
     failed: list[Cell] = []
     forwarded = False
     while waiting or pool.running:
-        if stop.asked():
+        if stop.is_requested():
             waiting.clear()
             if not forwarded:
                 forwarded = True
@@ -96,7 +96,7 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
                 _start(work, pool, len(gpus))
         failed += _collect_ended(pool)
         _sleep(pool)
-    stop.leave_if_asked()
+    stop.exit_if_requested()
     return failed
 
 
@@ -117,9 +117,9 @@ def _was_stopped(status: int) -> bool:
     The signal may reach this process last, so its arrival is awaited for SIGNAL_DELAY_S.
     """
     until = time.monotonic() + SIGNAL_DELAY_S
-    while status in STOPPED and not stop.asked() and time.monotonic() < until:
+    while status in STOPPED and not stop.is_requested() and time.monotonic() < until:
         time.sleep(0.05)
-    return status in STOPPED and stop.asked()
+    return status in STOPPED and stop.is_requested()
 
 
 def _all_work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
@@ -170,8 +170,8 @@ def _gpus_needed(cell: Cell, num_gpus: int) -> int:
     """Return the number of GPUs of a cell: one, or as many as it trains on; 0 without GPUs."""
     if not num_gpus:
         return 0
-    many = cell.task.distributed_training is not None and cell.place.training.gpus
-    return min(cell.place.training.gpus, num_gpus) if many else 1
+    many = cell.task.distributed_training is not None and cell.settings.training.gpus
+    return min(cell.settings.training.gpus, num_gpus) if many else 1
 
 
 def _start(work: Work, pool: Pool, num_gpus: int) -> None:
@@ -184,7 +184,7 @@ def _start(work: Work, pool: Pool, num_gpus: int) -> None:
         process_command(work.words),
         env=environment,
         start_new_session=True,  # Ctrl-C reaches it through this process only
-        preexec_fn=stop.asked_at_parents_end,
+        preexec_fn=stop.signal_at_parents_end,
     )
     pool.running[process] = (work, gpus)
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from benchmarks.planning.suites import suites
 from transfer.backbone import Backbone
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running.schedule import share
@@ -41,12 +41,12 @@ class SharedSettings(Protocol):
         """Arithmetic of frozen networks."""
 
 
-def place_of(
+def settings_of(
     settings: SharedSettings, training: TrainingOptions | None = None, *, snapshots: bool = False
-) -> Place:
+) -> CellSettings:
     """Return the settings as cells have them; ValueError for an unknown schedule."""
     share(settings.schedule)
-    return Place(
+    return CellSettings(
         data=settings.data,
         results=settings.results,
         snapshots=snapshots,
@@ -59,11 +59,14 @@ def place_of(
 
 
 def cells_of(
-    backbones: Iterable[Backbone], keys: Sequence[str], place: Place, seeds: Sequence[int] = (0,)
+    backbones: Iterable[Backbone],
+    keys: Sequence[str],
+    settings: CellSettings,
+    seeds: Sequence[int] = (0,),
 ) -> list[Cell]:
     """Return a cell for each backbone, task key and seed, in this order."""
     return [
-        Cell(key=key, backbone=backbone, seed=seed, place=place)
+        Cell(key=key, backbone=backbone, seed=seed, settings=settings)
         for backbone in backbones
         for key in keys
         for seed in seeds

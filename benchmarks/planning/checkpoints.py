@@ -4,7 +4,6 @@ A file is read and checked once. The cached description is valid as long as the 
 and modification time stay the same. An evaluation reads and checks the file again.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any
 
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
 from transfer.record import commit, write_json
+from transfer.running.content_hash import content_hash
 
 VERSION = 2  # of the cached description: raise it when a backbone's fields or their meaning change
 WEIGHTLESS = ("state_dict", "name", "input")
@@ -74,7 +74,7 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
         return load_backbone(path)  # raises the error that says what is wrong
     version = [VERSION, _code_version(), list(origin.heads), origin.random]
     identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
-    name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
+    name = content_hash(identity, 24)
     cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
         return _backbone_from(json.loads(cached.read_text()))

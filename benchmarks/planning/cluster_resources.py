@@ -29,7 +29,7 @@ def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
 
     If not given, it is the largest number on a node that divides the batch into equal passes.
     """
-    training = cell.place.training
+    training = cell.settings.training
     schedule = replace_gpus(cell, 1).task.distributed_training
     if training.gpus or schedule is None:
         return cell
@@ -41,14 +41,14 @@ def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
 
 def replace_gpus(cell: Cell, gpus: int) -> Cell:
     """Return the same cell on another number of GPUs; no number of its protocol changes."""
-    training = replace(cell.place.training, gpus=gpus)
-    return replace(cell, place=replace(cell.place, training=training))
+    training = replace(cell.settings.training, gpus=gpus)
+    return replace(cell, settings=replace(cell.settings, training=training))
 
 
 def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
     """Return the resources of one cell; options that are given take precedence."""
     task = row.cell.task
-    processes = task.num_processes(row.cell.place.training)
+    processes = task.num_processes(row.cell.settings.training)
     gpus = processes if options.cell_gpus else 0
     if task.distributed_training is None:
         gpus = options.cell_gpus
@@ -80,13 +80,13 @@ def resource_notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
 
 def _arithmetic_depends_on_node(cell: Cell) -> bool:
     """Return whether the arithmetic of the cell's frozen network depends on the node."""
-    return not cell.task.trains_backbone and cell.place.features_in == "auto"
+    return not cell.task.trains_backbone and cell.settings.features_in == "auto"
 
 
 def _resource_note(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
     requested = resources(row, options)
     gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
-    gpus = row.cell.place.training.gpus
+    gpus = row.cell.settings.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
         f"batch on each; about {gpu_hours / gpus:.1f} h in jobs of at most {requested.hours:g} h; "
@@ -105,4 +105,4 @@ def _resource_note(row: PlannedCell, used: Course, paper: Course, options: Slurm
 
 def _schedule_of_paper(cell: Cell) -> Course | None:
     """Return the schedule of the paper's training, at the length that the user chose."""
-    return task_of(cell.key).at_schedule(cell.place.schedule).distributed_training
+    return task_of(cell.key).at_schedule(cell.settings.schedule).distributed_training

@@ -35,7 +35,7 @@ class PlannedCell:
 def plan_cell(cell: Cell) -> PlannedCell:
     """Return the plan of a cell from its data and records; nothing is computed."""
     missing = tuple(
-        key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.place.data)
+        key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.settings.data)
     )
     if missing:
         return PlannedCell(cell, "no data", missing, 0.0)
@@ -142,7 +142,7 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
             cell = row.cell
             work = PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours)
             groups.setdefault(type(cell.task), []).append(work)
-    options = rows[0].cell.place.training if rows else TrainingOptions()
+    options = rows[0].cell.settings.training if rows else TrainingOptions()
     return [
         line
         for group in groups.values()

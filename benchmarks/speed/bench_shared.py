@@ -28,9 +28,9 @@ from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
 from transfer.backbone import InputFormat, load_backbone, random_backbone
-from transfer.cells.checked_data import checked, fingerprint
+from transfer.cells.checked_data import check_once, fingerprint
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.synthetic.generate import generate
 from transfer.record import Record
@@ -101,17 +101,17 @@ def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
             if task.by_default and not task.trains_backbone
         }:
             patches.enter_context(change(kind, "run", clock.timed("training", kind.run)))
-        patches.enter_context(change(sequence, "evaluate_where_asked", evaluated))
+        patches.enter_context(change(sequence, "evaluate_on_gpus", evaluated))
         yield evaluated
 
 
 def forget() -> None:
     """Clear this process's caches of checked data sets."""
-    checked.cache_clear()
+    check_once.cache_clear()
     fingerprint.cache_clear()
 
 
-def together(
+def by_run_all(
     keys: Sequence[str], checkpoint: Path, data: Path, home: Path
 ) -> tuple[Clock, Metrics]:
     """Run all tasks by run_all; return the time spent and the metrics.
@@ -137,7 +137,9 @@ def together(
     return clock, found
 
 
-def alone(keys: Sequence[str], checkpoint: Path, data: Path, home: Path) -> tuple[Clock, Metrics]:
+def each_by_itself(
+    keys: Sequence[str], checkpoint: Path, data: Path, home: Path
+) -> tuple[Clock, Metrics]:
     """Run every task with folders of its own; return the time spent and the metrics."""
     found: Metrics = {}
     clock = Clock(ITSELF)
@@ -145,15 +147,17 @@ def alone(keys: Sequence[str], checkpoint: Path, data: Path, home: Path) -> tupl
         for key in keys:
             forget()
             own = home / key.replace("/", "-")
-            place = Place(data=data, results=own / "results", runs=own / "runs", schedule="smoke")
+            settings = CellSettings(
+                data=data, results=own / "results", runs=own / "runs", schedule="smoke"
+            )
             with clock.during(subject=key):
                 backbone = load_backbone(checkpoint)
-                evaluated(Cell(key=key, backbone=backbone, seed=0, place=place))
+                evaluated(Cell(key=key, backbone=backbone, seed=0, settings=settings))
     clock.stop()
     return clock, found
 
 
-WAYS = (alone, together)
+WAYS = (each_by_itself, by_run_all)
 
 
 def report(keys: Sequence[str], clocks: Sequence[tuple[Clock, Clock]]) -> str:
@@ -198,9 +202,9 @@ def main(settings: Settings) -> None:
         for turn in range(settings.rounds):
             done = {}
             for way in WAYS[:: -1 if turn % 2 else 1]:
-                place = home / f"{turn}" / way.__name__
+                own_home = home / f"{turn}" / way.__name__
                 with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                    done[way] = way(keys, checkpoint, home / "data", place)
+                    done[way] = way(keys, checkpoint, home / "data", own_home)
             (apart, found), (shared, same) = (done[way] for way in WAYS)
             if same != found:
                 raise RuntimeError(f"the two ways disagree: {same} and {found}")

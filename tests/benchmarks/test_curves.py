@@ -102,7 +102,7 @@ def test_cells_know_how_many_broken_images_are_tolerated(
     tolerated = []
 
     def succeeded(cell: Cell) -> bool:
-        tolerated.append(cell.place.tolerated)
+        tolerated.append(cell.settings.tolerated)
         return True
 
     monkeypatch.setattr("benchmarks.curves.run_cell", succeeded)

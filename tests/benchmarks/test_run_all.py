@@ -18,7 +18,7 @@ from benchmarks.planning.plan import plan_cell, render_plan
 from benchmarks.run_all import RunAll, main, origins_by_name, plan, run
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
@@ -70,7 +70,7 @@ def test_what_is_finished_is_not_run_again(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(request_for()) == 0
-    monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_where_asked")
+    monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
 
@@ -83,7 +83,7 @@ def test_one_failing_task_leaves_the_others_and_its_reason(
             raise RuntimeError("the disk is on fire")
         return evaluate(cell)
 
-    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_where_asked", breaks)
+    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", breaks)
     request = request_for()
     assert run(request) == 1
     assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
@@ -134,7 +134,7 @@ def test_a_cell_that_another_process_works_on_is_left_alone(
     def busy(cell: Cell) -> Record:
         raise BusyError("another process works on this cell")
 
-    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_where_asked", busy)
+    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", busy)
     request = request_for()
     assert run(request) == 1
     assert not list(request.results.rglob("*.failed.json"))
@@ -198,13 +198,13 @@ def test_a_corrupt_checkpoint_exits_with_2(
 
 
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
     options = TrainingOptions(engine="torchvision", gpus=4)
-    paper = replace(place, data=small_detection_data, schedule="paper", training=options)
+    paper = replace(settings, data=small_detection_data, schedule="paper", training=options)
     cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
     rows = [
-        plan_cell(Cell(key="coco_det", backbone=backbone, seed=0, place=paper))
+        plan_cell(Cell(key="coco_det", backbone=backbone, seed=0, settings=paper))
         for backbone in (random_backbone(arch="resnet50", stem="imagenet", seed=0), cifar)
     ]
     assert [row.state for row in rows] == ["run", "unfit"]
@@ -217,11 +217,11 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
 
 
 def test_the_plan_tells_the_hours_of_segmentation(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
     options = TrainingOptions(gpus=4)
-    paper = replace(place, data=small_detection_data, schedule="paper", training=options)
-    row = plan_cell(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, place=paper))
+    paper = replace(settings, data=small_detection_data, schedule="paper", training=options)
+    row = plan_cell(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, settings=paper))
     assert row.state == "run"
     assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
     told = render_plan([row])
@@ -271,11 +271,13 @@ def test_heads_that_are_not_there_are_told(
 
 
 def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
-    small_backbone: Backbone, small_data: Path, place: Place
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    paper = replace(place, schedule="paper")
+    paper = replace(settings, schedule="paper")
     keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")
-    rows = [plan_cell(Cell(key=key, backbone=small_backbone, seed=0, place=paper)) for key in keys]
+    rows = [
+        plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper)) for key in keys
+    ]
     # forward and backward of 32 px images: a search on four fifths for each of seven rates
     cost = 0.44 * (32 / 224) ** 2 / 2500 / 3600
     expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)

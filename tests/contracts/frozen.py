@@ -16,7 +16,7 @@ from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
 from transfer.backbone import Backbone, InputFormat
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.finetuning.prepared import Prepared, identity
@@ -77,8 +77,8 @@ BACKBONES = {
 def cells(schedule: str, network: Backbone) -> dict[str, Cell]:
     """The cell of every task."""
     nowhere = Path("nowhere")
-    place = Place(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)
-    return {key: Cell(key=key, backbone=network, seed=0, place=place) for key in TASKS}
+    settings = CellSettings(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)
+    return {key: Cell(key=key, backbone=network, seed=0, settings=settings) for key in TASKS}
 
 
 def protocols() -> dict[str, str]:

@@ -13,7 +13,7 @@ from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
 from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.datasets.synthetic.generate import generate
@@ -96,9 +96,9 @@ def all_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", TASKS)
 def test_a_tiny_run_ends_in_a_record(
-    key: str, small_backbone: Backbone, all_data: Path, place: Place
+    key: str, small_backbone: Backbone, all_data: Path, settings: CellSettings
 ) -> None:
-    cell = Cell(key=key, backbone=small_backbone, seed=0, place=replace(place, data=all_data))
+    cell = Cell(key=key, backbone=small_backbone, seed=0, settings=replace(settings, data=all_data))
     record = evaluate(cell)
     assert isinstance(record, Record)
     assert read_record(cell.path) == record

@@ -19,7 +19,7 @@ from transfer.datasets.unchanged import (
     changed_data_error,
     require_same_fingerprint,
 )
-from transfer.running.console import say
+from transfer.running.console import print_line
 from transfer.running.folders import Folders
 
 T = TypeVar("T")
@@ -36,21 +36,21 @@ def fingerprint(key: str, data: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def checked(key: str, data: Path, tolerated: int) -> Report:
+def check_once(key: str, data: Path, tolerated: int) -> Report:
     """Return the report of a data set; DataError if the set is incomplete or broken."""
     return require(key, data, tolerated=tolerated)
 
 
-def checked_folders(
+def folders_with_reports(
     keys: Sequence[str], folders: Folders, tolerated: int
 ) -> tuple[dict[str, Report], Folders]:
     """Return the reports of data sets, and the folders with these reports and broken images."""
-    reports = {key: checked(key, folders.data, tolerated) for key in keys}
+    reports = {key: check_once(key, folders.data, tolerated) for key in keys}
     broken = frozenset(name for report in reports.values() for name in report.unreadable)
     return reports, replace(folders, broken=broken, reports=reports)
 
 
-def on_checked_data(
+def run_on_checked_data(
     keys: Sequence[str],
     folders: Folders,
     tolerated: int,
@@ -64,15 +64,15 @@ def on_checked_data(
     is repeated. ChangedDataError if all checks began after `since_s` (monotonic time): the change
     then happened during this cell.
     """
-    reports, known = checked_folders(keys, folders, tolerated)
+    reports, known = folders_with_reports(keys, folders, tolerated)
     try:
         return reports, work(known)
     except ChangedDataError:
         if all(report.began_s >= since_s for report in reports.values()):
             raise
-    say("data", f"{', '.join(keys)} changed since an earlier task: checked again")
-    checked.cache_clear()
-    reports, known = checked_folders(keys, folders, tolerated)
+    print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
+    check_once.cache_clear()
+    reports, known = folders_with_reports(keys, folders, tolerated)
     return reports, work(known)
 
 

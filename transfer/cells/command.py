@@ -9,12 +9,12 @@ import tyro
 
 from transfer.backbone import load_backbone, random_twin, with_heads
 from transfer.cells.departures import departures
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
-from transfer.record import Record, file_of
-from transfer.running.console import duration
+from transfer.record import Record, file_for_record
+from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
 from transfer.running.processes import this_process
 from transfer.running.schedule import share
@@ -44,7 +44,7 @@ class Evaluate:
     tolerate: int = 0
     """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
     random: bool = False
-    """Evaluate a random initialization of the checkpoint's network in its place."""
+    """Evaluate a random initialization of the checkpoint's network in its settings."""
     heads: tuple[int, ...] = ()
     """Heads of a LooC++ or MoCo++ file, such as 0 2, with concatenated features; default all."""
     features_in: RequestedPrecision = "auto"
@@ -60,10 +60,10 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Evaluate the checkpoint and print the result; return the exit status."""
-        from transfer.cells.many_gpus import evaluate_where_asked
+        from transfer.cells.many_gpus import evaluate_on_gpus
 
         cell = self.cell()
-        if this_process().speaks:
+        if this_process().is_main:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
         if this_process().num_processes > 1 and cell.task.distributed_training is None:
             raise ValueError(f"{self.task} runs in one process; start it without torchrun")
@@ -72,8 +72,8 @@ class Evaluate:
             for line in departures(cell):
                 print(f"departs from the paper: {line}")
             return 0
-        record = evaluate_where_asked(cell)
-        if this_process().speaks:
+        record = evaluate_on_gpus(cell)
+        if this_process().is_main:
             print(summary(cell, record))
         return 0
 
@@ -83,7 +83,7 @@ class Evaluate:
         task_of(self.task)
         share(self.schedule)
         engine_for(self.training.engine)
-        place = Place(
+        settings = CellSettings(
             data=self.data,
             results=self.results,
             runs=self.runs,
@@ -101,13 +101,13 @@ class Evaluate:
             key=self.task,
             backbone=backbone,
             seed=self.seed,
-            place=place,
+            settings=settings,
             with_weights=self.with_weights,
         )
 
 
 def summary(cell: Cell, record: Record) -> str:
     """Return the result line of a cell: task, metrics, time, file."""
-    file = file_of(cell.path, record)
+    file = file_for_record(cell.path, record)
     values = "  ".join(f"{name} {value:.2f} %" for name, value in record.metrics.items())
-    return f"{cell.key}  {values}  {duration(record.wall_s)}  ->  {file}"
+    return f"{cell.key}  {values}  {format_duration(record.wall_s)}  ->  {file}"

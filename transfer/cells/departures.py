@@ -17,7 +17,7 @@ def departures(cell: Cell) -> list[str]:
     if cell.computing.precision != "float32" and not cell.task.trains_backbone:
         found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
     for key in cell.task.datasets():
-        found += DATASETS[key].departures(cell.place.data)
+        found += DATASETS[key].departures(cell.settings.data)
     return found
 
 

@@ -12,14 +12,20 @@ from typing import Any, TypeVar
 
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
-    checked_folders,
     fingerprint,
-    on_checked_data,
+    folders_with_reports,
     require_still_same,
+    run_on_checked_data,
 )
 from transfer.cells.departures import classifier_departures, departures
 from transfer.cells.request import Cell
-from transfer.cells.shared_classifier import WEIGHTS, Trainer, borrowed, kept, why_missing
+from transfer.cells.shared_classifier import (
+    WEIGHTS,
+    Trainer,
+    obtain_classifier,
+    weights_file,
+    why_missing,
+)
 from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import Report
@@ -30,13 +36,13 @@ from transfer.record import (
     newest_record,
     protocol_hash,
     read_record,
+    run_environment,
     store_record,
     stored_fields,
-    surroundings,
     write_failure,
 )
 from transfer.running.folders import Folders
-from transfer.running.lock import alone
+from transfer.running.lock import lock_folder
 from transfer.running.processes import Process, this_process
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
@@ -56,8 +62,8 @@ def evaluate(cell: Cell) -> Record:
     if record is not None:
         return record
     process = this_process()
-    if process.speaks:
-        with alone(cell.folders.work):
+    if process.is_main:
+        with lock_folder(cell.folders.work):
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
@@ -72,8 +78,8 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     needed, lender, classifier = cell.needed, None, None
     if needed is not None:
         _require_whole_data(cell)  # before a classifier is trained for hours
-        lender = borrowed(cell.key, _trainer(needed))
-        classifier = kept(lender, needed.folders.work)
+        lender = obtain_classifier(cell.key, _trainer(needed))
+        classifier = weights_file(lender, needed.folders.work)
 
     def prepared_in(folders: Folders) -> tuple[Any, Folders]:
         folders = replace(folders, classifier=classifier)
@@ -81,13 +87,13 @@ def _compute(cell: Cell, process: Process) -> Path | None:
 
     reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
     predictions = cell.task.run(prepared, folders, cell.seed)
-    if not process.speaks:
+    if not process.is_main:
         return None
     record = Record(
         backbone=_backbone_fields(cell.backbone),
         task=reading_of(cell.key)[0],
         protocol=_protocol_fields(cell),
-        schedule=cell.place.schedule,
+        schedule=cell.settings.schedule,
         seed=cell.seed,
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
@@ -98,23 +104,23 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         peak_memory_gb=_peak_memory_gb(),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
-        **surroundings(),
+        **run_environment(),
     )
-    require_still_same(reports, cell.place.data)
+    require_still_same(reports, cell.settings.data)
     return store_record(cell.path, record)
 
 
 def _require_whole_data(cell: Cell) -> None:
     """Raise DataError if one of the cell's data sets is incomplete or broken."""
-    checked_folders(cell.task.datasets(), cell.folders, cell.place.tolerated)
+    folders_with_reports(cell.task.datasets(), cell.folders, cell.settings.tolerated)
 
 
 def _on_checked_data(
     cell: Cell, work: Callable[[Folders], T], since_s: float
 ) -> tuple[dict[str, Report], T]:
     """Return the reports of the cell's data sets, and the result of `work` on them."""
-    keys, tolerated = cell.task.datasets(), cell.place.tolerated
-    return on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
+    keys, tolerated = cell.task.datasets(), cell.settings.tolerated
+    return run_on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
 
 
 def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
@@ -124,7 +130,9 @@ def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
         details["features_in"] = cell.computing.precision
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
-            parts = {part: open_split(key, cell.place.data, part) for part in ("trainval", "test")}
+            parts = {
+                part: open_split(key, cell.settings.data, part) for part in ("trainval", "test")
+            }
             details[f"list_of_{key}"] = write_list(cell.folders.lists, f"{key}-{draw}", parts)
     if lender is not None:
         details["classifier"] = classifier_hash(cell)
@@ -181,7 +189,7 @@ def note_failure(cell: Cell, error: BaseException) -> None:
             "backbone": cell.backbone.name,
             "task": reading_of(cell.key)[0],
             "protocol": cell.task.protocol,
-            "schedule": cell.place.schedule,
+            "schedule": cell.settings.schedule,
             "seed": cell.seed,
             "primary_metric": cell.task.primary_metric,
             "heading": cell.task.heading,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from transfer.cells.checked_data import checked
+from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
 from transfer.cells.staleness import finished
@@ -25,7 +25,7 @@ from transfer.record import Record
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, write_whole
 from transfer.running.portable import pickled_error
-from transfer.running.processes import joined, this_process
+from transfer.running.processes import process_group, this_process
 
 Worker = subprocess.Popen[bytes]
 
@@ -46,7 +46,7 @@ ALONE_S = 60.0
 """Time for the other workers to end after one has failed; most fail with it at once."""
 
 
-def evaluate_where_asked(cell: Cell) -> Record:
+def evaluate_on_gpus(cell: Cell) -> Record:
     """Evaluate a cell and return its record.
 
     One process per GPU runs it if the whole network is trained, else this process. Raises the first
@@ -55,32 +55,32 @@ def evaluate_where_asked(cell: Cell) -> Record:
     task = cell.task
     here = this_process().num_processes
     alone = task.distributed_training is None
-    asked = here if alone else task.num_processes(cell.place.training)
+    asked = here if alone else task.num_processes(cell.settings.training)
     if asked == here or finished(cell) is not None:
         return evaluate(cell)
     for key in task.datasets():
-        checked(key, cell.place.data, cell.place.tolerated)
+        check_once(key, cell.settings.data, cell.settings.tolerated)
     work = cell.folders.work
     for old in work.glob("error-*.pickle"):
         old.unlink()
     file = work / "cell.pickle"
     write_whole(file, pickle.dumps(cell), "--runs")
     try:
-        failed = waited_for(started(file, asked))
+        failed = wait_for_workers(start_workers(file, asked))
     except KilledError:
         if finished(cell) is None:  # else the worker was killed after it had written the record
-            stop.leave_if_asked()  # the signal came before the worker had installed its handler
+            stop.exit_if_requested()  # the signal came before the worker had installed its handler
             raise
         failed = []
-    stop.leave_if_asked()
+    stop.exit_if_requested()
     record = finished(cell)
     if failed or record is None:
-        raise reason(work, failed)
+        raise first_error(work, failed)
     file.unlink()
     return record
 
 
-def started(file: Path, num_processes: int) -> list[Worker]:
+def start_workers(file: Path, num_processes: int) -> list[Worker]:
     """Start the worker processes, in sessions of their own, so that only this one signals them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -98,13 +98,13 @@ def started(file: Path, num_processes: int) -> list[Worker]:
                 "WORLD_SIZE": str(num_processes),
             },
             start_new_session=True,
-            preexec_fn=stop.asked_at_parents_end,
+            preexec_fn=stop.signal_at_parents_end,
         )
         for rank in range(num_processes)
     ]
 
 
-def waited_for(workers: Sequence[Worker]) -> list[int]:
+def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
     """Wait until all workers have ended; return the exit statuses that are not 0.
 
     KilledError if the first failure was a kill: the errors of the others, which report a lost peer,
@@ -114,7 +114,7 @@ def waited_for(workers: Sequence[Worker]) -> list[int]:
     try:
         while any(worker.poll() is None for worker in workers):
             time.sleep(0.2)
-            if stop.asked() and not told:
+            if stop.is_requested() and not told:
                 told = True
                 for worker in workers:
                     worker.send_signal(signal.SIGTERM)
@@ -133,7 +133,7 @@ def waited_for(workers: Sequence[Worker]) -> list[int]:
     return [status for status in statuses if status]
 
 
-def reason(work: Path, statuses: Sequence[int]) -> Exception:
+def first_error(work: Path, statuses: Sequence[int]) -> Exception:
     """Return the error that the first failed worker has written, or a RuntimeError if none has."""
     errors = sorted(work.glob("error-*.pickle"), key=lambda path: path.stat().st_mtime)
     if errors:
@@ -149,7 +149,7 @@ def main(file: Path) -> None:
     """Evaluate the cell in this worker process; write its error to a file if it fails."""
     stop.listen()
     cell: Cell = pickle.loads(file.read_bytes())
-    with joined() as process:
+    with process_group() as process:
         try:
             evaluate(cell)
         except Exception as error:  # the parent process raises it, whatever it is

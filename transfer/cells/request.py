@@ -14,7 +14,7 @@ from transfer.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class CellSettings:
     """Settings that cells share: folders, training length, options."""
 
     data: Path
@@ -46,33 +46,33 @@ class Cell:
     """Key in TASKS: task id and reading."""
     backbone: Backbone
     seed: int
-    place: Place
+    settings: CellSettings
     with_weights: bool = False
     """True if the cell is finished only when the weights of its classifier exist, too."""
 
     @cached_property  # a plan reads it many times
     def task(self) -> Task:
         """Protocol at the schedule's length, with the backbone's image size and all options."""
-        task = task_of(self.key).at_schedule(self.place.schedule).for_backbone(self.backbone)
-        return task.with_options(self.place.training).with_data(self.place.data)
+        task = task_of(self.key).at_schedule(self.settings.schedule).for_backbone(self.backbone)
+        return task.with_options(self.settings.training).with_data(self.settings.data)
 
     @property
     def path(self) -> Path:
         """Path of the first record; `record.file_of` gives those of records of other conditions."""
         return record_path(
-            self.place.records,
+            self.settings.records,
             self.backbone.name,
             reading_of(self.key)[0],
             self.task.protocol,
-            self.place.schedule,
+            self.settings.schedule,
             self.seed,
         )
 
     @property
     def folders(self) -> Folders:
         """Folders of data and cache, and the working folder of this cell."""
-        work = self.place.runs / "cells" / self.path.relative_to(self.place.records)
-        return Folders(self.place.data, self.place.runs / "cache", work.with_suffix(""))
+        work = self.settings.runs / "cells" / self.path.relative_to(self.settings.records)
+        return Folders(self.settings.data, self.settings.runs / "cache", work.with_suffix(""))
 
     @property
     def needed(self) -> "Cell | None":
@@ -83,4 +83,4 @@ class Cell:
     @property
     def computing(self) -> Backbone:
         """Backbone with the arithmetic of its frozen features."""
-        return replace(self.backbone, precision=feature_precision(self.place.features_in))
+        return replace(self.backbone, precision=feature_precision(self.settings.features_in))

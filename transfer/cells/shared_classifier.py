@@ -11,8 +11,8 @@ from pathlib import Path
 
 from transfer.record import Record
 from transfer.running import stop
-from transfer.running.console import say
-from transfer.running.lock import BusyError, alone
+from transfer.running.console import print_line
+from transfer.running.lock import BusyError, lock_folder
 
 WAIT_S = 5.0
 """Time between looks at a classifier that another process trains."""
@@ -43,7 +43,7 @@ class Trainer:
     note_failure: Callable[[Exception], None]
 
 
-def kept(record: Record | None, work: Path) -> Path | None:
+def weights_file(record: Record | None, work: Path) -> Path | None:
     """Return the file of the weights that a record names; None if it is absent or holds others."""
     from transfer.frozen.classifier import classifier_file, load_classifier
 
@@ -54,7 +54,7 @@ def kept(record: Record | None, work: Path) -> Path | None:
     return file if load_classifier(file) is not None else None
 
 
-def borrowed(user: str, trainer: Trainer) -> Record:
+def obtain_classifier(user: str, trainer: Trainer) -> Record:
     """Return the record of the classifier for the task `user`; its weights exist.
 
     If they do not, train it, or wait while another process does; log each of these steps.
@@ -64,23 +64,23 @@ def borrowed(user: str, trainer: Trainer) -> Record:
     while True:
         record = _usable_record(trainer)
         if record is not None:
-            say("classifier", f"{user} uses that of {trainer.key}: {trainer.path}")
+            print_line("classifier", f"{user} uses that of {trainer.key}: {trainer.path}")
             return record
         try:
-            with alone(trainer.work):
+            with lock_folder(trainer.work):
                 # another process may have trained it before this one got the lock
                 if _usable_record(trainer) is None:
                     why = why_missing(trainer)
                     told = f"{user} needs that of {trainer.key}, but {why}: training it first"
-                    say("classifier", told)
+                    print_line("classifier", told)
                     _train(trainer)
                     if _usable_record(trainer) is None:
                         raise ClassifierError(trainer.key, "its training has left no weights")
         except BusyError as error:
             if not waiting:
-                say("classifier", f"{user} waits for that of {trainer.key}: {error}")
+                print_line("classifier", f"{user} waits for that of {trainer.key}: {error}")
             waiting = True
-            stop.leave_if_asked()
+            stop.exit_if_requested()
             time.sleep(WAIT_S)
 
 
@@ -97,7 +97,7 @@ def why_missing(trainer: Trainer) -> str:
 
 def _usable_record(trainer: Trainer) -> Record | None:
     record = trainer.finished()
-    return record if kept(record, trainer.work) else None
+    return record if weights_file(record, trainer.work) else None
 
 
 def _train(trainer: Trainer) -> None:

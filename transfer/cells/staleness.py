@@ -6,7 +6,7 @@ arithmetic differ from those of the cell.
 
 from transfer.cells.checked_data import fingerprint
 from transfer.cells.request import Cell
-from transfer.cells.shared_classifier import kept
+from transfer.cells.shared_classifier import weights_file
 from transfer.record import Record, features_in, protocol_hash, readable_records
 from transfer.tasks import reading_of
 
@@ -29,10 +29,10 @@ def _fits(cell: Cell, record: Record) -> bool:
         and _same_arithmetic(cell, record)
         and record.details.get("classifier", "") == classifier_hash(cell)
         and all(
-            record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.place.data)
+            record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.settings.data)
             for key in cell.task.datasets()
         )
-        and not (cell.with_weights and kept(record, cell.folders.work) is None)
+        and not (cell.with_weights and weights_file(record, cell.folders.work) is None)
     )
 
 
@@ -44,7 +44,7 @@ def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
 
 def _same_arithmetic(cell: Cell, record: Record) -> bool:
     """Return whether the arithmetic is acceptable: any, unless one was requested."""
-    asked = cell.place.features_in
+    asked = cell.settings.features_in
     return asked in ("auto", features_in(record)) or cell.task.trains_backbone
 
 

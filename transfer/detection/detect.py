@@ -11,7 +11,7 @@ from transfer.detection.results import Detections, to_original_size
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
 from transfer.running.console import progress
-from transfer.running.processes import Process, dealt
+from transfer.running.processes import Process, own_turns
 
 
 def detect(
@@ -23,9 +23,9 @@ def detect(
     """
     detector.network.eval()
     detections = []
-    counting = progress("detect", recipe.finds, len(scenes)) if process.speaks else nullcontext()
+    counting = progress("detect", recipe.finds, len(scenes)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
-        for index in dealt(len(scenes), process):
+        for index in own_turns(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
             detections.append(to_original_size(result, scenes.scene(index), image))

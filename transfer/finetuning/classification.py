@@ -153,7 +153,7 @@ def train(
     )
 
 
-def predicted(
+def predict_scores(
     classifier: Classifier, images: Images, transform: EvalTransform, form: InputFormat
 ) -> Tensor:
     """Return the scores (n, L) of a trained classifier, on the CPU."""
@@ -162,7 +162,7 @@ def predicted(
     everything, workers = range(len(images)), num_workers(len(images))
     with progress("test", "images", len(images)) as counter:
         for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers):
-            if any_process([stop.asked()], this_process())[0]:
+            if any_process([stop.is_requested()], this_process())[0]:
                 raise stop.Stopped(stop.REQUEUE)
             parts.append(forward(classifier.layers, normalize_pixels(batch, form)).cpu())
             counter.add(len(batch))

@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from transfer.finetuning.prepared import Prepared, TrainedNetwork
-from transfer.running.console import say
+from transfer.running.console import print_line
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 
@@ -39,8 +39,8 @@ def search_learning_rates(
         if process.num_processes > 1:
             dist.broadcast_object_list(shared)
         scores[rate] = shared[0]
-        if process.speaks:
-            say("rate", f"{rate:g}: {metric} {shared[0]:.2f} on held-out images")
+        if process.is_main:
+            print_line("rate", f"{rate:g}: {metric} {shared[0]:.2f} on held-out images")
     if rates and not scores:
         raise NotFiniteError(f"all of the learning rates {tuple(rates)} diverged")
     return scores
@@ -65,7 +65,7 @@ def search_then_train(
 
         def score_rate(rate: float) -> float:
             trained = train(held_out, rate, f"rate-{rate:g}")
-            return score(trained) if this_process().speaks else math.nan
+            return score(trained) if this_process().is_main else math.nan
 
         scores = search_learning_rates(rates, score_rate, metric)
     trained = train(prepared.images, best_rate(scores, default_rate), "all")

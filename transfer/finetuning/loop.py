@@ -22,7 +22,7 @@ from transfer.finetuning.state import Training, TrainingSummary, restore, save, 
 from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches
 from transfer.frozen.extraction import num_workers as usual_workers
 from transfer.running import stop
-from transfer.running.console import Progress, progress, say
+from transfer.running.console import Progress, print_line, progress
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process, any_process
 
@@ -95,7 +95,7 @@ def train(
         _iterate(job, training)
         _make_norms_precise(job, training)
         training.finished = True
-        if process.speaks:
+        if process.is_main:
             save(training, job.path)
     network.eval()
     return summary(training)
@@ -117,10 +117,10 @@ def _restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job)
         scaler=torch.amp.GradScaler("cuda", enabled=job.course.precision == "float16"),
     )
     restore(training, job.path)
-    if job.process.speaks and training.iteration:
-        say("train", f"{job.name}  going on after iteration {training.iteration}")
-    elif job.process.speaks and job.path.exists():
-        say("train", f"{job.name}  {job.path} is damaged: the training starts anew")
+    if job.process.is_main and training.iteration:
+        print_line("train", f"{job.name}  going on after iteration {training.iteration}")
+    elif job.process.is_main and job.path.exists():
+        print_line("train", f"{job.name}  {job.path} is damaged: the training starts anew")
     return training
 
 
@@ -144,13 +144,13 @@ def _iterate(job: Job, training: Training) -> None:
             if not reading and job.process.num_processes > 1:
                 continue
             due = time.monotonic() - saved_s > SAVE_EVERY_S
-            stopping, due = any_process([stop.asked(), due], job.process)
+            stopping, due = any_process([stop.is_requested(), due], job.process)
             if reading or stopping or due:
                 _read_losses(job, training)
             if counter is not None:
                 _show(job, training, counter)
             if last or stopping or due:
-                if job.process.speaks:
+                if job.process.is_main:
                     save(training, job.path)
                 saved_s = time.monotonic()
             if stopping:
@@ -218,15 +218,15 @@ def _make_norms_precise(job: Job, training: Training) -> None:
     count = job.course.precise_norm_batches
     if not count:
         return
-    if job.process.speaks:
-        say("norms", f"{job.name}  statistics over {count} batches")
+    if job.process.is_main:
+        print_line("norms", f"{job.name}  statistics over {count} batches")
     set_precise_norms(training.network, _norm_batches(job, count), job.process)
 
 
 def _norm_batches(job: Job, count: int) -> Iterator[list[Sample]]:
     first = job.course.iterations * job.course.accumulated
     for number, batch in enumerate(job.batches(range(first, first + count), 1)):
-        if number % READ_EVERY == 0 and any_process([stop.asked()], job.process)[0]:
+        if number % READ_EVERY == 0 and any_process([stop.is_requested()], job.process)[0]:
             _stop_together(job.process)
         _seed_sampling(job, first + number)
         yield batch
@@ -277,7 +277,7 @@ def _stop_together(process: Process) -> None:
 
 @contextmanager
 def _progress(job: Job, done: int) -> Iterator[Progress | None]:
-    if not job.process.speaks:
+    if not job.process.is_main:
         yield None
         return
     size, total = job.course.batch_size, job.course.iterations

@@ -61,7 +61,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
         # float32, since squares overflow in half precision
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
         moments = torch.cat([values.mean(dim=(0, 2, 3)), (values * values).mean(dim=(0, 2, 3))])
-        mean, square = (summed(moments) / dist.get_world_size()).chunk(2)
+        mean, square = (sum_over_processes(moments) / dist.get_world_size()).chunk(2)
         variance = square - mean * mean
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
@@ -72,7 +72,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
         return normalized.to(input.dtype)
 
 
-def summed(values: Tensor) -> Tensor:
+def sum_over_processes(values: Tensor) -> Tensor:
     """Return the sum over all processes, with gradient; torch's own function is deprecated."""
     total: Tensor = _Summed.apply(values)
     return total

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from transfer.backbone import Backbone, BackboneError
 from transfer.finetuning.recipe import FineTuningRecipe
-from transfer.running.console import say
+from transfer.running.console import print_line
+from transfer.running.content_hash import content_hash
 from transfer.running.processes import this_process
 
 if TYPE_CHECKING:
@@ -68,9 +67,9 @@ def prepare_training(
     norm = norm_for(recipe.synchronized_norm, process.device, process.num_processes)
     images = open_portion("trainval", "test")
     differences = prove(build(images, norm))
-    if process.speaks:
+    if process.is_main:
         placed, worst = len(backbone.state_dict), max(differences.values())
-        say("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
+        print_line("weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}")
     held_out = open_portion("train", "val") if searches else None
     return Prepared(backbone, norm, differences, images, held_out)
 
@@ -110,7 +109,7 @@ def identity(
         seed,
         this_process().num_processes,
     ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    return content_hash(parts, 12)
 
 
 def training_details(

@@ -85,9 +85,9 @@ def choose_costs(
                 solution = solve(
                     problems, torch.full((len(held_out),), cost, dtype=torch.float64), start
                 )
-                stage = measured(solution, problems, features, search.points)
+                stage = with_precisions(solution, problems, features, search.points)
                 save_stage(path, stage)
-                stop.leave_if_asked()
+                stop.exit_if_requested()
             stages.append(stage)
             counter.add(1)
     by_fold = torch.stack([stage["average_precision"] for stage in stages])
@@ -97,7 +97,7 @@ def choose_costs(
     )
 
 
-def measured(
+def with_precisions(
     solution: Solution, problems: Problems, features: Tensor, points: Points
 ) -> dict[str, Tensor]:
     """Return a stage: planes and held-out average precision (P,), NaN without a positive in it."""

@@ -92,10 +92,12 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
                     entry.put(done, batch)
                 done += len(batch)
                 counter.add(len(batch))
-                if stop.asked():  # a whole part may take longer than the scheduler's grace period
+                if (
+                    stop.is_requested()
+                ):  # a whole part may take longer than the scheduler's grace period
                     break
             for entry in entries:
                 entry.keep(done)
-            stop.leave_if_asked()
+            stop.exit_if_requested()
     for entry in entries:
         entry.rows.finish()

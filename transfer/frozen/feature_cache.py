@@ -7,8 +7,6 @@ backbones may share one pass over the images, which are then decoded once for al
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +18,7 @@ from transfer.datasets.unchanged import usable_split
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.atomic_files import WriteError
+from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 
 if TYPE_CHECKING:
@@ -107,4 +106,4 @@ def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> s
         backbone.precision,
         CODE_VERSION,
     ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+    return content_hash(parts, 24)

@@ -5,7 +5,6 @@ are one file, so they cannot disagree after a deletion or a kill. The mark is wr
 have reached the disk; a mark with a wrong byte is ignored.
 """
 
-import fcntl
 import hashlib
 import io
 import os
@@ -20,6 +19,7 @@ from numpy.lib import format as npy
 
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, explain_write_errors
+from transfer.running.lock import lock_file
 
 MARK = struct.Struct("<8sQ16s")
 """Name of the layout, number of finished rows, digest of these, the shape and the offset."""
@@ -153,22 +153,13 @@ def _open_locked(partial: Path) -> int:
     """Open a file, created where it is absent, and wait until no other process has it locked."""
     while True:
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
-        locked = _lock(descriptor)
+        locked = lock_file(descriptor)
         if locked and _is_at(descriptor, partial):
             return descriptor
         os.close(descriptor)
         if not locked:  # else the file was renamed or deleted before the lock: open the new one
-            stop.leave_if_asked()
+            stop.exit_if_requested()
             time.sleep(LOOK_AGAIN_S)
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file; return whether no other process had it locked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

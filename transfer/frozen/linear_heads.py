@@ -6,9 +6,7 @@ one training, and so do four papers' readings of one probe. Each head ends with 
 separate training would give it.
 """
 
-import hashlib
 import io
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,7 +28,8 @@ from transfer.metrics import top1
 from transfer.running import stop
 from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
-from transfer.running.lock import BusyError, alone
+from transfer.running.content_hash import content_hash
+from transfer.running.lock import BusyError, lock_folder
 from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
@@ -225,7 +224,7 @@ def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
     place = shared / file.removesuffix(".pt")
     with ExitStack() as stack:
         try:
-            stack.enter_context(alone(place))
+            stack.enter_context(lock_folder(place))
         except BusyError:
             place = own
         yield place
@@ -259,7 +258,7 @@ def _require_finite(losses: Tensor, step: int) -> None:
 
 def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
     parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
-    return f"heads-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}.pt"
+    return f"heads-{content_hash(parts, 16)}.pt"
 
 
 class SavedTraining:
@@ -282,9 +281,9 @@ class SavedTraining:
 
     def save_when_due(self, optimizer: HeadOptimizer, step: int, curve: Curve | None) -> None:
         """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
-        if stop.asked() or time.monotonic() - self.last > SAVE_EVERY_S:
+        if stop.is_requested() or time.monotonic() - self.last > SAVE_EVERY_S:
             self.save(optimizer, step, curve)
-            stop.leave_if_asked()
+            stop.exit_if_requested()
 
     def save(self, optimizer: HeadOptimizer, step: int, curve: Curve | None = None) -> None:
         """Save the state after `step` steps."""

@@ -2,7 +2,8 @@
 
 atomic_files.py  files written whole or not at all, and errors that say what to do
 stages.py        files with the tensors of a finished stage, behind a checksum
-lock.py          a lock that admits one process to a folder
+lock.py          locks that admit one process to a folder or a file
+content_hash.py  the hash that names cached and unfinished work
 stop.py          an orderly stop after a signal
 loader.py        a data loader whose worker processes make batches ahead
 portable.py      errors that another process can raise again

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in the form "4 min 07 s"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -15,7 +15,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def say(room: str, text: str) -> None:
+def print_line(room: str, text: str) -> None:
     """Print a line to stderr, after the time and the name of the step (`room`)."""
     print(f"{time.strftime('%H:%M:%S')}  {room:<10}  {text}", file=sys.stderr, flush=True)
 
@@ -43,7 +43,7 @@ class Progress:
         text = f"{self.subject}  {self.done}/{self.total} {self.unit}   {rate:.0f} {self.unit}/s"
         left = (self.total - self.done) / rate if rate else 0.0
         if left > 60:
-            text += f"   {duration(left)} left"
+            text += f"   {format_duration(left)} left"
         stamp = time.strftime("%H:%M:%S")
         print(f"{stamp}  {self.step:<10}  {text:<80}", file=sys.stderr, end=end, flush=True)
 

@@ -1,4 +1,4 @@
-"""An exclusive lock on a folder."""
+"""Exclusive locks on folders and open files; a lock ends with its process at the latest."""
 
 import fcntl
 from collections.abc import Iterator
@@ -13,16 +13,21 @@ class BusyError(RuntimeError):
 
 
 @contextmanager
-def alone(work: Path) -> Iterator[None]:
-    """Lock a folder; BusyError if another process has it locked. The lock ends with the process."""
+def lock_folder(work: Path) -> Iterator[None]:
+    """Lock a folder; BusyError if another process has it locked."""
     with explain_write_errors(work / "lock", "--runs"):
         work.mkdir(parents=True, exist_ok=True)
         file = (work / "lock").open("w")
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BusyError(
-                f"{work}: another process works on this cell; wait for it, or stop it"
-            ) from error
+        if not lock_file(file.fileno()):
+            raise BusyError(f"{work}: another process works on this cell; wait for it, or stop it")
         yield
+
+
+def lock_file(descriptor: int) -> bool:
+    """Lock an open file; return whether no other process had it locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -30,7 +30,7 @@ class Process:
     device: torch.device
 
     @property
-    def speaks(self) -> bool:
+    def is_main(self) -> bool:
         """True for the process that writes records and prints, which is rank 0."""
         return self.rank == 0
 
@@ -92,21 +92,21 @@ def any_process(wishes: list[bool], process: Process) -> list[bool]:
     return [bool(flag) for flag in flags.tolist()]
 
 
-def dealt(count: int, process: Process) -> Iterator[int]:
+def own_turns(count: int, process: Process) -> Iterator[int]:
     """Yield this process's indices below `count`, which are dealt to the processes in turn.
 
     After a signal to any process, all raise Stopped, so that none waits for one that is gone. All
     processes therefore take the same number of turns, also those with one index less.
     """
     for first in range(0, count, process.num_processes):
-        if any_process([stop.asked()], process)[0]:
+        if any_process([stop.is_requested()], process)[0]:
             raise stop.Stopped(stop.REQUEUE)
         if first + process.rank < count:
             yield first + process.rank
 
 
 @contextmanager
-def joined() -> Iterator[Process]:
+def process_group() -> Iterator[Process]:
     """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none."""
     import torch
     import torch.distributed as dist

@@ -23,18 +23,18 @@ def listen() -> None:
         signal.signal(number, _note)
 
 
-def asked_at_parents_end() -> None:
+def signal_at_parents_end() -> None:
     """Let the kernel signal this process when its parent ends; called at the process's start."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def leave_if_asked() -> None:
+def exit_if_requested() -> None:
     """Raise Stopped if a signal has come. Call it only when all state is saved."""
     if _asked:
         raise Stopped(REQUEUE)
 
 
-def asked() -> bool:
+def is_requested() -> bool:
     """Return whether a signal has come."""
     return bool(_asked)
 
@@ -45,11 +45,11 @@ def exit_status(main: Callable[[list[str]], int], words: list[str]) -> int:
         return main(words)
     except Stopped:
         if os.environ.get("RANK", "0") == "0":  # only rank 0 prints
-            print(last_words(), file=sys.stderr, flush=True)
+            print(last_line(), file=sys.stderr, flush=True)
         return REQUEUE
 
 
-def last_words() -> str:
+def last_line() -> str:
     """Return the last line of a stopped command; the signal may have come to another process."""
     by = f" by {signal.Signals(_asked[0]).name}" if _asked else ""
     return f"stopped{by}, run the same command to go on"

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.running.console import progress
-from transfer.running.processes import Process, dealt
+from transfer.running.processes import Process, own_turns
 from transfer.segmentation.network import FCN
 from transfer.segmentation.samples import pixels
 
@@ -20,9 +20,9 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
     """
     network.eval()
     folder.mkdir(parents=True, exist_ok=True)
-    counting = progress("predict", "masks", len(split)) if process.speaks else nullcontext()
+    counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
-        for index in dealt(len(split), process):
+        for index in own_turns(len(split), process):
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
             write_mask(prediction_path(folder, split, index), classes)

@@ -6,8 +6,6 @@ arXiv:2108.02696, section 6.2).
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from transfer.finetuning.schedule import Precision
 from transfer.frozen.cost import BACKWARD_COST, forward_hours
 from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
+from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
@@ -175,7 +174,7 @@ class SemiSupervised(TaskDefaults):
             "labels": self.labels(),
             "fingerprint_of_labelled": labelled.fingerprint,
         }
-        if self.drawn_share and this_process().speaks:
+        if self.drawn_share and this_process().is_main:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
             details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labelled})
         return replace(predictions, details=details)
@@ -219,13 +218,13 @@ class SemiSupervised(TaskDefaults):
         name: str,
     ) -> Predictions:
         """Fine-tune on `learned` with a rate of the classifier; return the scores of `judged`."""
-        from transfer.finetuning.classification import Classifier, predicted
+        from transfer.finetuning.classification import Classifier, predict_scores
         from transfer.finetuning.classification import train as train_classifier
 
         backbone, process = prepared.backbone, this_process()
         course = self.course(len(learned), rate)
         parts = [CODE_VERSION, backbone.sha256, learned.fingerprint, asdict(course), seed]
-        same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+        same = content_hash(parts, 12)
         classifier = Classifier(backbone, len(learned.class_names), seed)
         training = train_classifier(
             classifier,
@@ -237,7 +236,7 @@ class SemiSupervised(TaskDefaults):
             name=name,
         )
         transform = EvalTransform.center(self.crop_px, self.margin_px)
-        scores = predicted(classifier, judged, transform, backbone.input)
+        scores = predict_scores(classifier, judged, transform, backbone.input)
         if not bool(scores.isfinite().all()):
             raise NotFiniteError(f"{name}: the network trained at rate {rate:g} has diverged")
         details: Mapping[str, object] = {

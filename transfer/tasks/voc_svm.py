@@ -14,7 +14,7 @@ from transfer.backbone import Backbone
 from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.console import say
+from transfer.running.console import print_line
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
@@ -199,7 +199,7 @@ class VOCSVM(TaskDefaults):
         choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
             cost, precision = self.costs[index], float(column[index])
-            say("svm", f"{name:<12} C {cost:<8.3g} cross-validated AP {precision:.2f}")
+            print_line("svm", f"{name:<12} C {cost:<8.3g} cross-validated AP {precision:.2f}")
             choices[name] = {
                 "cost": cost,
                 "at_grid_edge": index in (0, len(self.costs) - 1),

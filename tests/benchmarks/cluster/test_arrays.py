@@ -29,7 +29,7 @@ from slurm.requeue import Command
 from slurm.resources import Queue
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 
 ORIGINS: Origins = {
     "mine": Origin(ckpt=Path("mine.pth")),
@@ -61,7 +61,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def rows(small_backbone: Backbone, place: Place) -> Rows:
+def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
     """Cells to run of these tasks, of one backbone or two."""
 
     def make(*keys: str, names: tuple[str, ...] = ("mine",), seeds: int = 1) -> list[PlannedCell]:
@@ -71,7 +71,7 @@ def rows(small_backbone: Backbone, place: Place) -> Rows:
                     key=key,
                     backbone=replace(small_backbone, name=name, sha256=name),
                     seed=seed,
-                    place=place,
+                    settings=settings,
                 ),
                 "run",
                 (),
@@ -86,10 +86,10 @@ def rows(small_backbone: Backbone, place: Place) -> Rows:
 
 
 @pytest.fixture
-def submission(rows: Rows, place: Place, programs: Path) -> Submission:
+def submission(rows: Rows, settings: CellSettings, programs: Path) -> Submission:
     """Two cells in an array, jobs 1_0 and 1_1, and the tables' job 2."""
     found = rows("cifar10_knn", "in100_knn")
-    submission = submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({}))
+    submission = submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
     assert submission is not None
     return submission
 
@@ -175,14 +175,14 @@ def test_the_tables_may_have_a_partition_of_their_own(rows: Rows) -> None:
 
 
 def test_what_cannot_be_written_down_is_taken_back(
-    rows: Rows, place: Place, programs: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, settings: CellSettings, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Submission) -> Path:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Submission, "save", full)
     with pytest.raises(ClusterError, match=r"no space left on device; what had .* is cancelled"):
-        submit_cells(rows("cifar10_knn"), ORIGINS, OPTIONS, place.runs, Cluster({}))
+        submit_cells(rows("cifar10_knn"), ORIGINS, OPTIONS, settings.runs, Cluster({}))
     assert (programs / "cancelled").read_text().split() == ["1", "2"]
 
 
@@ -193,24 +193,26 @@ def test_a_submission_is_read_as_it_was_written(submission: Submission) -> None:
 
 
 def test_what_waits_already_is_not_submitted_again(
-    submission: Submission, rows: Rows, place: Place, programs: Path
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     found = rows("cifar10_knn", "in100_knn")
-    assert submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({})) is None
-    more = submit_cells(rows("cifar10_knn", "voc07_svm"), ORIGINS, OPTIONS, place.runs, Cluster({}))
+    assert submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({})) is None
+    more = submit_cells(
+        rows("cifar10_knn", "voc07_svm"), ORIGINS, OPTIONS, settings.runs, Cluster({})
+    )
     assert more is not None
     assert [cell.key for cell in more.cells] == ["voc07_svm"]
 
 
 def test_each_state_is_told_from_what_there_is(
-    submission: Submission, rows: Rows, place: Place, programs: Path
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     first, second = rows("cifar10_knn", "in100_knn")
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     log = submission.folder / "1_1_0_log.err"
     log.write_text("12:00:31  train  3/9 steps\n")
-    found = [(status.state, status.detail) for status in statuses(place.runs)[0]]
+    found = [(status.state, status.detail) for status in statuses(settings.runs)[0]]
     assert found == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
     evaluate(first.cell)
     log.write_text("error: no such file\n")
@@ -218,7 +220,7 @@ def test_each_state_is_told_from_what_there_is(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
     )
     (programs / "queue").write_text("")
-    found = [(status.state, status.detail) for status in statuses(place.runs)[0]]
+    found = [(status.state, status.detail) for status in statuses(settings.runs)[0]]
     assert found == [("done", ""), ("failed", "exit status 2; error: no such file")]
     assert second.cell.path.name in str(submission.cells[1].record)
 
@@ -232,41 +234,46 @@ def test_each_state_is_told_from_what_there_is(
     ],
 )
 def test_a_job_without_a_word_is_told_by_slurm(
-    submission: Submission, place: Place, programs: Path, queue: str, state: str, detail: str
+    submission: Submission,
+    settings: CellSettings,
+    programs: Path,
+    queue: str,
+    state: str,
+    detail: str,
 ) -> None:
     (programs / "queue").write_text(queue)
-    status = statuses(place.runs)[0][0]
+    status = statuses(settings.runs)[0][0]
     assert (status.state, status.detail) == (state, detail)
 
 
 def test_a_silent_cluster_is_said_and_nothing_is_called_failed(
-    submission: Submission, place: Place, programs: Path
+    submission: Submission, settings: CellSettings, programs: Path
 ) -> None:
     (programs / "squeue").write_text("#!/bin/sh\necho Unable to contact >&2\nexit 1\n")
-    found, silence = statuses(place.runs)
+    found, silence = statuses(settings.runs)
     assert {status.state for status in found} == {"queued"}
     assert "the cluster does not answer: squeue" in render_statuses(found, silence)
 
 
 def test_the_last_job_writes_tables_with_the_reasons(
-    submission: Submission, rows: Rows, place: Place, programs: Path
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     evaluate(rows("cifar10_knn")[0].cell)
     (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
     assert collect(submission.folder / "submission.json") == 0
-    overview = (place.results / "tables" / "overview.md").read_text()
+    overview = (settings.results / "tables" / "overview.md").read_text()
     assert "OUT_OF_MEMORY" in overview
 
 
 def test_the_last_job_says_what_a_full_disk_does_not_take(
     submission: Submission,
-    place: Place,
+    settings: CellSettings,
     programs: Path,
     fill_disk: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
-    fill_disk(str(place.results))
+    fill_disk(str(settings.results))
     assert collect(submission.folder / "submission.json") == 1
     told = capsys.readouterr().err
     assert "the reason of a failure is not noted: " in told
@@ -274,25 +281,25 @@ def test_the_last_job_says_what_a_full_disk_does_not_take(
 
 
 def test_only_what_failed_is_submitted_once_more(
-    submission: Submission, rows: Rows, place: Place, programs: Path
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     evaluate(rows("cifar10_knn")[0].cell)
     (programs / "queue").write_text("1_1|TIMEOUT|None|n1\n")
-    (again,) = retry_failed(place.runs, SlurmOptions(hours=9))
+    (again,) = retry_failed(settings.runs, SlurmOptions(hours=9))
     assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
     assert again.cells[0].words == submission.cells[1].words
     (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
-    assert [status.state for status in statuses(place.runs)[0]] == ["done", "queued"]
-    assert retry_failed(place.runs, SlurmOptions()) == []
+    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "queued"]
+    assert retry_failed(settings.runs, SlurmOptions()) == []
 
 
 def test_on_another_try_classifiers_are_waited_for_as_well(
-    rows: Rows, place: Place, programs: Path
+    rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     found = rows("objectnet13_eval", "in100_linear@looc")
-    submit_cells(found, ORIGINS, OPTIONS, place.runs, Cluster({}))
+    submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
     (programs / "queue").write_text("1_0|TIMEOUT|None|n1\n2_0|TIMEOUT|None|n1\n")
-    (again,) = retry_failed(place.runs, SlurmOptions())
+    (again,) = retry_failed(settings.runs, SlurmOptions())
     assert [cell.key for cell in again.cells] == ["in100_linear@looc", "objectnet13_eval"]
     trained = again.cells[0].job.partition("_")[0]
     scripts = [path.read_text() for path in programs.glob("job.*")]
@@ -313,16 +320,18 @@ def test_options_given_for_another_try_leave_the_others_as_they_were(
     assert (again.parallel, again.tables_partition) == (5, "cpu")
 
 
-def test_helpers_that_fail_are_told(submission: Submission, place: Place, programs: Path) -> None:
-    assert failed_helper_lines(place.runs) == []
+def test_helpers_that_fail_are_told(
+    submission: Submission, settings: CellSettings, programs: Path
+) -> None:
+    assert failed_helper_lines(settings.runs) == []
     (submission.folder / "2_0_result.pkl").write_bytes(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 1"))
     )
-    (line,) = failed_helper_lines(place.runs)
+    (line,) = failed_helper_lines(settings.runs)
     assert line.startswith("tables failed: exit status 1; to write them, run python -m")
     (submission.folder / "2_0_result.pkl").unlink()
     (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
-    (line,) = failed_helper_lines(place.runs)
+    (line,) = failed_helper_lines(settings.runs)
     assert "TIMEOUT on n1" in line
 
 
@@ -334,10 +343,10 @@ def test_where_nothing_was_submitted_it_is_said(
 
 
 def test_what_has_not_ended_is_cancelled(
-    submission: Submission, place: Place, programs: Path
+    submission: Submission, settings: CellSettings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
-    assert cancel_all(place.runs) == 2
+    assert cancel_all(settings.runs) == 2
     assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
 
 
@@ -352,12 +361,12 @@ def test_a_machine_without_slurm_is_told_before_anything_is_read(
 def test_a_dry_run_prints_what_sbatch_would_be_given(
     checkpoint: Path,
     small_data: Path,
-    place: Place,
+    settings: CellSettings,
     programs: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"]
-    words += ["--runs", str(place.runs), "--results", str(place.results), "--slurm", "--plan"]
+    words += ["--runs", str(settings.runs), "--results", str(settings.results), "--slurm", "--plan"]
     assert main([*words, "--tasks", "voc07_svm", "--partition", "gpu", "--parallel", "1"]) == 0
     said = capsys.readouterr().out
     assert [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line] == [

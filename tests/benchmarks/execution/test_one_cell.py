@@ -24,7 +24,7 @@ from benchmarks.planning.checkpoints import Origin, load_backbones
 from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path, protocol_hash
@@ -37,15 +37,15 @@ SPARE = TrainingOptions(
 
 
 @pytest.fixture
-def cell(checkpoint: Path, place: Place) -> Cell:
-    return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, place=place)
+def cell(checkpoint: Path, settings: CellSettings) -> Cell:
+    return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, settings=settings)
 
 
 def same_cell(cell: Cell, origin: Origin) -> bool:
     """Whether the words of a cell mean the cell."""
     other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
     assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
-    assert other.place.features_in == cell.place.features_in
+    assert other.settings.features_in == cell.settings.features_in
     assert other.backbone.made_by == cell.backbone.made_by
     task_id = reading_of(cell.key)[0]
     assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
@@ -55,21 +55,21 @@ def same_cell(cell: Cell, origin: Origin) -> bool:
 @pytest.mark.parametrize("key", ["in100_knn", "coco_det"])
 @pytest.mark.parametrize("random", [False, True])
 def test_a_cells_words_mean_the_cell(
-    checkpoint: Path, place: Place, key: str, random: bool
+    checkpoint: Path, settings: CellSettings, key: str, random: bool
 ) -> None:
     origin = Origin(ckpt=checkpoint, name="a name", random=random)
     (backbone,) = load_backbones([origin])
-    place = replace(place, training=SPARE, features_in="bfloat16")
-    assert same_cell(Cell(key=key, backbone=backbone, seed=3, place=place), origin)
+    settings = replace(settings, training=SPARE, features_in="bfloat16")
+    assert same_cell(Cell(key=key, backbone=backbone, seed=3, settings=settings), origin)
 
 
 @pytest.mark.parametrize(("heads", "random"), [((2,), False), ((2, 0), False), ((), True)])
 def test_words_of_heads_and_of_their_random_twin_mean_the_cell(
-    four_heads: Path, place: Place, heads: tuple[int, ...], random: bool
+    four_heads: Path, settings: CellSettings, heads: tuple[int, ...], random: bool
 ) -> None:
     origin = Origin(ckpt=four_heads, heads=heads, random=random)
     (backbone,) = load_backbones([origin])
-    cell = Cell(key="objectnet13_eval", backbone=backbone, seed=0, place=place)
+    cell = Cell(key="objectnet13_eval", backbone=backbone, seed=0, settings=settings)
     assert same_cell(cell, origin)
 
 
@@ -77,7 +77,7 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
     def breaks(cell: Cell) -> Record:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", breaks)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", breaks)
     assert run(cell) == 1
     reason = json.loads(failure_path(cell.path).read_text())["reason"]
     assert reason == "OSError: no space left on device"
@@ -86,7 +86,7 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
 def test_a_reason_that_the_disk_does_not_take_is_told(
     cell: Cell, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fill_disk(str(cell.place.results))
+    fill_disk(str(cell.settings.results))
     assert run(cell) == 1
     told = capsys.readouterr().err
     assert f"the reason of a failure is not noted: {failure_path(cell.path)}: " in told
@@ -119,7 +119,7 @@ def test_a_cell_that_another_process_works_on_is_waited_for(
             raise answers.pop()
         return evaluate(cell)
 
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", busy)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", busy)
     monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
     assert run(cell) == 0
     assert cell.path.exists()
@@ -134,7 +134,7 @@ def test_a_killed_process_is_no_failure_of_the_cell(
     def killed(cell: Cell) -> Record:
         raise KilledError(-9)
 
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_where_asked", killed)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", killed)
     assert run(cell) == 137
     assert not failure_path(cell.path).exists()
 
@@ -147,17 +147,17 @@ def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: 
 
 
 def test_preparing_for_several_backbones_decodes_once(
-    place: Place,
+    settings: CellSettings,
     checkpoint: Path,
     four_heads: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     generate(tmp_path / "data", keys=("in1k", "objectnet13"))
-    place = replace(place, data=tmp_path / "data")
+    settings = replace(settings, data=tmp_path / "data")
     origins = [Origin(ckpt=checkpoint), Origin(ckpt=four_heads, heads=(1,))]
     backbones = load_backbones(origins)
-    cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, place=place) for b in backbones]
+    cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, settings=settings) for b in backbones]
     names = [backbone.name for backbone in backbones]
     words = preparation_arguments([*cells, cells[0]], dict(zip(names, origins, strict=True)))
     extract, passes = transfer.frozen.extraction.extract, []

@@ -17,7 +17,7 @@ from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import RunAll, run
 from transfer.backbone import Backbone
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.record import failure_path, read_record
 from transfer.running import stop
 
@@ -25,9 +25,9 @@ ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 
 
 @pytest.fixture
-def four(small_backbone: Backbone, place: Place) -> list[PlannedCell]:
+def four(small_backbone: Backbone, settings: CellSettings) -> list[PlannedCell]:
     keys = ("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear")
-    cells = [Cell(key=key, backbone=small_backbone, seed=0, place=place) for key in keys]
+    cells = [Cell(key=key, backbone=small_backbone, seed=0, settings=settings) for key in keys]
     return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
 
 
@@ -75,32 +75,40 @@ def test_reasons_that_a_full_disk_does_not_take_end_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     instead(monkeypatch, "exit 3")
-    fill_disk(str(four[0].cell.place.results))
+    fill_disk(str(four[0].cell.settings.results))
     assert len(run_side_by_side(four, ORIGINS, workers=2)) == 4
     assert capsys.readouterr().err.count("the reason of a failure is not noted: ") == 4
 
 
 def test_what_uses_a_classifier_comes_after_what_trains_it(
-    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone,
+    settings: CellSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
-    cells = [Cell(key=key, backbone=small_backbone, seed=0, place=place) for key in keys]
+    cells = [Cell(key=key, backbone=small_backbone, seed=0, settings=settings) for key in keys]
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log")
     assert run_side_by_side([PlannedCell(c, "run", (), 0.0) for c in cells], ORIGINS, 1) == []
     assert (tmp_path / "log").read_text().split() == [*keys[1:], keys[0]]
 
 
-def rows_of(backbones: Sequence[Backbone], place: Place, *keys: str) -> list[PlannedCell]:
-    cells = [Cell(key=key, backbone=b, seed=0, place=place) for b in backbones for key in keys]
+def rows_of(backbones: Sequence[Backbone], settings: CellSettings, *keys: str) -> list[PlannedCell]:
+    cells = [
+        Cell(key=key, backbone=b, seed=0, settings=settings) for b in backbones for key in keys
+    ]
     return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
 
 
 def test_what_uses_a_classifier_starts_once_that_is_trained(
-    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone,
+    settings: CellSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc", "cifar10_knn")
     instead(monkeypatch, f"echo +$1 >> {tmp_path}/log; sleep 0.3; echo -$1 >> {tmp_path}/log")
-    assert run_side_by_side(rows_of([small_backbone], place, *keys), ORIGINS, 4) == []
+    assert run_side_by_side(rows_of([small_backbone], settings, *keys), ORIGINS, 4) == []
     told = (tmp_path / "log").read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
@@ -108,10 +116,13 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
 
 
 def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
-    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone,
+    settings: CellSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc")
-    rows = rows_of([small_backbone], place, *keys)
+    rows = rows_of([small_backbone], settings, *keys)
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log; kill -9 $$")
     failed = run_side_by_side(rows, ORIGINS, 2)
     assert sorted(cell.key for cell in failed) == sorted(keys)
@@ -124,14 +135,14 @@ def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
 @pytest.mark.parametrize("status", [0, 1])
 def test_features_of_several_backbones_are_made_before_the_cells_that_use_classifiers(
     small_backbone: Backbone,
-    place: Place,
+    settings: CellSettings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
 ) -> None:
     both = [replace(small_backbone, name=name, sha256=name) for name in ("random", "other")]
     origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
-    rows = rows_of(both, place, "imagenet_c100_eval")
+    rows = rows_of(both, settings, "imagenet_c100_eval")
     prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit {status}"
     instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
     assert run_side_by_side(rows, origins, 3) == []
@@ -160,7 +171,7 @@ def test_one_that_was_stopped_before_it_listened_has_not_failed(
 ) -> None:
     instead(monkeypatch, f"touch {tmp_path}/on; exec sleep 60")
     monkeypatch.setattr(stop, "_asked", [signal.SIGINT])
-    monkeypatch.setattr(stop, "asked", (tmp_path / "on").exists)
+    monkeypatch.setattr(stop, "is_requested", (tmp_path / "on").exists)
     with pytest.raises(stop.Stopped):
         run_side_by_side(four[:1], ORIGINS, workers=1)
     assert not failure_path(four[0].cell.path).exists()
@@ -203,7 +214,7 @@ def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
         f"line = 'trap \"touch {tmp_path}/asked; exit\" TERM; touch {tmp_path}/on; '\n"
         "line += 'for i in {1..300}; do sleep 0.1; done'\n"
         "subprocess.Popen(['bash', '-c', line], start_new_session=True,\n"
-        "    preexec_fn=stop.asked_at_parents_end).wait()"
+        "    preexec_fn=stop.signal_at_parents_end).wait()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     appears(tmp_path / "on")

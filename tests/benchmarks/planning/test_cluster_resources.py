@@ -9,7 +9,7 @@ from benchmarks.planning.cluster_resources import resource_notes, resources, wit
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.planning.slurm_options import SlurmOptions
 from transfer.backbone import Backbone
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.processes import assume_gpus
 
@@ -24,12 +24,13 @@ def backbone(small_backbone: Backbone) -> Backbone:
 def row(
     backbone: Backbone, key: str, training: TrainingOptions | None = None, gpus: int = 1
 ) -> PlannedCell:
-    place = Place(
+    settings = CellSettings(
         data=Path("d"), results=Path("r"), runs=Path("u"), training=training or TrainingOptions()
     )
     with assume_gpus(0):
         cell = with_cluster_gpus(
-            Cell(key=key, backbone=backbone, seed=0, place=place), SlurmOptions(cell_gpus=gpus)
+            Cell(key=key, backbone=backbone, seed=0, settings=settings),
+            SlurmOptions(cell_gpus=gpus),
         )
         return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
 
@@ -69,7 +70,7 @@ def test_frozen_networks_compute_on_the_nodes_in_what_the_nodes_have(backbone: B
     probe, few = row(backbone, "in100_linear@jcl"), row(backbone, "cifar10_semi_1pct")
     (said,) = resource_notes([probe, few], SlurmOptions())
     assert "bfloat16 on the GPUs of the nodes" in said
-    asked = replace(probe.cell, place=replace(probe.cell.place, features_in="float32"))
+    asked = replace(probe.cell, settings=replace(probe.cell.settings, features_in="float32"))
     assert resource_notes([few, replace(probe, cell=asked)], SlurmOptions()) == []
     assert resource_notes([probe], SlurmOptions(cell_gpus=0)) == []
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 from benchmarks.planning.plan import PlannedCell, with_shared_heads
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 
 
 def test_heads_that_another_row_trains_are_counted_once(
-    small_backbone: Backbone, place: Place
+    small_backbone: Backbone, settings: CellSettings
 ) -> None:
     other = replace(random_backbone(arch="resnet18", stem="imagenet", seed=1), name="other")
     keys = ("in1k_linear@jcl", "in1k_linear@lorac", "in1k_linear@uniclr", "in100_linear@jcl")
     rows = [
-        PlannedCell(Cell(key=key, backbone=one, seed=seed, place=place), "run", (), 2.0)
+        PlannedCell(Cell(key=key, backbone=one, seed=seed, settings=settings), "run", (), 2.0)
         for one in (small_backbone, other)
         for seed in (0, 1)
         for key in keys

@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from benchmarks.speed import bench_shared
-from benchmarks.speed.bench_shared import Metrics, Settings, alone, main, report, together
+from benchmarks.speed.bench_shared import (
+    Metrics,
+    Settings,
+    by_run_all,
+    each_by_itself,
+    main,
+    report,
+)
 from benchmarks.speed.clock import Clock
-from transfer.cells.checked_data import checked
+from transfer.cells.checked_data import check_once
 
 KEYS = ("cifar10_knn", "cifar10_lowshot_knn")
 
@@ -16,9 +23,9 @@ KEYS = ("cifar10_knn", "cifar10_lowshot_knn")
 def test_each_task_by_itself_extracts_and_run_all_does_so_once(
     checkpoint: Path, small_data: Path, tmp_path: Path
 ) -> None:
-    apart, found = alone(KEYS, checkpoint, small_data, tmp_path / "alone")
-    remembered = checked.cache_info().hits
-    shared, same = together(KEYS, checkpoint, small_data, tmp_path / "together")
+    apart, found = each_by_itself(KEYS, checkpoint, small_data, tmp_path / "alone")
+    remembered = check_once.cache_info().hits
+    shared, same = by_run_all(KEYS, checkpoint, small_data, tmp_path / "together")
     assert (found, remembered) == (same, 0)
     assert [apart.spent[key, "extraction"] > 0 for key in KEYS] == [True, True]
     assert [shared.spent[key, "extraction"] > 0 for key in KEYS] == [True, False]

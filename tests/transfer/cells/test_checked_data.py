@@ -13,7 +13,7 @@ import benchmarks.run_all
 from benchmarks.run_all import RunAll, plan, run
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate, prepare
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.check import require
 from transfer.datasets.synthetic.generate import generate
@@ -23,12 +23,14 @@ from transfer.tasks.knn import KNN
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, place: Place, tmp_path: Path) -> Cell:
+def cell(small_backbone: Backbone, settings: CellSettings, tmp_path: Path) -> Cell:
     """Nearest neighbors on a copy of a data set that may be changed."""
     data = tmp_path / "data"
-    shutil.copytree(place.data / "stanford_cars", data / "stanford_cars")
-    shutil.copy(place.data / "small-data.json", data)
-    return Cell(key="cars_knn", backbone=small_backbone, seed=0, place=replace(place, data=data))
+    shutil.copytree(settings.data / "stanford_cars", data / "stanford_cars")
+    shutil.copy(settings.data / "small-data.json", data)
+    return Cell(
+        key="cars_knn", backbone=small_backbone, seed=0, settings=replace(settings, data=data)
+    )
 
 
 def swap_an_image(data: Path, pattern: str = "stanford_cars/cars_train/*.jpg") -> None:
@@ -52,7 +54,7 @@ def before(method: Callable[..., Any], change: Callable[[], object]) -> Callable
 def test_a_set_that_changes_within_a_cell_leaves_no_record(
     cell: Cell, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changing = before(getattr(KNN, method), lambda: swap_an_image(cell.place.data))
+    changing = before(getattr(KNN, method), lambda: swap_an_image(cell.settings.data))
     monkeypatch.setattr(KNN, method, changing)
     with pytest.raises(ChangedDataError, match=r"Cars \(cars\) has changed while it was being"):
         evaluate(cell)
@@ -62,7 +64,7 @@ def test_a_set_that_changes_within_a_cell_leaves_no_record(
 def test_a_set_that_is_gone_at_the_end_leaves_no_record(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = before(KNN.metrics, lambda: shutil.rmtree(cell.place.data / "stanford_cars"))
+    gone = before(KNN.metrics, lambda: shutil.rmtree(cell.settings.data / "stanford_cars"))
     monkeypatch.setattr(KNN, "metrics", gone)
     with pytest.raises(ChangedDataError, match="has changed while it was being used"):
         evaluate(cell)
@@ -70,7 +72,7 @@ def test_a_set_that_is_gone_at_the_end_leaves_no_record(
 
 
 def test_the_error_tells_how_many_images_were_checked_and_are_there(cell: Cell) -> None:
-    data = cell.place.data
+    data = cell.settings.data
     report = require("cars", data, tolerated=0)
     count = report.counts["trainval"][0]
     images = open_split("cars", data, "trainval")
@@ -96,16 +98,16 @@ SETS = {
 def test_sets_of_every_kind_are_compared_where_they_are_opened(
     key: str,
     small_backbone: Backbone,
-    place: Place,
+    settings: CellSettings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name, pattern = SETS[key]
     generate(tmp_path / "data", keys=(name,))
-    place = replace(place, data=tmp_path / "data")
-    cell = Cell(key=key, backbone=small_backbone, seed=0, place=place)
+    settings = replace(settings, data=tmp_path / "data")
+    cell = Cell(key=key, backbone=small_backbone, seed=0, settings=settings)
     kind = type(cell.task)
-    changing = before(kind.prepare, lambda: swap_an_image(place.data, pattern))
+    changing = before(kind.prepare, lambda: swap_an_image(settings.data, pattern))
     monkeypatch.setattr(kind, "prepare", changing)
     with pytest.raises(ChangedDataError, match="has changed while it was being used"):
         evaluate(cell)
@@ -113,16 +115,16 @@ def test_sets_of_every_kind_are_compared_where_they_are_opened(
 
 def test_a_change_between_two_cells_is_checked_again_and_recorded(cell: Cell) -> None:
     first = evaluate(cell)
-    swap_an_image(cell.place.data)
+    swap_an_image(cell.settings.data)
     second = evaluate(replace(cell, seed=1))
     assert first.data["cars"]["fingerprint"] != second.data["cars"]["fingerprint"]
-    now = require("cars", cell.place.data, tolerated=0)
+    now = require("cars", cell.settings.data, tolerated=0)
     assert second.data["cars"]["fingerprint"] == now.fingerprint
 
 
 def test_a_change_between_two_cells_that_breaks_the_set_is_told(cell: Cell) -> None:
     evaluate(cell)
-    image = min((cell.place.data / "stanford_cars" / "cars_train").glob("*.jpg"))
+    image = min((cell.settings.data / "stanford_cars" / "cars_train").glob("*.jpg"))
     image.unlink()
     with pytest.raises(ValueError, match=image.name):
         evaluate(replace(cell, seed=1))
@@ -131,14 +133,14 @@ def test_a_change_between_two_cells_that_breaks_the_set_is_told(cell: Cell) -> N
 
 def test_a_change_between_two_preparations_is_checked_again(cell: Cell) -> None:
     prepare([cell])
-    swap_an_image(cell.place.data)
+    swap_an_image(cell.settings.data)
     prepare([cell])
     assert len(list(cell.folders.cache.rglob("*.npy"))) == 3  # train twice, test once
 
 
 def test_a_finished_cell_on_changed_data_is_run_again_in_the_same_process(cell: Cell) -> None:
     first = evaluate(cell)
-    swap_an_image(cell.place.data)
+    swap_an_image(cell.settings.data)
     assert evaluate(cell).data != first.data
 
 
@@ -148,20 +150,20 @@ def test_no_record_of_one_run_over_many_cells_hides_a_change(
     def changing(cell: Cell) -> Record:
         record = evaluate(cell)
         if cell.seed == 0:
-            swap_an_image(cell.place.data)
+            swap_an_image(cell.settings.data)
         return record
 
-    place = cell.place
+    settings = cell.settings
     request = RunAll(
         ckpt=(checkpoint,),
-        data=place.data,
-        results=place.results,
-        runs=place.runs,
+        data=settings.data,
+        results=settings.results,
+        runs=settings.runs,
         schedule="smoke",
         tasks="cars_knn",
         seeds="0,1",
     )
-    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_where_asked", changing)
+    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", changing)
     assert run(request) == 0
     first, second = (read_record(row.cell.path) for row in plan(request))
     assert first.data["cars"]["fingerprint"] != second.data["cars"]["fingerprint"]

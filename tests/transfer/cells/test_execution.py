@@ -14,29 +14,29 @@ from transfer.backbone import Backbone
 from transfer.cells.command import summary
 from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.datasets.images import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import file_of, read_record, write_record
-from transfer.running.lock import BusyError, alone
+from transfer.record import file_for_record, read_record, write_record
+from transfer.running.lock import BusyError, lock_folder
 from transfer.running.not_finite import NotFiniteError
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, place: Place) -> Cell:
-    return Cell(key="cars_knn", backbone=small_backbone, seed=0, place=place)
+def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+    return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
 
 
 def broken_copy(cell: Cell, tmp_path: Path) -> tuple[Cell, Path]:
     """The cell on a copy of its data in which one training image is cut short."""
     data = tmp_path / "broken"
-    shutil.copytree(cell.place.data / "stanford_cars", data / "stanford_cars")
-    shutil.copy(cell.place.data / "small-data.json", data)
+    shutil.copytree(cell.settings.data / "stanford_cars", data / "stanford_cars")
+    shutil.copy(cell.settings.data / "small-data.json", data)
     image = min((data / "stanford_cars" / "cars_train").glob("*.jpg"))
     image.write_bytes(image.read_bytes()[:300])
-    return replace(cell, place=replace(cell.place, data=data)), image
+    return replace(cell, settings=replace(cell.settings, data=data)), image
 
 
 def test_a_record_tells_how_its_number_was_made(cell: Cell) -> None:
@@ -75,10 +75,10 @@ def test_a_torn_record_counts_as_none(cell: Cell) -> None:
 
 
 def test_the_paper_schedule_at_the_papers_size_departs_in_nothing(
-    small_backbone: Backbone, place: Place
+    small_backbone: Backbone, settings: CellSettings
 ) -> None:
-    paper = replace(place, schedule="paper")
-    cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, place=paper)
+    paper = replace(settings, schedule="paper")
+    cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
     assert departures(cell) == []
 
 
@@ -93,22 +93,22 @@ def test_a_tolerated_image_is_left_out_and_the_record_keeps_the_number(
     cell: Cell, tmp_path: Path
 ) -> None:
     broken, _ = broken_copy(cell, tmp_path)
-    record = evaluate(replace(broken, place=replace(broken.place, tolerated=1)))
+    record = evaluate(replace(broken, settings=replace(broken.settings, tolerated=1)))
     assert record.data["cars"]["tolerated"] == 1
 
 
 def test_a_second_process_on_the_same_cell_says_so_and_stops(cell: Cell) -> None:
-    with alone(cell.folders.work), pytest.raises(BusyError, match="another process"):
+    with lock_folder(cell.folders.work), pytest.raises(BusyError, match="another process"):
         evaluate(cell)
 
 
 def test_a_loss_that_is_not_finite_leaves_no_record(
-    small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def poisoned(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
         return torch.full((len(images), 512), float("nan"))
 
-    cell = Cell(key="transfer_linear/cars", backbone=small_backbone, seed=0, place=place)
+    cell = Cell(key="transfer_linear/cars", backbone=small_backbone, seed=0, settings=settings)
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", poisoned)
     with pytest.raises(NotFiniteError, match="no result is written"):
         evaluate(cell)
@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_finite_leaves_no_record(
 
 def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
     rounded, exact = (
-        replace(cell, place=replace(cell.place, features_in=asked))
+        replace(cell, settings=replace(cell.settings, features_in=asked))
         for asked in ("bfloat16", "float32")
     )
     record = evaluate(rounded)
@@ -129,15 +129,15 @@ def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
     assert other.details["features_in"] == "float32"
     assert (finished(rounded), finished(exact)) == (record, other)
     assert finished(cell) == other  # of both, what this machine would make
-    assert summary(exact, other).endswith(str(file_of(cell.path, other)))
-    assert file_of(cell.path, other) != cell.path
+    assert summary(exact, other).endswith(str(file_for_record(cell.path, other)))
+    assert file_for_record(cell.path, other) != cell.path
 
 
 def test_a_record_of_one_engine_does_not_replace_that_of_another(
-    small_backbone: Backbone, place: Place
+    small_backbone: Backbone, settings: CellSettings
 ) -> None:
-    chosen = replace(place, training=TrainingOptions(engine="torchvision"))
-    cell = Cell(key="cars_knn", backbone=small_backbone, seed=0, place=chosen)
+    chosen = replace(settings, training=TrainingOptions(engine="torchvision"))
+    cell = Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=chosen)
     record = evaluate(cell)
     stale = replace(record, engine="detectron2", backbone=record.backbone | {"sha256": "other"})
     write_record(cell.path, stale)
@@ -151,24 +151,26 @@ def test_a_record_from_before_precision_was_told_is_of_float32(cell: Cell) -> No
     record = evaluate(cell)
     del record.details["features_in"]
     write_record(cell.path, record)
-    assert finished(replace(cell, place=replace(cell.place, features_in="float32"))) is not None
+    assert (
+        finished(replace(cell, settings=replace(cell.settings, features_in="float32"))) is not None
+    )
 
 
 def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_record(
     cell: Cell, tmp_path: Path
 ) -> None:
     generate(tmp_path / "data", keys=["inat1k"])
-    place = replace(cell.place, data=tmp_path / "data")
-    told = evaluate(replace(cell, key="inat1k_knn", place=place)).details["list_of_inat1k"]
-    stored = (place.runs / "lists" / told["file"]).read_bytes()
+    settings = replace(cell.settings, data=tmp_path / "data")
+    told = evaluate(replace(cell, key="inat1k_knn", settings=settings)).details["list_of_inat1k"]
+    stored = (settings.runs / "lists" / told["file"]).read_bytes()
     assert told["file"].startswith("inat1k-resplit0-")
     assert hashlib.sha256(stored).hexdigest() == told["sha256"]
 
 
 def test_a_stand_in_is_a_departure(cell: Cell, tmp_path: Path) -> None:
     generate(tmp_path / "data", keys=["imagenet_c100_made"])
-    place = replace(cell.place, data=tmp_path / "data")
-    found = departures(replace(cell, key="imagenet_c100_eval@made", place=place))
+    settings = replace(cell.settings, data=tmp_path / "data")
+    found = departures(replace(cell, key="imagenet_c100_eval@made", settings=settings))
     assert any(line.startswith("corruptions made by generate-data 1, 15 kinds") for line in found)
-    real = departures(replace(cell, key="imagenet_c100_eval", place=place))
+    real = departures(replace(cell, key="imagenet_c100_eval", settings=settings))
     assert not any("corruptions" in line for line in real)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from transfer.backbone import Backbone
-from transfer.cells.many_gpus import KilledError, evaluate_where_asked, waited_for
-from transfer.cells.request import Cell, Place
+from transfer.cells.many_gpus import KilledError, evaluate_on_gpus, wait_for_workers
+from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
@@ -26,11 +26,11 @@ TWO = TrainingOptions(gpus=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
 def test_two_processes_share_batch_norms_and_test_images(
-    key: str, small_backbone: Backbone, small_detection_data: Path, place: Place
+    key: str, small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
-    place = replace(place, data=small_detection_data, training=TWO)
-    cell = Cell(key=key, backbone=small_backbone, seed=0, place=place)
-    record = evaluate_where_asked(cell)
+    settings = replace(settings, data=small_detection_data, training=TWO)
+    cell = Cell(key=key, backbone=small_backbone, seed=0, settings=settings)
+    record = evaluate_on_gpus(cell)
     assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
     assert record.details["num_test"] == record.data[cell.task.datasets()[0]]["counts"]["test"]
     assert finished(cell) == record
@@ -38,13 +38,13 @@ def test_two_processes_share_batch_norms_and_test_images(
 
 @pytest.mark.slow
 def test_what_a_process_raises_is_raised_here(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
     options = replace(TWO, learning_rates=(1e6,))
-    place = replace(place, data=small_detection_data, training=options)
-    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
+    settings = replace(settings, data=small_detection_data, training=options)
+    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
     with pytest.raises(NotFiniteError, match="iteration"):
-        evaluate_where_asked(cell)
+        evaluate_on_gpus(cell)
 
 
 @pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
@@ -56,46 +56,46 @@ def test_the_first_death_is_the_reason(
     workers = [subprocess.Popen(["bash", "-c", line]) for line in lines]
     if killed:
         with pytest.raises(KilledError, match="SIGKILL"):
-            waited_for(workers)
+            wait_for_workers(workers)
     else:
-        assert waited_for(workers) == [3, 1, -6]
+        assert wait_for_workers(workers) == [3, 1, -6]
 
 
 def test_missing_data_are_told_before_a_process_starts(
-    small_backbone: Backbone, place: Place, tmp_path: Path
+    small_backbone: Backbone, settings: CellSettings, tmp_path: Path
 ) -> None:
-    place = replace(place, data=tmp_path / "nothing", training=TWO)
-    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
+    settings = replace(settings, data=tmp_path / "nothing", training=TWO)
+    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
     with pytest.raises(DataError, match="is not there"):
-        evaluate_where_asked(cell)
+        evaluate_on_gpus(cell)
 
 
 def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
     small_backbone: Backbone,
     small_detection_data: Path,
-    place: Place,
+    settings: CellSettings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = replace(place, data=small_detection_data, training=TWO)
-    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, place=place)
+    settings = replace(settings, data=small_detection_data, training=TWO)
+    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
 
     def dies(workers: object) -> list[int]:
         raise KilledError(-signal.SIGABRT)
 
     record: Any = object()
     found = [None, record, record]
-    monkeypatch.setattr("transfer.cells.many_gpus.started", lambda *_: [])
-    monkeypatch.setattr("transfer.cells.many_gpus.waited_for", dies)
+    monkeypatch.setattr("transfer.cells.many_gpus.start_workers", lambda *_: [])
+    monkeypatch.setattr("transfer.cells.many_gpus.wait_for_workers", dies)
     monkeypatch.setattr("transfer.cells.many_gpus.finished", lambda _: found.pop(0))
-    assert evaluate_where_asked(cell) is record
+    assert evaluate_on_gpus(cell) is record
     found[:] = [None, None]
     with pytest.raises(KilledError, match="SIGABRT"):
-        evaluate_where_asked(cell)
+        evaluate_on_gpus(cell)
 
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_the_cell_to_be_started_again(
-    checkpoint: Path, small_detection_data: Path, place: Place
+    checkpoint: Path, small_detection_data: Path, settings: CellSettings
 ) -> None:
     words = [
         sys.executable,
@@ -106,7 +106,7 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(
         str(checkpoint),
     ]
     words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
-    words += ["--results", str(place.results), "--runs", str(place.runs), "--gpus", "2"]
+    words += ["--results", str(settings.results), "--runs", str(settings.runs), "--gpus", "2"]
     with subprocess.Popen(
         [*words, "--iterations", "200"], stderr=subprocess.PIPE, text=True
     ) as cell:
@@ -116,16 +116,16 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(
         os.kill(int(children[1]), signal.SIGKILL)
         cell.stderr.read()
     assert cell.returncode == 128 + signal.SIGKILL
-    assert not list(place.results.rglob("*.json"))
+    assert not list(settings.results.rglob("*.json"))
 
 
 @pytest.mark.slow
 def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
-    checkpoint: Path, small_detection_data: Path, place: Place
+    checkpoint: Path, small_detection_data: Path, settings: CellSettings
 ) -> None:
     words = [sys.executable, "-m", "transfer", "coco_det", "--ckpt", str(checkpoint)]
     words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
-    words += ["--results", str(place.results), "--runs", str(place.runs), "--gpus", "2"]
+    words += ["--results", str(settings.results), "--runs", str(settings.runs), "--gpus", "2"]
     words += ["--iterations", "60"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None

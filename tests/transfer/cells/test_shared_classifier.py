@@ -13,7 +13,7 @@ from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import RunAll, origins_by_name, plan
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.execution import evaluate, note_failure, prepare
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.cells.shared_classifier import ClassifierError
 from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.images import Images
@@ -21,7 +21,7 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.features import Predictions
 from transfer.record import failure_path, read_record, write_record
-from transfer.running.lock import alone
+from transfer.running.lock import lock_folder
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, place: Place, data: Path) -> Cell:
+def cell(small_backbone: Backbone, settings: CellSettings, data: Path) -> Cell:
     return Cell(
-        key="objectnet13_eval", backbone=small_backbone, seed=0, place=replace(place, data=data)
+        key="objectnet13_eval",
+        backbone=small_backbone,
+        seed=0,
+        settings=replace(settings, data=data),
     )
 
 
@@ -102,7 +105,9 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
     cell: Cell, trained: list[str]
 ) -> None:
     first = evaluate(cell)
-    other = replace(twin(cell), place=replace(cell.place, results=cell.place.results / "other"))
+    other = replace(
+        twin(cell), settings=replace(cell.settings, results=cell.settings.results / "other")
+    )
     second = evaluate(other)
     cell.path.unlink()
     again = evaluate(cell)
@@ -182,13 +187,13 @@ def test_a_classifier_that_was_trained_before_the_lock_came_is_not_trained_again
 ) -> None:
     assert cell.needed is not None
     needed = cell.needed
-    plain = alone
+    plain = lock_folder
 
     def another_was_faster(work: Path) -> AbstractContextManager[None]:
         evaluate(needed)
         return plain(work)
 
-    monkeypatch.setattr("transfer.cells.shared_classifier.alone", another_was_faster)
+    monkeypatch.setattr("transfer.cells.shared_classifier.lock_folder", another_was_faster)
     evaluate(cell)
     assert len(trained) == 1
 
@@ -200,7 +205,7 @@ def test_a_classifier_that_another_process_trains_is_waited_for(
     assert cell.needed is not None
     other = ExitStack()
     (cell.needed.folders.work).mkdir(parents=True)
-    other.enter_context(alone(cell.needed.folders.work))
+    other.enter_context(lock_folder(cell.needed.folders.work))
     monkeypatch.setattr("time.sleep", lambda seconds: other.close())  # it ends in the meantime
     assert evaluate(cell).metrics
     told = capsys.readouterr().err
@@ -211,7 +216,7 @@ def test_another_classifier_makes_a_record_stale(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = classifier_hash(cell)
-    longer = replace(cell, place=replace(cell.place, schedule="short"))
+    longer = replace(cell, settings=replace(cell.settings, schedule="short"))
     assert classifier_hash(longer) != mine
     knn = replace(cell, key="in100_knn")
     assert classifier_hash(knn) == ""
@@ -315,13 +320,13 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
 def test_a_request_with_classifiers_still_knows_its_checkpoints(
     cell: Cell, checkpoint: Path, trained: list[str]
 ) -> None:
-    place = cell.place
+    settings = cell.settings
     request = RunAll(
         ckpt=(checkpoint,),
         random=True,
-        data=place.data,
-        results=place.results,
-        runs=place.runs,
+        data=settings.data,
+        results=settings.results,
+        runs=settings.runs,
         schedule="smoke",
         tasks="objectnet13_eval",
         plan=True,

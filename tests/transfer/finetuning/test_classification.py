@@ -14,7 +14,7 @@ from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
     TrainingSamples,
-    predicted,
+    predict_scores,
     train,
 )
 from transfer.finetuning.schedule import learning_rate, set_rate
@@ -121,7 +121,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(
     whole = trained(small_backbone, images, tmp_path / "whole")
     answers = iter([False, False, True])
     with monkeypatch.context() as patch:
-        patch.setattr(stop, "asked", lambda: next(answers))
+        patch.setattr(stop, "is_requested", lambda: next(answers))
         with pytest.raises(stop.Stopped):
             trained(small_backbone, images, tmp_path / "parts")
     resumed = trained(small_backbone, images, tmp_path / "parts").state_dict()
@@ -144,7 +144,7 @@ def test_scores_are_those_of_the_network_in_eval_mode(
     classifier = Classifier(small_backbone, 6, seed=0).eval()
     transform = EvalTransform(resize_px=37, crop_px=32)
     with torch.no_grad():
-        scores = predicted(classifier, images, transform, small_backbone.input)
+        scores = predict_scores(classifier, images, transform, small_backbone.input)
         one = transform(images[4][0], small_backbone.input)[None]
         expected = classifier.layers(one)[0]
     # twenty layers in float32, alone and in a batch: 512 eps of the largest score

@@ -234,7 +234,7 @@ def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(
     whole = train_and_score(small_backbone, images, training, test, 0, tmp_path / "whole")
     answers = iter([False, False, True])
     with monkeypatch.context() as patch:
-        patch.setattr(stop, "asked", lambda: next(answers))
+        patch.setattr(stop, "is_requested", lambda: next(answers))
         patch.setattr(stop, "_asked", [15])
         with pytest.raises(stop.Stopped):
             train_and_score(small_backbone, images, training, test, 0, tmp_path / "parts")

@@ -9,18 +9,18 @@ import torch
 
 from tests.two_processes import two_processes
 from transfer.running import stop
-from transfer.running.processes import Process, dealt, this_process
+from transfer.running.processes import Process, own_turns, this_process
 
 
 def measured(rank: int, num_processes: int) -> dict[str, Any]:
     """Of five images each process's share; then a request to stop comes to the second alone."""
     process = this_process()
-    share = list(dealt(5, process))
+    share = list(own_turns(5, process))
     stop.listen()
     begun: list[int] = []
     status = None
     try:
-        for index in dealt(6, process):
+        for index in own_turns(6, process):
             begun.append(index)
             if rank == 1:
                 signal.raise_signal(signal.SIGTERM)
@@ -38,4 +38,4 @@ def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
 
 
 def test_one_process_takes_all() -> None:
-    assert list(dealt(3, Process(device=torch.device("cpu")))) == [0, 1, 2]
+    assert list(own_turns(3, Process(device=torch.device("cpu")))) == [0, 1, 2]

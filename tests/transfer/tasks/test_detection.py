@@ -9,7 +9,7 @@ import pytest
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
@@ -20,8 +20,10 @@ DETECTION = {k: t for k, t in TASKS.items() if isinstance(t, Detection)}
 CPU = TrainingOptions(engine="torchvision", gpus=1)
 
 
-def cell(key: str, backbone: Backbone, place: Place, options: TrainingOptions = CPU) -> Cell:
-    return Cell(key=key, backbone=backbone, seed=0, place=replace(place, training=options))
+def cell(
+    key: str, backbone: Backbone, settings: CellSettings, options: TrainingOptions = CPU
+) -> Cell:
+    return Cell(key=key, backbone=backbone, seed=0, settings=replace(settings, training=options))
 
 
 @pytest.mark.parametrize("key", DETECTION)
@@ -37,24 +39,26 @@ def test_several_heads_are_unfit(arch: str) -> None:
     assert "give the file of one head" in DETECTION["coco_det"].unfit(backbone)
 
 
-def test_a_cifar_stem_is_unfit(place: Place) -> None:
+def test_a_cifar_stem_is_unfit(settings: CellSettings) -> None:
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
-    asked = cell("coco_det", backbone, place)
+    asked = cell("coco_det", backbone, settings)
     with pytest.raises(BackboneError, match="no network can be built on it: the cifar stem"):
         asked.task.prepare(backbone, asked.folders)
 
 
 def test_detectron2_asked_for_and_absent_says_how_to_install_it(
-    small_backbone: Backbone, place: Place, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
-    asked = cell("coco_det", small_backbone, place, TrainingOptions(engine="detectron2"))
+    asked = cell("coco_det", small_backbone, settings, TrainingOptions(engine="detectron2"))
     with pytest.raises(ValueError, match=r"detectron2 cannot be imported here.*github"):
         _ = asked.task.engine
 
 
-def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, place: Place) -> None:
-    paper = replace(place, schedule="paper")
+def test_an_altered_recipe_is_told_in_one_sentence(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    paper = replace(settings, schedule="paper")
     options = TrainingOptions(gpus=1, batch_size=8)
     told = departures(cell("voc0712_det_c4", small_backbone, paper, options))
     assert told == [
@@ -66,11 +70,11 @@ def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, pla
 
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02, 0.001))
-    place = replace(place, data=small_detection_data)
-    record = evaluate(cell("coco_det", small_backbone, place, options))
+    settings = replace(settings, data=small_detection_data)
+    record = evaluate(cell("coco_det", small_backbone, settings, options))
     assert set(record.details["held_out_AP"]) == {"0.02", "0.001"}
     assert record.details["learning_rate"] in (0.02, 0.001)
     assert any("learning_rates" in line for line in record.departures)
@@ -78,9 +82,9 @@ def test_learning_rates_are_tried_on_held_out_training_images(
 
 @pytest.mark.slow
 def test_a_record_tells_norms_sizes_and_classes(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell("coco_insseg", small_backbone, replace(place, data=small_detection_data))
+    asked = cell("coco_insseg", small_backbone, replace(settings, data=small_detection_data))
     record = evaluate(asked)
     assert set(record.metrics) == {"AP", "AP50", "AP75"}
     assert set(record.details["precisions"]) == {"segm", "bbox"}

@@ -9,11 +9,11 @@ import torch
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
 from transfer.cells.departures import departures
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.frozen.features import Predictions
 from transfer.record import protocol_hash
 from transfer.running.folders import Folders
-from transfer.running.lock import alone
+from transfer.running.lock import lock_folder
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe
 
@@ -75,12 +75,12 @@ def test_imagenet_has_five_readings_with_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("red", [0.228, 0.229])
 def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
-    red: float, small_backbone: Backbone, place: Place
+    red: float, small_backbone: Backbone, settings: CellSettings
 ) -> None:
     form = replace(small_backbone.input, std=(red, 0.224, 0.225), size_px=224)
     backbone = replace(small_backbone, input=form)
-    paper = replace(place, schedule="paper", features_in="float32")
-    cell = Cell(key="in1k_linear@lorac-code", backbone=backbone, seed=0, place=paper)
+    paper = replace(settings, schedule="paper", features_in="float32")
+    cell = Cell(key="in1k_linear@lorac-code", backbone=backbone, seed=0, settings=paper)
     told = "std (0.229, 0.224, 0.225) instead of (0.228, 0.224, 0.225)"
     assert departures(cell) == ([told] if red == 0.229 else [])
 
@@ -131,11 +131,11 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
     first, second = (ran(key, small_backbone, folders) for key in READINGS)
     assert not torch.equal(first.scores, second.scores)
     others = replace(folders, cache=tmp_path / "other cache", work=tmp_path / "other work")
-    alone = ran(READINGS[1], small_backbone, others)
-    assert torch.equal(second.scores, alone.scores)
-    assert second.details == alone.details
+    lock_folder = ran(READINGS[1], small_backbone, others)
+    assert torch.equal(second.scores, lock_folder.scores)
+    assert second.details == lock_folder.details
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", None)  # nothing is trained
-    again = replace(folders, work=tmp_path / "a third place")
+    again = replace(folders, work=tmp_path / "a third settings")
     assert torch.equal(ran(READINGS[0], small_backbone, again).scores, first.scores)
 
 
@@ -147,6 +147,6 @@ def test_where_another_process_trains_the_heads_nobody_waits(
     first = ran(READINGS[0], small_backbone, folders)
     (state,) = (tmp_path / "cache" / "heads").glob("*/heads-*.pt")
     state.unlink()
-    with alone(state.parent):
+    with lock_folder(state.parent):
         assert torch.equal(ran(READINGS[0], small_backbone, folders).scores, first.scores)
     assert not state.exists()

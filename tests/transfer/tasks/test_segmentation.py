@@ -17,7 +17,7 @@ from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
@@ -32,9 +32,11 @@ KEY = "voc12_seg_fcn"
 CPU = TrainingOptions(gpus=1)
 
 
-def cell(backbone: Backbone, place: Place, data: Path, options: TrainingOptions = CPU) -> Cell:
-    place = replace(place, data=data, training=options)
-    return Cell(key=KEY, backbone=backbone, seed=0, place=place)
+def cell(
+    backbone: Backbone, settings: CellSettings, data: Path, options: TrainingOptions = CPU
+) -> Cell:
+    settings = replace(settings, data=data, training=options)
+    return Cell(key=KEY, backbone=backbone, seed=0, settings=settings)
 
 
 def names(split: Segmented) -> set[str]:
@@ -47,18 +49,20 @@ def names(split: Segmented) -> set[str]:
     [("resnet18", "cifar", "the cifar stem"), ("resnet18-heads4", "imagenet", "one head")],
 )
 def test_backbones_without_a_stride_of_16_or_with_many_heads_are_refused(
-    arch: str, stem: str, why: str, place: Place, tmp_path: Path
+    arch: str, stem: str, why: str, settings: CellSettings, tmp_path: Path
 ) -> None:
     backbone = random_backbone(arch=arch, stem=stem, seed=0)  # type: ignore[arg-type]
-    asked = cell(backbone, place, tmp_path)
+    asked = cell(backbone, settings, tmp_path)
     with pytest.raises(BackboneError, match=why):
         asked.task.prepare(backbone, asked.folders)
 
 
-def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, place: Place) -> None:
-    paper = replace(place, schedule="paper")
+def test_an_altered_recipe_is_told_in_one_sentence(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    paper = replace(settings, schedule="paper")
     options = TrainingOptions(gpus=1, iterations=300, image_px=129)
-    assert departures(cell(small_backbone, paper, place.data, options)) == [
+    assert departures(cell(small_backbone, paper, settings.data, options)) == [
         "recipe: crop_px 129 instead of 513, iterations 300 instead of 33069, "
         "milestones (210, 270) instead of (23148, 29762)"
     ]
@@ -66,7 +70,7 @@ def test_an_altered_recipe_is_told_in_one_sentence(small_backbone: Backbone, pla
 
 def test_broken_masks_stop_a_run_before_it_starts(
     small_backbone: Backbone,
-    place: Place,
+    settings: CellSettings,
     small_detection_data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,7 +84,7 @@ def test_broken_masks_stop_a_run_before_it_starts(
     missing.unlink()
     monkeypatch.setattr(Segmentation, "prepare", lambda *_: pytest.fail("the run has started"))
     with pytest.raises(DataError, match="3 images are missing, too many or unusable") as told:
-        evaluate(cell(small_backbone, place, data))
+        evaluate(cell(small_backbone, settings, data))
     lines = [line for line in str(told.value).splitlines() if "SegmentationClass/" in line]
     whys = ((unknown, "unknown ids 77"), (other_size, "its image has"), (missing, "missing"))
     for line, (file, why) in zip(sorted(lines), sorted(whys, key=lambda w: w[0].stem), strict=True):
@@ -91,13 +95,13 @@ def test_broken_masks_stop_a_run_before_it_starts(
 
 @pytest.mark.slow
 def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
-    checkpoint: Path, small_detection_data: Path, place: Place
+    checkpoint: Path, small_detection_data: Path, settings: CellSettings
 ) -> None:
     words = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
     words += ["--data", str(small_detection_data), "--schedule", "smoke"]
-    words += ["--results", str(place.results), "--runs", str(place.runs)]
+    words += ["--results", str(settings.results), "--runs", str(settings.runs)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    (file,) = place.results.rglob("*.json")
+    (file,) = settings.results.rglob("*.json")
     summary = rf"{KEY}  mIoU \d+\.\d\d %  (\d+ min )?\d+ s  ->  {re.escape(str(file))}\n"
     assert re.fullmatch(summary, done.stdout)
     first, *lines = done.stderr.splitlines()
@@ -105,15 +109,15 @@ def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
     steps = [re.match(r"\d\d:\d\d:\d\d  (weights|train|predict)  +\S", line) for line in lines]
     assert all(steps), done.stderr
     assert {step[1] for step in steps if step} == {"weights", "train", "predict"}
-    (log,) = place.runs.rglob("mmengine-0.log")
+    (log,) = settings.runs.rglob("mmengine-0.log")
     assert "conv_seg.weight" in log.read_text()
 
 
 @pytest.mark.slow
 def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predictions(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell(small_backbone, place, small_detection_data)
+    asked = cell(small_backbone, settings, small_detection_data)
     record = evaluate(asked)
     details = record.details
     assert (record.engine, details["norm"], details["tensors_placed"]) == (
@@ -135,9 +139,9 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
 
 
 def test_held_out_images_are_training_images_and_none_of_vals(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell(small_backbone, place, small_detection_data)
+    asked = cell(small_backbone, settings, small_detection_data)
     assert isinstance(asked.task, Segmentation)
     whole, search = (
         asked.task.portion(asked.folders, *splits)
@@ -153,7 +157,10 @@ def test_held_out_images_are_training_images_and_none_of_vals(
 
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
-    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone,
+    settings: CellSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trainings: list[tuple[object, ...]] = []
 
@@ -165,7 +172,7 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
     monkeypatch.setattr(Segmentation, "train", trained)
     prepared: Any = SimpleNamespace(images="all images", held_out="held out")
     options = replace(CPU, learning_rates=(0.1, 0.01, 0.001))
-    asked = cell(small_backbone, place, place.data, options)
+    asked = cell(small_backbone, settings, settings.data, options)
     assert isinstance(asked.task, Segmentation)
     done = asked.task.run(prepared, asked.folders, 0)
     assert done.details["held_out_mIoU"] == {"0.1": 0.0, "0.01": 100.0, "0.001": 0.0}
@@ -177,7 +184,7 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
 def test_learning_rates_are_tried_on_held_out_training_images(
     small_backbone: Backbone,
     small_detection_data: Path,
-    place: Place,
+    settings: CellSettings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     used: list[tuple[str, set[str], set[str]]] = []
@@ -198,7 +205,7 @@ def test_learning_rates_are_tried_on_held_out_training_images(
 
     monkeypatch.setattr(Segmentation, "train", noted)
     options = replace(CPU, learning_rates=(0.01, 0.001))
-    record = evaluate(cell(small_backbone, place, small_detection_data, options))
+    record = evaluate(cell(small_backbone, settings, small_detection_data, options))
     found = record.details["held_out_mIoU"]
     assert set(found) == {"0.01", "0.001"}
     assert record.details["learning_rate"] == float(max(found, key=found.get))
@@ -213,7 +220,10 @@ def test_learning_rates_are_tried_on_held_out_training_images(
 
 
 def test_a_rate_that_diverges_is_left_out_and_only_divergence_is_an_error(
-    small_backbone: Backbone, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone,
+    settings: CellSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def trained(self: Segmentation, *rest: object) -> Predicted:
         if rest[-2] == 9.0:
@@ -223,7 +233,7 @@ def test_a_rate_that_diverges_is_left_out_and_only_divergence_is_an_error(
 
     monkeypatch.setattr(Segmentation, "train", trained)
     prepared: Any = SimpleNamespace(images=object(), held_out=object())
-    asked = cell(small_backbone, place, place.data, replace(CPU, learning_rates=(9.0, 0.01)))
+    asked = cell(small_backbone, settings, settings.data, replace(CPU, learning_rates=(9.0, 0.01)))
     assert isinstance(asked.task, Segmentation)
     done = asked.task.run(prepared, asked.folders, 0)
     assert done.details["held_out_mIoU"] == {"0.01": 100.0}
@@ -242,19 +252,19 @@ def test_its_processes_divide_the_batch(
     assert task.with_options(TrainingOptions()) == task
 
 
-def test_a_single_rate_is_the_recipes(small_backbone: Backbone, place: Place) -> None:
+def test_a_single_rate_is_the_recipes(small_backbone: Backbone, settings: CellSettings) -> None:
     options = replace(CPU, learning_rates=(0.02,))
-    task = cell(small_backbone, place, place.data, options).task
+    task = cell(small_backbone, settings, settings.data, options).task
     assert isinstance(task, Segmentation)
     assert (task.recipe.learning_rate, task.learning_rates) == (0.02, ())
 
 
 @pytest.mark.slow
 def test_a_single_learning_rate_is_not_tried(
-    small_backbone: Backbone, small_detection_data: Path, place: Place
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02,))
-    record = evaluate(cell(small_backbone, place, small_detection_data, options))
+    record = evaluate(cell(small_backbone, settings, small_detection_data, options))
     assert (record.details["learning_rate"], record.details["held_out_mIoU"]) == (0.02, {})
 
 

@@ -15,7 +15,7 @@ import transfer.finetuning.classification
 from transfer.backbone import Backbone
 from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, Place
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning
@@ -94,14 +94,14 @@ def test_a_gpu_trains_in_float32_unless_asked(monkeypatch: pytest.MonkeyPatch) -
     ("rates", "told"), [((0.0316,), "(0.0316,)"), ((0.01, 0.1), "(0.01, 0.1)")]
 )
 def test_what_is_asked_of_a_training_is_told(
-    rates: tuple[float, ...], told: str, small_backbone: Backbone, place: Place
+    rates: tuple[float, ...], told: str, small_backbone: Backbone, settings: CellSettings
 ) -> None:
     asked = TrainingOptions(learning_rates=rates, precision="bfloat16")
     cell = Cell(
         key="cifar10_semi_10pct",
         backbone=small_backbone,
         seed=0,
-        place=replace(place, schedule="paper", training=asked),
+        settings=replace(settings, schedule="paper", training=asked),
     )
     found = departures(cell)
     assert f"head_rates {told} instead of 7 values from 0.01 to 10" in found
@@ -121,12 +121,14 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
-    listed: Path, small_backbone: Backbone, place: Place
+    listed: Path, small_backbone: Backbone, settings: CellSettings
 ) -> None:
     key = "in1k_semi_1pct@co2"
     task = TASKS[key]
     assert task.with_data(listed) == task
-    drawn = Cell(key=key, backbone=small_backbone, seed=0, place=replace(place, schedule="paper"))
+    drawn = Cell(
+        key=key, backbone=small_backbone, seed=0, settings=replace(settings, schedule="paper")
+    )
     assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in drawn.path.name
     assert "drawn_share 0.01 instead of 0.0" in departures(drawn)
@@ -178,7 +180,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
         return scores
 
     monkeypatch.setattr(transfer.finetuning.classification, "train", train)
-    monkeypatch.setattr(transfer.finetuning.classification, "predicted", predicted)
+    monkeypatch.setattr(transfer.finetuning.classification, "predict_scores", predicted)
     monkeypatch.setattr(transfer.tasks.semi_supervised, "asdict", lambda _: {})
     return calls
 
@@ -245,9 +247,11 @@ def test_a_drawn_list_is_stored_and_named_in_the_record(
 
 
 @pytest.mark.slow
-def test_a_run_reports_every_setting(listed: Path, small_backbone: Backbone, place: Place) -> None:
-    asked = replace(place, data=listed)
-    cell = Cell(key="in1k_semi_1pct@lorac", backbone=small_backbone, seed=0, place=asked)
+def test_a_run_reports_every_setting(
+    listed: Path, small_backbone: Backbone, settings: CellSettings
+) -> None:
+    asked = replace(settings, data=listed)
+    cell = Cell(key="in1k_semi_1pct@lorac", backbone=small_backbone, seed=0, settings=asked)
     record = evaluate(cell)
     assert record.protocol["name"] == "lorac-2021/1"
     assert set(record.details["held_out_top1"]) == {"0.1", "1"}

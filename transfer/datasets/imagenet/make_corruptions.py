@@ -115,7 +115,7 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     with progress("corrupt", "in100 test", total) as counter:
         for done in work:
             counter.add(done)
-            stop.leave_if_asked()
+            stop.exit_if_requested()
     if "in100" in small_sizes(data):
         sizes = Sizes(classes=len(images.class_names), counts={"test": total})
         mark_small(data, "imagenet_c100_made", sizes)

@@ -73,7 +73,7 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
     masks.mkdir(exist_ok=True)
     with progress("masks", "SBD", len(to_add)) as counter:
         for image_id in to_add:
-            stop.leave_if_asked()
+            stop.exit_if_requested()
             file = masks / f"{image_id}.png"
             if not file.exists():
                 write_mask(file, read_sbd_mask(folder / "cls" / f"{image_id}.mat"))
