@@ -78,7 +78,7 @@ def write_checkpoint(settings: Settings, path: Path) -> None:
 
 
 @contextmanager
-def watched(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
+def timed_evaluation(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], Record]]:
     """Count the time of extraction and of the tasks' own work; yield the function that evaluates.
 
     That function counts its time under the cell's key and adds its metrics to `found`. Training
@@ -129,7 +129,7 @@ def by_run_all(
         schedule="smoke",
     )
     clock = Clock(ITSELF)
-    with watched(clock, found):
+    with timed_evaluation(clock, found):
         status = run_all.run(request)
     clock.stop()
     if status or set(found) != set(keys):
@@ -143,7 +143,7 @@ def each_by_itself(
     """Run every task with folders of its own; return the time spent and the metrics."""
     found: Metrics = {}
     clock = Clock(ITSELF)
-    with watched(clock, found) as evaluated:
+    with timed_evaluation(clock, found) as evaluated:
         for key in keys:
             forget()
             own = home / key.replace("/", "-")

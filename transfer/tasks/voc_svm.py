@@ -163,7 +163,7 @@ class VOCSVM(TaskDefaults):
         )
         planes = solve(everywhere, chosen, None)
         details = {
-            "classes": self.chosen(choice, data.class_names),
+            "classes": self.class_choices(choice, data.class_names),
             "classes_left_out": list(data.left_out),
             "unconverged_in_search": choice.unconverged,
             "unconverged_at_last": int((~planes.converged).sum()),
@@ -194,7 +194,7 @@ class VOCSVM(TaskDefaults):
             seed=seed,
         )
 
-    def chosen(self, choice: Choice, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    def class_choices(self, choice: Choice, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
         """Print and return cost and cross-validated average precision by class."""
         choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):

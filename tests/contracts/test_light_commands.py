@@ -1,0 +1,69 @@
+"""Command lines that compute nothing import no torch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.run_all import main
+from benchmarks.speed.bench_commands import LIGHT_COMMANDS, RUN_ALL, measure
+
+OTHERS = (
+    ("-m", "pretrain", "--list", "lorac"),
+    ("-m", "pretrain", "lorac/in1k-r50", "--help"),
+    ("-m", "pretrain.speed.benchmark", "--help"),
+    ("-m", "pretrain.speed.bench_views", "--help"),
+    ("-m", "benchmarks.speed.bench_commands", "--help"),
+)
+PROGRAM = """
+import runpy, sys
+if sys.argv[1] == "-m":
+    module, sys.argv = sys.argv[2], sys.argv[2:]
+    run = lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)
+else:
+    sys.argv = sys.argv[1:]
+    run = lambda: runpy.run_path(sys.argv[0], run_name="__main__")
+status = 0
+try:
+    run()
+except SystemExit as end:
+    status = end.code
+print("torch" in sys.modules, status or 0)
+"""
+
+
+def last_line(words: tuple[str, ...], folder: Path) -> str:
+    command = [sys.executable, "-c", PROGRAM, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "words", [*LIGHT_COMMANDS, *OTHERS], ids=lambda words: " ".join(words[-3:])
+)
+def test_a_command_that_computes_nothing_imports_no_torch(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert last_line(words, tmp_path) == "False 0"
+
+
+def test_a_wrong_recipe_is_refused_without_torch(tmp_path: Path) -> None:
+    assert last_line(("-m", "pretrain", "lorac/unknown"), tmp_path) == "False 2"
+
+
+def test_tables_are_written_without_torch(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    assert last_line(("-m", "benchmarks.tables"), tmp_path) == "False 0"
+
+
+def test_a_second_plan_imports_no_torch(checkpoint: Path, small_data: Path, tmp_path: Path) -> None:
+    options = ["--ckpt", str(checkpoint), "--data", str(small_data), "--runs", str(tmp_path)]
+    assert main([*options, "--plan"]) == 0
+    assert last_line((RUN_ALL, *options, "--plan"), tmp_path) == "False 0"
+
+
+def test_a_measurement_fails_with_its_command(tmp_path: Path) -> None:
+    assert measure(("-c", "pass"), tmp_path, 1) > (0.0, 0.0)
+    with pytest.raises(RuntimeError, match="ended with status 3"):
+        measure(("-c", "import sys; sys.exit(3)"), tmp_path, 1)
