@@ -2,8 +2,8 @@
 
     python -m benchmarks.speed.bench_commands [--ckpt jcl.pth --data datasets]
 
-With a checkpoint, a plan is measured too, after a first one has inspected the file. The last line is
-the import of torch alone, for comparison.
+With a checkpoint, a plan is measured, too, after a first one has inspected the file. The last line
+is the import of torch alone, for comparison.
 """
 
 import os
