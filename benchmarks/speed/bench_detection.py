@@ -20,7 +20,7 @@ from torch import Tensor
 from transfer.backbone import random_backbone
 from transfer.detection import recipe
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, is_available
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, Sample
 from transfer.detection.solver import sgd
 from transfer.finetuning.schedule import learning_rate, set_rate
@@ -72,7 +72,7 @@ def batch(settings: Settings, seed: int = 0) -> list[Sample]:
     return samples
 
 
-def fitting(samples: list[Sample], chosen: Recipe) -> list[Sample]:
+def fitting(samples: list[Sample], chosen: DetectorRecipe) -> list[Sample]:
     """Return the samples with only the annotations that the recipe learns from."""
     return [
         replace(
@@ -84,7 +84,7 @@ def fitting(samples: list[Sample], chosen: Recipe) -> list[Sample]:
     ]
 
 
-def shortened(task: str, settings: Settings) -> Recipe:
+def shortened(task: str, settings: Settings) -> DetectorRecipe:
     """Return the task's recipe with the number of regions of the settings."""
     return replace(RECIPES[task], roi_samples=settings.roi_samples)
 

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from transfer.datasets.scenes import Scenes
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
@@ -15,7 +15,7 @@ from transfer.running.processes import Process, own_turns
 
 
 def detect(
-    detector: Detector, scenes: Scenes, recipe: Recipe, process: Process
+    detector: Detector, scenes: Scenes, recipe: DetectorRecipe, process: Process
 ) -> list[Detections]:
     """Return the detections on every image, in the split's order, on every process.
 

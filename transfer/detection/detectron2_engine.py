@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transfer.convert.architectures import FEATURE_DIM
 from transfer.convert.to_detectron2 import to_detectron2
 from transfer.detection.fit import check_buildable, check_names_and_shapes
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, ResizedDetections, Sample
 from transfer.detection.scaled_gradient import scale_gradient
 from transfer.finetuning.norms import Norm
@@ -60,7 +60,7 @@ def can_be_imported() -> bool:
     return True
 
 
-def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
+def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
     """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
     with silence_known_warnings():
         from detectron2.modeling.meta_arch import GeneralizedRCNN
@@ -70,7 +70,7 @@ def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -
     return Detectron2Detector(rcnn, recipe)
 
 
-def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
+def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     """Return the recipe as detectron2's CfgNode, as far as that has options for it."""
     check_buildable(recipe, arch)
     from detectron2.config import get_cfg
@@ -93,7 +93,7 @@ def config(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     return c
 
 
-def _set_network(c: Any, recipe: Recipe, depth: int, norm: Norm) -> None:
+def _set_network(c: Any, recipe: DetectorRecipe, depth: int, norm: Norm) -> None:
     model = c.MODEL
     model.BACKBONE.FREEZE_AT = 0
     model.RESNETS.DEPTH = depth
@@ -113,7 +113,7 @@ def _set_network(c: Any, recipe: Recipe, depth: int, norm: Norm) -> None:
     model.ROI_HEADS.IN_FEATURES = ["p2", "p3", "p4", "p5"]
 
 
-def _set_proposals(model: Any, recipe: Recipe) -> None:
+def _set_proposals(model: Any, recipe: DetectorRecipe) -> None:
     sizes = recipe.anchor_sizes_px
     pyramid = recipe.neck == "fpn"
     model.ANCHOR_GENERATOR.SIZES = [[s] for s in sizes] if pyramid else [list(sizes)]
@@ -128,7 +128,7 @@ def _set_proposals(model: Any, recipe: Recipe) -> None:
     rpn.LOSS_WEIGHT = recipe.rpn_gradient_factor if recipe.rpn_gradient == "loss_weight" else 1.0
 
 
-def _set_heads(model: Any, recipe: Recipe, num_classes: int, norm: Norm) -> None:
+def _set_heads(model: Any, recipe: DetectorRecipe, num_classes: int, norm: Norm) -> None:
     heads, box = model.ROI_HEADS, model.ROI_BOX_HEAD
     heads.NAME = "StandardROIHeads" if recipe.neck == "fpn" else "Res5ROIHeads"
     heads.NUM_CLASSES = num_classes
@@ -157,7 +157,7 @@ def _set_heads(model: Any, recipe: Recipe, num_classes: int, norm: Norm) -> None
     keypoint.NUM_KEYPOINTS = 17
 
 
-def _set_training(solver: Any, recipe: Recipe) -> None:
+def _set_training(solver: Any, recipe: DetectorRecipe) -> None:
     """Set the training options, though our own loop trains: detectron2's would do the same."""
     solver.IMS_PER_BATCH = recipe.batch_size
     solver.BASE_LR, solver.MOMENTUM = recipe.learning_rate, recipe.sgd_momentum
@@ -166,7 +166,7 @@ def _set_training(solver: Any, recipe: Recipe) -> None:
     solver.WARMUP_ITERS, solver.WARMUP_FACTOR = recipe.warmup_iterations, recipe.warmup_factor
 
 
-def _add_missing_layers(rcnn: Any, recipe: Recipe, arch: str, norm: Norm) -> None:
+def _add_missing_layers(rcnn: Any, recipe: DetectorRecipe, arch: str, norm: Norm) -> None:
     """Add the layers that the configuration has no options for."""
     from detectron2.layers import get_norm
 
@@ -270,7 +270,7 @@ def _as_input(sample: Sample) -> dict[str, Any]:
 class Detectron2Detector:
     """The `Detector` of the detectron2 engine."""
 
-    def __init__(self, rcnn: Any, recipe: Recipe) -> None:
+    def __init__(self, rcnn: Any, recipe: DetectorRecipe) -> None:
         self.network: nn.Module = SampleNetwork(rcnn)
         self._rcnn = rcnn
         self._recipe = recipe

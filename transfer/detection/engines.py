@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning.options import EngineChoice
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def engine_for(choice: EngineChoice) -> EngineName:
 
 
 def build_detector(
-    engine: EngineName, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm
+    engine: EngineName, recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm
 ) -> Detector:
     """Return a detector with new layers drawn from torch's generator and no backbone loaded."""
     from transfer.detection.detectron2_engine import build_detector as build_on_detectron2

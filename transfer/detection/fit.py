@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from transfer.convert.architectures import FEATURE_DIM, is_optional
-from transfer.detection.recipe import PYRAMID_STRIDES_PX, Recipe
+from transfer.detection.recipe import PYRAMID_STRIDES_PX, DetectorRecipe
 
 
-def check_buildable(recipe: Recipe, arch: str) -> None:
+def check_buildable(recipe: DetectorRecipe, arch: str) -> None:
     """Raise ValueError for a detector that neither engine can build."""
     if arch not in FEATURE_DIM:
         raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")

@@ -15,7 +15,7 @@ from transfer.convert.compare_maps import (
     torchvision_maps,
 )
 from transfer.convert.resnet import network_with
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector
 
 NORMS = {"fpn": 8, "mask_head": 4, "keypoint_head": 8, "rpn_head": 1}
@@ -24,7 +24,7 @@ EXTRA_NORMS = {"none": 0, "moco": 1, "co2": 2}
 
 
 def prove(
-    detector: Detector, state_dict: Mapping[str, Tensor], arch: str, recipe: Recipe
+    detector: Detector, state_dict: Mapping[str, Tensor], arch: str, recipe: DetectorRecipe
 ) -> dict[str, float]:
     """Return the largest difference of each stage, layer1 to layer4, on two fixed images.
 
@@ -48,7 +48,7 @@ def prove(
     return relative_differences(maps, expected, advice)
 
 
-def expected_norms(state_dict: Mapping[str, Tensor], recipe: Recipe) -> int:
+def expected_norms(state_dict: Mapping[str, Tensor], recipe: DetectorRecipe) -> int:
     """Return the number of norm layers of the detector, those of its backbone included.
 
     state_dict: the backbone, torchvision's names and shapes.

@@ -22,7 +22,7 @@ C4_STRIDES_PX = (16,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class DetectorRecipe:
     """Settings of a detector. Sizes are in px of the resized image, counts are per image."""
 
     # the network
@@ -176,7 +176,7 @@ class Recipe:
         )
 
 
-COCO_FPN = Recipe(neck="fpn")
+COCO_FPN = DetectorRecipe(neck="fpn")
 """Detector of boxes with MoCo's norms: trained in the backbone and added to the pyramid."""
 COCO_FPN_MASKS = replace(COCO_FPN, finds="masks")
 COCO_FPN_KEYPOINTS = replace(
@@ -191,7 +191,7 @@ detectron2's recipe with synchronized norms.
 """
 COCO_4CONV1FC_MASKS = replace(COCO_4CONV1FC, finds="masks", normed=("fpn", "box_head", "mask_head"))
 
-VOC_C4 = Recipe(
+VOC_C4 = DetectorRecipe(
     neck="c4",
     normed=(),
     synchronized_norm="naiveSyncBN",

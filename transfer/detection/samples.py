@@ -15,7 +15,7 @@ from torch import Tensor
 from transfer.datasets.images import DataError
 from transfer.datasets.scenes import Scene, Scenes
 from transfer.datasets.upright import decode_upright
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Polygons, Sample
 
 MIN_SIDE_PX = 1e-5
@@ -45,7 +45,7 @@ class Placement:
 
 
 def training_sample(
-    scenes: Scenes, index: int, recipe: Recipe, seed: int | Sequence[int]
+    scenes: Scenes, index: int, recipe: DetectorRecipe, seed: int | Sequence[int]
 ) -> Sample:
     """Return an image and its objects, at a random size and flipped or not.
 
@@ -57,7 +57,7 @@ def training_sample(
     return resize_sample(scenes, index, recipe, short_px=short_px, flipped=flipped)
 
 
-def test_image(scenes: Scenes, index: int, recipe: Recipe) -> Tensor:
+def test_image(scenes: Scenes, index: int, recipe: DetectorRecipe) -> Tensor:
     """Return an image (3, H, W) uint8 at the size of the test."""
     image = upright_image(scenes, index)
     size = resized_size(image.size, recipe.test_short_px, recipe.long_px)
@@ -68,7 +68,7 @@ test_image.__test__ = False  # type: ignore[attr-defined]  # pytest collects wha
 
 
 def resize_sample(
-    scenes: Scenes, index: int, recipe: Recipe, *, short_px: int, flipped: bool
+    scenes: Scenes, index: int, recipe: DetectorRecipe, *, short_px: int, flipped: bool
 ) -> Sample:
     """Return an image whose shorter side has `short_px`, with its objects.
 

@@ -7,13 +7,13 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import Parameter
 
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector
 
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
-def sgd(detector: Detector, recipe: Recipe) -> torch.optim.SGD:
+def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
     """Return SGD in which norm layers have no weight decay, but biases do.
 
     If `rpn_gradient` is lr_mult, the RPN learns at a fraction of the rate. A group's "rate_factor"

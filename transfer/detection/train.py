@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.scenes import Scenes
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, Sample
 from transfer.detection.samples import training_sample
 from transfer.detection.solver import sgd
@@ -22,7 +22,7 @@ Indices = Sequence[int] | NDArray[np.int64]
 class TrainingSamples:
     """The `finetuning.stream.Samples` of the images at these indices."""
 
-    def __init__(self, scenes: Scenes, indices: Indices, recipe: Recipe, seed: int) -> None:
+    def __init__(self, scenes: Scenes, indices: Indices, recipe: DetectorRecipe, seed: int) -> None:
         self.scenes, self.recipe, self.seed = scenes, recipe, seed
         self.indices = np.asarray(indices, dtype=np.int64)
         self.wide = scenes.wide[self.indices] if recipe.group_by_aspect else None
@@ -40,7 +40,7 @@ def train(
     detector: Detector,
     scenes: Scenes,
     indices: Indices,
-    recipe: Recipe,
+    recipe: DetectorRecipe,
     *,
     seed: int,
     folder: Path,

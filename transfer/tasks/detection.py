@@ -24,7 +24,7 @@ from transfer.detection.recipe import (
     VOC_C4,
     VOC_C4_MOCO,
     VOC_C4_NONE,
-    Recipe,
+    DetectorRecipe,
 )
 from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import EngineChoice, TrainingOptions
@@ -108,7 +108,7 @@ class Detection(TaskDefaults):
 
     dataset: str
     protocol: str
-    recipe: Recipe
+    recipe: DetectorRecipe
     learning_rates: tuple[float, ...] = ()
     """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
@@ -158,7 +158,7 @@ class Detection(TaskDefaults):
         return True
 
     @property
-    def distributed_training(self) -> Recipe:
+    def distributed_training(self) -> DetectorRecipe:
         """Return the recipe, whose batch is divided among GPUs."""
         return self.recipe
 
@@ -219,7 +219,7 @@ class Detection(TaskDefaults):
         return Portion(learned, usable_for_training(learned, self.recipe.finds), tested)
 
     def initial(
-        self, recipe: Recipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
+        self, recipe: DetectorRecipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
     ) -> Detector:
         """Return the detector before training; torch's global generator keeps its state."""
         import torch

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from transfer.detection import recipe as recipes
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, ResizedDetections, Sample
 from transfer.detection.torchvision_engine.proposals import RPN
 
@@ -37,11 +37,11 @@ UNSEEN = "keypoint_head.1.kps_score_lowres.bias"
 class Case:
     """One detector whose engines are compared."""
 
-    recipe: Recipe
+    recipe: DetectorRecipe
     arch: str = "resnet18"
 
 
-def everything_sampled(recipe: Recipe) -> Recipe:
+def everything_sampled(recipe: DetectorRecipe) -> DetectorRecipe:
     """Narrow, for small images, and with neither anchors nor regions drawn.
 
     Its numbers are its own: stored answers hang on them.
@@ -64,7 +64,7 @@ def everything_sampled(recipe: Recipe) -> Recipe:
     )
 
 
-def lean(recipe: Recipe) -> Recipe:
+def lean(recipe: DetectorRecipe) -> DetectorRecipe:
     """For float64: few regions in a c4 detector, whose layer4 takes long on each."""
     return replace(recipe, rpn_proposals=(8, 8)) if recipe.neck == "c4" else recipe
 

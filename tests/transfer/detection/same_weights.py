@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from transfer.convert.to_detectron2 import IN_A_BLOCK, IN_THE_STEM
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 
 BLOCK_PARTS = {theirs: ours for ours, theirs in IN_A_BLOCK.items()}
 STEM_PARTS = {theirs: ours for ours, theirs in IN_THE_STEM.items()}
@@ -28,7 +28,7 @@ RPN_PARTS = {
 
 
 def to_torchvision(
-    state_dict: Mapping[str, Tensor], recipe: Recipe, num_classes: int
+    state_dict: Mapping[str, Tensor], recipe: DetectorRecipe, num_classes: int
 ) -> dict[str, Tensor]:
     """The same tensors (or their gradients), renamed; ValueError for a name or number not known.
 
@@ -43,7 +43,7 @@ def to_torchvision(
     return renamed
 
 
-def torchvision_name(name: str, recipe: Recipe) -> str:
+def torchvision_name(name: str, recipe: DetectorRecipe) -> str:
     """Of one tensor of detectron2, with or without the prefix "rcnn."."""
     part, _, kind = name.removeprefix("rcnn.").rpartition(".")
     place = _place(part, recipe)
@@ -52,7 +52,7 @@ def torchvision_name(name: str, recipe: Recipe) -> str:
     return f"{place}.{kind}"
 
 
-def _place(part: str, recipe: Recipe) -> str | None:
+def _place(part: str, recipe: DetectorRecipe) -> str | None:
     if part in SIMPLE:
         return SIMPLE[part]
     if found := re.fullmatch(r"proposal_generator\.(?:rpn\.)?rpn_head\.(.+)", part):

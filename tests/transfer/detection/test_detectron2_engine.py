@@ -15,13 +15,13 @@ from transfer.backbone import random_backbone
 from transfer.detection import recipe as recipes
 from transfer.detection.detectron2_engine import build_detector, config
 from transfer.detection.engines import is_available
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, ResizedDetections, Sample
 
 pytestmark = pytest.mark.detectron2
 
 
-def small(recipe: Recipe, *, arch: str = "resnet18") -> tuple[Detector, Any]:
+def small(recipe: DetectorRecipe, *, arch: str = "resnet18") -> tuple[Detector, Any]:
     """A detector of one class in training mode, and detectron2's network in it."""
     torch.manual_seed(0)
     detector = build_detector(recipe.tiny(), arch=arch, num_classes=1, norm="BN")
@@ -140,7 +140,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     ],
 )
 def test_norms_stand_in_the_parts_that_the_recipe_names(
-    recipe: Recipe, counts: dict[str, int]
+    recipe: DetectorRecipe, counts: dict[str, int]
 ) -> None:
     _, rcnn = small(recipe)
     heads = rcnn.roi_heads
@@ -245,7 +245,7 @@ def test_the_weight_of_the_rpns_losses_is_another_reading() -> None:
 
 @pytest.mark.parametrize("recipe", [recipes.COCO_FPN, recipes.VOC_C4], ids=["fpn", "c4"])
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
-def test_a_backbone_is_placed_in_full(recipe: Recipe, arch: str) -> None:
+def test_a_backbone_is_placed_in_full(recipe: DetectorRecipe, arch: str) -> None:
     backbone = random_backbone(arch=arch, stem="imagenet", seed=1)
     detector, rcnn = small(recipe, arch=arch)
     assert detector.load_backbone(backbone.state_dict) == len(backbone.state_dict)
@@ -290,7 +290,7 @@ def test_an_image_without_objects_is_background() -> None:
     [recipes.COCO_FPN_MASKS, recipes.COCO_FPN_KEYPOINTS, recipes.VOC_C4],
     ids=["masks", "keypoints", "c4"],
 )
-def test_one_step_moves_every_parameter(recipe: Recipe) -> None:
+def test_one_step_moves_every_parameter(recipe: DetectorRecipe) -> None:
     detector, _ = small(recipe)
     before = {name: values.clone() for name, values in detector.network.named_parameters()}
     total_loss(detector, small_samples()).backward()

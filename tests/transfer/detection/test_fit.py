@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transfer.detection import recipe as recipes
 from transfer.detection.fit import check_buildable, check_names_and_shapes
-from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
+from transfer.detection.recipe import COCO_FPN, VOC_C4, DetectorRecipe
 
 PLACES = {
     "conv1.weight": torch.zeros(4, 3, 7, 7),
@@ -26,14 +26,14 @@ PLACES = {
         (replace(COCO_FPN, anchor_sizes_px=(32, 64)), "resnet50", "one per level"),
     ],
 )
-def test_impossible_detectors_are_refused(recipe: Recipe, arch: str, message: str) -> None:
+def test_impossible_detectors_are_refused(recipe: DetectorRecipe, arch: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_buildable(recipe, arch)
 
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
 def test_every_published_recipe_can_be_built(arch: str) -> None:
-    published = [value for value in vars(recipes).values() if isinstance(value, Recipe)]
+    published = [value for value in vars(recipes).values() if isinstance(value, DetectorRecipe)]
     assert len(published) == 8
     for recipe in published:
         check_buildable(recipe, arch)

@@ -14,7 +14,7 @@ from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.detect import detect
 from transfer.detection.engines import build_detector
-from transfer.detection.recipe import COCO_FPN_KEYPOINTS, COCO_FPN_MASKS, Recipe
+from transfer.detection.recipe import COCO_FPN_KEYPOINTS, COCO_FPN_MASKS, DetectorRecipe
 from transfer.detection.train import train
 from transfer.running.processes import Process
 
@@ -101,7 +101,7 @@ def annotation(
     }
 
 
-def by_heart(recipe: Recipe) -> Recipe:
+def by_heart(recipe: DetectorRecipe) -> DetectorRecipe:
     """Narrow, without flips and at one size."""
     return replace(
         recipe.tiny(),
@@ -128,7 +128,7 @@ def by_heart(recipe: Recipe) -> Recipe:
     ids=["masks", "keypoints"],
 )
 def test_four_images_are_learned_by_heart(
-    recipe: Recipe, kinds: tuple[Kind, ...], tmp_path: Path
+    recipe: DetectorRecipe, kinds: tuple[Kind, ...], tmp_path: Path
 ) -> None:
     recipe = by_heart(recipe)
     images = scenes(tmp_path, with_points="keypoints" in kinds)

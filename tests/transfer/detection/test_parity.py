@@ -36,7 +36,7 @@ from tests.transfer.detection.same_weights import to_torchvision, torchvision_na
 from tests.transfer.detection.small_scenes import small_samples
 from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine, torchvision_engine
-from transfer.detection.recipe import COCO_FPN, Recipe
+from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 from transfer.detection.sample import Detector, Sample
 from transfer.detection.solver import sgd
 from transfer.finetuning.schedule import learning_rate, set_rate
@@ -145,7 +145,9 @@ def theirs_trained(case: Case, detector: Detector) -> Training:
     return Training(losses=losses, rates=rates, weights=learned(weights))
 
 
-def their_optimizer(settings: Any, detector: Detector, recipe: Recipe) -> torch.optim.Optimizer:
+def their_optimizer(
+    settings: Any, detector: Detector, recipe: DetectorRecipe
+) -> torch.optim.Optimizer:
     """As its configuration says; that has no rate for the RPN alone, but its groups have."""
     from detectron2.solver import build_optimizer, get_default_optimizer_params
 

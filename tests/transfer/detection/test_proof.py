@@ -11,7 +11,7 @@ from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine, torchvision_engine
 from transfer.detection import recipe as recipes
 from transfer.detection.proof import expected_norms, prove
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector
 
 Build = Callable[..., Detector]
@@ -34,7 +34,7 @@ def backbone(arch: str = "resnet18") -> dict[str, Tensor]:
     }
 
 
-def loaded(build: Build, recipe: Recipe, state_dict: Mapping[str, Tensor]) -> Detector:
+def loaded(build: Build, recipe: DetectorRecipe, state_dict: Mapping[str, Tensor]) -> Detector:
     detector = build(recipe, arch="resnet18", num_classes=2, norm="BN")
     detector.load_backbone(state_dict)
     return detector
@@ -55,7 +55,7 @@ def loaded(build: Build, recipe: Recipe, state_dict: Mapping[str, Tensor]) -> De
     ids=["fpn", "4conv1fc", "normed keypoints", "co2", "moco", "c4"],
 )
 def test_a_loaded_backbone_gives_the_features_of_its_source(
-    build: Build, arch: str, recipe: Recipe
+    build: Build, arch: str, recipe: DetectorRecipe
 ) -> None:
     state_dict = backbone(arch)
     detector = build(recipe.tiny(), arch=arch, num_classes=2, norm="BN")
@@ -142,5 +142,5 @@ def test_the_mode_and_the_statistics_stay_as_they_were(build: Build) -> None:
         (recipes.VOC_C4, 2),
     ],
 )
-def test_norms_are_counted_by_hand(recipe: Recipe, added: int) -> None:
+def test_norms_are_counted_by_hand(recipe: DetectorRecipe, added: int) -> None:
     assert expected_norms(backbone(), recipe) == 20 + added

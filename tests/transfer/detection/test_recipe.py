@@ -9,7 +9,7 @@ from transfer.detection.recipe import (
     VOC_C4,
     VOC_C4_MOCO,
     VOC_C4_NONE,
-    Recipe,
+    DetectorRecipe,
 )
 from transfer.finetuning.length import of_length
 
@@ -42,7 +42,9 @@ def test_four_convolutions_have_norms_in_box_and_mask_heads() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.001])
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4])
-def test_a_shorter_run_ends_its_warm_up_before_the_first_drop(recipe: Recipe, share: float) -> None:
+def test_a_shorter_run_ends_its_warm_up_before_the_first_drop(
+    recipe: DetectorRecipe, share: float
+) -> None:
     short = of_length(recipe, share)
     assert short.iterations == round(recipe.iterations * share)
     assert short.warmup_iterations < short.milestones[0]

@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe
 from transfer.detection.detectron2_engine import silence_known_warnings
-from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
+from transfer.detection.recipe import COCO_FPN, VOC_C4, DetectorRecipe
 from transfer.detection.solver import sgd
 from transfer.finetuning.length import of_length
 from transfer.finetuning.schedule import learning_rate, set_rate
@@ -68,7 +68,7 @@ def test_the_rate_rises_linearly_and_drops_at_each_milestone() -> None:
         replace(COCO_FPN, iterations=60, milestones=(20, 40), warmup_iterations=30),
     ],
 )
-def test_rates_equal_those_of_detectron2(recipe: Recipe) -> None:
+def test_rates_equal_those_of_detectron2(recipe: DetectorRecipe) -> None:
     with silence_known_warnings():
         from detectron2.config import get_cfg
         from detectron2.solver import build_lr_scheduler

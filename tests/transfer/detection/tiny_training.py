@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, dropout
 
 from transfer.datasets.scenes import Scene, Scenes
-from transfer.detection.recipe import COCO_FPN, Recipe
+from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
 
 SIZES = ((60, 40), (40, 60), (64, 48), (50, 50), (36, 48), (70, 30), (30, 44))
@@ -118,6 +118,6 @@ class TinyDetector:
         return parameter.startswith("rpn.")
 
 
-def tiny_recipe(**changes: object) -> Recipe:
+def tiny_recipe(**changes: object) -> DetectorRecipe:
     """Nine iterations of four images."""
     return replace(RECIPE, **changes)  # type: ignore[arg-type]

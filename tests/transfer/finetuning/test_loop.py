@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import train
 from transfer.finetuning import loop
 from transfer.finetuning.state import TrainingSummary
@@ -51,7 +51,7 @@ class At:
 def trained(
     folder: Path,
     detector: TinyDetector | None = None,
-    recipe: Recipe | None = None,
+    recipe: DetectorRecipe | None = None,
     *,
     process: Process = ALONE,
     num_workers: int = 0,

@@ -63,14 +63,14 @@ names of tensors       its own                               torchvision's: the 
 """
 
 from transfer.detection.fit import check_buildable
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine.detector import TorchvisionDetector
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.finetuning.norms import Norm
 
 
-def build_detector(recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
+def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
     """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
     check_buildable(recipe, arch)
     return TorchvisionDetector(RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import batched_nms, clip_boxes_to_image
 
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine.coding import decode, encode
 from transfer.detection.torchvision_engine.regions import Regions
@@ -21,7 +21,7 @@ def box_losses(
     deltas: Tensor,
     regions: Sequence[Regions],
     samples: Sequence[Sample],
-    recipe: Recipe,
+    recipe: DetectorRecipe,
 ) -> dict[str, Tensor]:
     """Return loss_cls and loss_box_reg, means over all r regions of all images.
 
@@ -53,7 +53,7 @@ def box_losses(
 
 
 def select_detections(
-    logits: Tensor, deltas: Tensor, proposals: Tensor, size: tuple[int, int], recipe: Recipe
+    logits: Tensor, deltas: Tensor, proposals: Tensor, size: tuple[int, int], recipe: DetectorRecipe
 ) -> ResizedDetections:
     """Return the detections in one image of size (height, width).
 

@@ -11,7 +11,7 @@ from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead
 from torchvision.models.detection.keypoint_rcnn import KeypointRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 
-from transfer.detection.recipe import Part, Recipe
+from transfer.detection.recipe import DetectorRecipe, Part
 from transfer.detection.torchvision_engine.keypoints import NUM_KEYPOINTS
 
 NormLayer = Callable[[int], nn.Module]
@@ -47,7 +47,7 @@ class C4Features(nn.Module):
         return mean
 
 
-def box_head(recipe: Recipe, norm: NormLayer) -> tuple[nn.Module, int]:
+def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
     """Return the box head of a pyramid and its number of output features.
 
     Its input are pooled maps (r, C, box_pool, box_pool).
@@ -68,7 +68,7 @@ def box_head(recipe: Recipe, norm: NormLayer) -> tuple[nn.Module, int]:
     return head, channels * recipe.box_pool**2
 
 
-def mask_head(recipe: Recipe, num_classes: int, norm: NormLayer) -> nn.Module:
+def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.Module:
     """Return the mask head, from pooled maps (r, C, 14, 14) to logits (r, L, 28, 28)."""
     channels = recipe.mask_head_channels
     convolutions = MaskRCNNHeads(
@@ -81,7 +81,7 @@ def mask_head(recipe: Recipe, num_classes: int, norm: NormLayer) -> nn.Module:
     return nn.Sequential(convolutions, predictor)
 
 
-def keypoint_head(recipe: Recipe, norm: NormLayer) -> nn.Module:
+def keypoint_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
     """Return the keypoint head, from pooled maps (r, C, 14, 14) to logits (r, 17, 56, 56)."""
     channels = recipe.keypoint_head_channels
     # torchvision's block for masks, since its block for keypoints takes no norm
@@ -91,5 +91,5 @@ def keypoint_head(recipe: Recipe, norm: NormLayer) -> nn.Module:
     return nn.Sequential(convolutions, KeypointRCNNPredictor(channels, NUM_KEYPOINTS))
 
 
-def _norm_of(part: Part, recipe: Recipe, norm: NormLayer) -> NormLayer | None:
+def _norm_of(part: Part, recipe: DetectorRecipe, norm: NormLayer) -> NormLayer | None:
     return norm if part in recipe.normed else None

@@ -15,7 +15,7 @@ from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.architectures import FEATURE_DIM
-from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, Recipe
+from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine import heads
 from transfer.detection.torchvision_engine.boxes import box_losses, select_detections
@@ -38,7 +38,7 @@ FINE_POOL = 14
 class RCNN(nn.Module):
     """Faster, Mask or Keypoint R-CNN; the backbone keeps layer4 even where it is the box head."""
 
-    def __init__(self, recipe: Recipe, *, arch: str, num_classes: int, norm: Norm) -> None:
+    def __init__(self, recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> None:
         super().__init__()
         self.recipe = recipe
         self.num_classes = num_classes
@@ -184,7 +184,7 @@ class RCNN(nn.Module):
         return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)
 
 
-def _pyramid(recipe: Recipe, width: int, norm: Norm) -> nn.Module:
+def _pyramid(recipe: DetectorRecipe, width: int, norm: Norm) -> nn.Module:
     """Return the feature pyramid: strides of 4 to 32 px, and 64 px for the RPN only."""
     pyramid: nn.Module = FeaturePyramidNetwork(
         [width // 8, width // 4, width // 2, width],

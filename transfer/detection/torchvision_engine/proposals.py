@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.ops import Conv2dNormActivation, batched_nms, box_iou, clip_boxes_to_image
 
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Sample
 from transfer.detection.scaled_gradient import scale_gradient
 from transfer.detection.torchvision_engine.anchors import cell_anchors, grid_anchors
@@ -33,7 +33,7 @@ class RPN(nn.Module):
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: DetectorRecipe,
         *,
         channels: int,
         strides_px: Sequence[int],
@@ -165,7 +165,7 @@ def candidates(
 
 @torch.no_grad()
 def _sample_anchors(
-    anchors: Tensor, sample: Sample, recipe: Recipe
+    anchors: Tensor, sample: Sample, recipe: DetectorRecipe
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return indices of positive and negative anchors, and the objects (p, 4) of the positives."""
     below, above = recipe.rpn_iou

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import box_iou
 
-from transfer.detection.recipe import Recipe
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.matching import (
     OBJECT,
@@ -35,7 +35,9 @@ class Regions:
 
 
 @torch.no_grad()
-def sample_regions(proposals: Tensor, sample: Sample, recipe: Recipe, num_classes: int) -> Regions:
+def sample_regions(
+    proposals: Tensor, sample: Sample, recipe: DetectorRecipe, num_classes: int
+) -> Regions:
     """Return at most `roi_samples` regions of the proposals (r, 4) and the objects' own boxes."""
     boxes = torch.cat([proposals, sample.boxes])
     objects, labels = match(

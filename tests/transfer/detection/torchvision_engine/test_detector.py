@@ -7,7 +7,7 @@ from torchvision.models.feature_extraction import create_feature_extractor
 from torchvision.transforms.functional import normalize
 
 from transfer.convert.resnet import build_resnet
-from transfer.detection.recipe import COCO_FPN, VOC_C4, Recipe
+from transfer.detection.recipe import COCO_FPN, VOC_C4, DetectorRecipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine import build_detector
 
@@ -25,7 +25,7 @@ def resnet(arch: str) -> nn.Module:
     return network
 
 
-def loaded(recipe: Recipe, source: nn.Module, arch: str) -> Detector:
+def loaded(recipe: DetectorRecipe, source: nn.Module, arch: str) -> Detector:
     detector = build_detector(recipe.tiny(), arch=arch, num_classes=3, norm="BN")
     assert detector.load_backbone(source.state_dict()) == len(source.state_dict())
     detector.network.eval()
@@ -56,14 +56,14 @@ def worst(maps: dict[str, Tensor], others: dict[str, Tensor]) -> float:
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
-def test_stages_are_those_of_the_backbone(recipe: Recipe, arch: str) -> None:
+def test_stages_are_those_of_the_backbone(recipe: DetectorRecipe, arch: str) -> None:
     source = resnet(arch)
     found = worst(loaded(recipe, source, arch).feature_maps(images()), expected_maps(source))
     assert found <= 256 * torch.finfo(torch.float32).eps  # up to 49 layers in float32
 
 
 @pytest.mark.parametrize(("recipe", "size"), [(COCO_FPN, (8, 10)), (VOC_C4, (7, 9))])
-def test_only_a_pyramid_pads_to_32_px(recipe: Recipe, size: tuple[int, int]) -> None:
+def test_only_a_pyramid_pads_to_32_px(recipe: DetectorRecipe, size: tuple[int, int]) -> None:
     detector = loaded(recipe, resnet("resnet18"), "resnet18")
     image = torch.zeros(3, 100, 140, dtype=torch.uint8)
     assert detector.feature_maps([image])["layer3"].shape[-2:] == size
@@ -84,7 +84,7 @@ def test_one_wrong_tensor_or_a_wrong_mean_shows_in_the_stages() -> None:
 
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
 @pytest.mark.parametrize("fault", ["missing", "unexpected", "shape"])
-def test_a_backbone_that_does_not_fit_is_refused(recipe: Recipe, fault: str) -> None:
+def test_a_backbone_that_does_not_fit_is_refused(recipe: DetectorRecipe, fault: str) -> None:
     tensors = dict(build_resnet("resnet18", "imagenet").state_dict())
     name = "layer4.0.conv1.weight"
     if fault == "missing":
@@ -121,7 +121,7 @@ def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
-def test_the_same_seed_draws_the_same_detector(recipe: Recipe) -> None:
+def test_the_same_seed_draws_the_same_detector(recipe: DetectorRecipe) -> None:
     states = []
     for _ in range(2):
         torch.manual_seed(11)

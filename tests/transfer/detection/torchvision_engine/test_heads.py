@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from transfer.detection.recipe import COCO_4CONV1FC, COCO_FPN, COCO_FPN_MASKS, Part, Recipe
+from transfer.detection.recipe import COCO_4CONV1FC, COCO_FPN, COCO_FPN_MASKS, DetectorRecipe, Part
 from transfer.detection.torchvision_engine.heads import (
     BoxPredictor,
     box_head,
@@ -24,7 +24,7 @@ def num_norms(module: nn.Module) -> int:
     [(COCO_FPN, 0), (COCO_4CONV1FC, 4), (replace(COCO_4CONV1FC, normed=()), 0)],
 )
 def test_a_box_head_gives_its_features_and_has_a_norm_per_convolution(
-    recipe: Recipe, norms: int
+    recipe: DetectorRecipe, norms: int
 ) -> None:
     head, num_features = box_head(recipe.tiny(), nn.BatchNorm2d)
     assert head(torch.zeros(2, 32, 7, 7)).shape == (2, num_features) == (2, 64)

@@ -16,7 +16,7 @@ from transfer.detection.recipe import (
     VOC_C4,
     VOC_C4_MOCO,
     VOC_C4_NONE,
-    Recipe,
+    DetectorRecipe,
 )
 from transfer.detection.torchvision_engine.network import RCNN
 
@@ -33,7 +33,7 @@ LOSSES = {"loss_rpn_cls", "loss_rpn_loc", "loss_cls", "loss_box_reg"}
 OWN_LOSS = {"boxes": set(), "masks": {"loss_mask"}, "keypoints": {"loss_keypoint"}}
 
 
-def tiny(recipe: Recipe, arch: str = "resnet18") -> RCNN:
+def tiny(recipe: DetectorRecipe, arch: str = "resnet18") -> RCNN:
     torch.manual_seed(0)
     return RCNN(recipe.tiny(), arch=arch, num_classes=3, norm="BN")
 
@@ -45,7 +45,7 @@ def norms_of(network: nn.Module) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_the_first_step_moves_every_parameter(recipe: Recipe) -> None:
+def test_the_first_step_moves_every_parameter(recipe: DetectorRecipe) -> None:
     network = tiny(recipe).train()
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     losses = network(small_samples(3, num_classes=3))
@@ -67,7 +67,9 @@ def test_the_first_step_moves_every_parameter(recipe: Recipe) -> None:
         (VOC_C4, {"backbone": 20, "rpn": 1, "box_head": 1}),
     ],
 )
-def test_norms_are_where_the_recipe_puts_them(recipe: Recipe, norms: dict[str, int]) -> None:
+def test_norms_are_where_the_recipe_puts_them(
+    recipe: DetectorRecipe, norms: dict[str, int]
+) -> None:
     assert norms_of(tiny(recipe)) == norms
 
 
@@ -81,7 +83,7 @@ def test_the_extra_norms_have_the_channels_of_their_maps() -> None:
 @pytest.mark.parametrize("recipe", [COCO_FPN_MASKS, COCO_FPN_KEYPOINTS, VOC_C4])
 @pytest.mark.parametrize("num_with_objects", [0, 1])
 def test_losses_are_finite_where_images_have_no_objects(
-    recipe: Recipe, num_with_objects: int
+    recipe: DetectorRecipe, num_with_objects: int
 ) -> None:
     network = tiny(recipe).train()
     samples = small_samples(2, num_classes=3)
@@ -102,7 +104,7 @@ def test_losses_are_finite_where_images_have_no_objects(
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
 @pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
-def test_networks_of_both_kinds_of_blocks_find_boxes(recipe: Recipe, arch: str) -> None:
+def test_networks_of_both_kinds_of_blocks_find_boxes(recipe: DetectorRecipe, arch: str) -> None:
     network = tiny(replace(recipe, min_score=0.0), arch).eval()
     for found, sample in zip(
         network.detections([s.image for s in small_samples()]), small_samples(), strict=True
@@ -118,7 +120,7 @@ def test_networks_of_both_kinds_of_blocks_find_boxes(recipe: Recipe, arch: str) 
     [(COCO_FPN_MASKS, {"masks": (28, 28)}), (COCO_FPN_KEYPOINTS, {"keypoints": (17, 3)})],
 )
 def test_detections_hold_masks_or_keypoints(
-    recipe: Recipe, shapes: dict[str, tuple[int, ...]]
+    recipe: DetectorRecipe, shapes: dict[str, tuple[int, ...]]
 ) -> None:
     network = tiny(replace(recipe, min_score=0.0)).eval()
     (found,) = network.detections([small_samples(1)[0].image])
@@ -131,7 +133,7 @@ def test_detections_hold_masks_or_keypoints(
 
 
 @pytest.mark.parametrize("recipe", [COCO_FPN_MASKS, COCO_FPN_KEYPOINTS, VOC_C4])
-def test_finding_nothing_is_no_error(recipe: Recipe) -> None:
+def test_finding_nothing_is_no_error(recipe: DetectorRecipe) -> None:
     network = tiny(replace(recipe, min_score=1.0)).eval()
     (found,) = network.detections([small_samples(1)[0].image])
     assert len(found.boxes) == len(found.scores) == len(found.classes) == 0

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.transfer.detection.parity import in_double
 from tests.transfer.detection.small_scenes import small_samples
-from transfer.detection.recipe import COCO_FPN, VOC_C4, VOC_C4_MOCO, VOC_C4_NONE, Recipe
+from transfer.detection.recipe import COCO_FPN, VOC_C4, VOC_C4_MOCO, VOC_C4_NONE, DetectorRecipe
 from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.proposals import RPN, candidates
 
@@ -17,7 +17,7 @@ CHANNELS = 8
 SIZES = [(96, 128), (112, 96)]
 
 
-def c4_rpn(recipe: Recipe, seed: int = 0) -> RPN:
+def c4_rpn(recipe: DetectorRecipe, seed: int = 0) -> RPN:
     torch.manual_seed(seed)
     rpn = RPN(recipe.tiny(), channels=CHANNELS, strides_px=(16,), norm=nn.BatchNorm2d)
     for layer in (rpn.objectness, rpn.deltas):
@@ -30,7 +30,7 @@ def shared_map() -> Tensor:
     return torch.randn(2, CHANNELS, 7, 8, generator=generator).requires_grad_()
 
 
-def gradients(recipe: Recipe, loss: str) -> tuple[Tensor, dict[str, Tensor]]:
+def gradients(recipe: DetectorRecipe, loss: str) -> tuple[Tensor, dict[str, Tensor]]:
     """Of one loss, on the shared map and on the RPN's own parameters, in float64."""
     rpn, features = c4_rpn(recipe), shared_map().detach().double().requires_grad_()
     in_double(rpn)
@@ -70,7 +70,7 @@ def test_a_lower_learning_rate_is_the_optimizers_business() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "has_norm"), [(VOC_C4, 1), (VOC_C4_MOCO, 0), (VOC_C4_NONE, 0)])
-def test_only_co2_puts_a_norm_in_front_of_the_rpn(recipe: Recipe, has_norm: int) -> None:
+def test_only_co2_puts_a_norm_in_front_of_the_rpn(recipe: DetectorRecipe, has_norm: int) -> None:
     rpn = c4_rpn(recipe)
     norms = [name for name, m in rpn.named_modules() if isinstance(m, nn.BatchNorm2d)]
     assert norms == ["input_norm"] * has_norm
