@@ -9,5 +9,5 @@ execution/  one cell in a process of its own, cells side by side
 cluster/    cells as job arrays of a cluster, and their states
 pages/      from records to tables
 published/  the numbers printed in the five papers, one file each
-speed/      speed benchmarks: two ways in one process, and their ratio
+speed/      speed benchmarks, most of two ways in one process and their ratio
 """

@@ -72,7 +72,7 @@ class RunAll:
     runs: Path = Path("runs")
     """Folder of caches and unfinished work."""
     tasks: str = ""
-    """Task ids, separated by commas; all if not given."""
+    """Task ids, separated by commas; all that run by default if not given."""
     suite: str = ""
     """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
     schedule: str = "paper"

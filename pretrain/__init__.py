@@ -7,6 +7,7 @@ run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
 method.py    the protocol of methods: all that the rest may read of one
 export.py    writes the backbone file
+precision.py the arithmetic of the networks
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules
 methods/     one paper per file; METHODS is the registry

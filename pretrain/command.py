@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import Any, Generic, Literal
 
 import tyro
 
+from pretrain.precision import Precision
 from pretrain.recipes import RECIPES, Config, Recipe
 
-if TYPE_CHECKING:
-    import torch
-
-Precision = Literal["auto", "float32", "bfloat16"]
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 
 
@@ -29,14 +26,6 @@ class Execution:
     """Steps between readings of the metrics, which are then logged and checked to be finite."""
     save_every_min: float = 10.0
     """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
-
-    def dtype(self, device_type: str) -> "torch.dtype":
-        """Return the type of the networks' matrix products on a device type, cpu or cuda."""
-        import torch  # not above: --help and --list need none
-
-        if self.precision == "auto":
-            return torch.bfloat16 if device_type == "cuda" else torch.float32
-        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from pretrain.method import Method
 from pretrain.optim import lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
 from pretrain.parts.heads import BranchedResNet
+from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 from pretrain.running import checkpoint
 from pretrain.running.launch import Process
@@ -229,7 +230,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     if job.execution.channels_last:
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
-    low = job.execution.dtype(device) == torch.bfloat16
+    low = network_dtype(job.execution.precision, device) == torch.bfloat16
     with torch.autocast(device, torch.bfloat16, enabled=low):
         metrics = network(views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)

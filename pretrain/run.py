@@ -20,6 +20,7 @@ from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
+from pretrain.precision import network_dtype
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.launch import Process, folder_lock
 from pretrain.settings import (
@@ -86,7 +87,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
             **flatten(asdict(recipe)),
             "num_steps": num_steps,
             "seed": command.seed,
-            "precision": str(command.execution.dtype(process.device.type)),
+            "precision": str(network_dtype(command.execution.precision, process.device.type)),
             "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
             "local_prior_images": local_prior_images(recipe, process.num_processes),
             "data": images.fingerprint,

@@ -25,7 +25,7 @@ from pretrain.running.last_line import print_last_line
 from pretrain.running.launch import LaunchError, LostProcessError, join_processes
 from pretrain.running.metrics import NotFiniteError
 from pretrain.running.progress import duration, print_line
-from pretrain.running.stop import EXIT_STATUS, StopRequest, stop_request
+from pretrain.running.stop import EXIT_RESUMABLE, StopRequest, stop_request
 from pretrain.settings import SettingsError
 
 
@@ -84,7 +84,7 @@ def run(name: str, command: Command[Any]) -> int:
                 f"stopped by {stop_reason(stop)}, run the same command to go on from step {steps} "
                 f"of {job.num_steps}, which {job.checkpoint_path} holds"
             )
-        return EXIT_STATUS
+        return EXIT_RESUMABLE
 
 
 def stop_reason(stop: StopRequest) -> str:

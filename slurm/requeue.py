@@ -25,7 +25,7 @@ from slurm.ranks import environment
 from slurm.resources import GIVE_UP_DELAY_S
 from slurm.state import WAITING, saved_error
 
-TRY_AGAIN = 75
+EXIT_RESUMABLE = 75
 """Exit status of a command that has saved and can resume: EX_TEMPFAIL."""
 MAX_STARTS = 100
 """Starts of one job at most, whatever the reasons."""
@@ -67,13 +67,13 @@ class Command:
         status = requests.run(self.words, environment(job, os.environ), seconds_left(os.environ))
         if status == 0:
             return
-        if status == TRY_AGAIN or (requests.signal_name and not requests.late):
+        if status == EXIT_RESUMABLE or (requests.signal_name and not requests.late):
             why = (
                 f"asked to stop by {requests.signal_name}"
                 if requests.signal_name
                 else "it has saved"
             )
-            if status == TRY_AGAIN:
+            if status == EXIT_RESUMABLE:
                 forget_kills(job.paths.folder, job.job_id)
             if job.global_rank:
                 time.sleep(3600)  # the first process requeues the job, and this one is killed
@@ -182,7 +182,7 @@ def start_again(job: Any, why: str) -> NoReturn:
     else:
         job._requeue(MAX_STARTS - starts)
     print(f"start {starts} has ended: {why}; the job waits to be started again", flush=True)
-    sys.exit(TRY_AGAIN)
+    sys.exit(EXIT_RESUMABLE)
 
 
 def requeue_job(job_id: str) -> None:
@@ -232,7 +232,7 @@ def restart_after_kill(folder: Path, status: int) -> bool:
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         job_id = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     # while a node is dead but not yet known as such, srun fails before any process starts
-    several = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1 and status != TRY_AGAIN
+    several = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) > 1 and status != EXIT_RESUMABLE
     if not (killing_signal(status) or several) or any(folder.glob(f"{job_id}_*_result.pkl")):
         return False
     try:

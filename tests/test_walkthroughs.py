@@ -73,7 +73,7 @@ def run(copy: Path, command: str) -> str:
     [
         ("transfer/README.md", "Add a task", 2, "cifar10_nearest_mean"),
         ("transfer/README.md", "Add a data set", 2, "stl10  generated  5"),
-        ("pretrain/README.md", "Add a method", 5, "align_uniform/smoke"),
+        ("pretrain/README.md", "Add a method", 4, "align_uniform/smoke"),
     ],
 )
 def test_a_walkthrough_works_as_it_is_printed(

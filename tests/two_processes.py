@@ -33,8 +33,8 @@ def two_processes(module: str, folder: Path) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     with join_processes("cpu") as process:
-        measured = importlib.import_module(sys.argv[1]).measured
-        torch.save(measured(process.rank, process.num_processes), Path(sys.argv[2]))
+        measure_losses = importlib.import_module(sys.argv[1]).measure_losses
+        torch.save(measure_losses(process.rank, process.num_processes), Path(sys.argv[2]))
     # torch 2.15 keeps gloo's threads where DDP was used, and they may abort the interpreter's end
     sys.stderr.flush()
     os._exit(0)

@@ -26,7 +26,7 @@ from transfer.running import stop
 
 FAILURE_WRITTEN = 1
 """Exit status of a cell that has written its failure file."""
-STOPPED = (stop.REQUEUE, *(-number for number in stop.SIGNALS))
+STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
 SIGNAL_DELAY_S = 1.0
 """Longest time until a signal to all processes of a job has reached this one too, in s."""
@@ -211,7 +211,7 @@ def _collect_ended(pool: Pool) -> list[Cell]:
 
 def _exit_reason(status: int) -> str:
     """Return the words for the exit status of a process that has left no failure file."""
-    if status == stop.REQUEUE:
+    if status == stop.EXIT_RESUMABLE:
         return "stopped by another process; run the same command to continue"
     # Popen reports a signal as its negative number. A cell adds 128 to the number of the signal
     # that killed one of its own processes.

@@ -12,6 +12,6 @@ overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it
 method_page.py methods that were trained alike, beside each other
 curve_page.py  curves over pre-training, and their CSV files
-grid.py        lines of numbers, the best of each column bold
+table_rows.py  lines of numbers, the best of each column bold
 markdown.py    padded tables and numbered notes
 """

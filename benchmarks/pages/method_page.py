@@ -6,7 +6,9 @@ from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.grid import (
+from benchmarks.pages.markdown import Notes
+from benchmarks.pages.records import Model, Results
+from benchmarks.pages.table_rows import (
     Heading,
     TableNotes,
     backbone_description,
@@ -14,8 +16,6 @@ from benchmarks.pages.grid import (
     grid,
     row_label,
 )
-from benchmarks.pages.markdown import Notes
-from benchmarks.pages.records import Model, Results
 from benchmarks.pages.verdict import noise_rule
 
 DECIMALS = 1

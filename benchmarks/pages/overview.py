@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import TableEntry, average_entry, table_entry
-from benchmarks.pages.grid import (
+from benchmarks.pages.markdown import Notes
+from benchmarks.pages.published import AVERAGE, transfer_tasks
+from benchmarks.pages.records import METRICS_AND_HEADINGS, Model, Results
+from benchmarks.pages.table_rows import (
     Heading,
     TableNotes,
     backbone_description,
@@ -13,9 +16,6 @@ from benchmarks.pages.grid import (
     grid,
     row_label,
 )
-from benchmarks.pages.markdown import Notes
-from benchmarks.pages.published import AVERAGE, transfer_tasks
-from benchmarks.pages.records import METRICS_AND_HEADINGS, Model, Results
 from benchmarks.pages.verdict import noise_rule
 
 DECIMALS = 1

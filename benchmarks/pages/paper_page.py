@@ -6,17 +6,6 @@ from dataclasses import dataclass, replace
 from benchmarks.pages.against import comparison_lines, missing_row_lines, rows_of_method
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
-from benchmarks.pages.grid import (
-    Heading,
-    Line,
-    PrintedNumber,
-    TableNotes,
-    backbone_description,
-    backbone_line,
-    backbones_of,
-    grid,
-    row_label,
-)
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, Column, Mark, Paper, Row, Table, transfer_tasks
 from benchmarks.pages.reasons import (
@@ -27,6 +16,17 @@ from benchmarks.pages.reasons import (
     without_version,
 )
 from benchmarks.pages.records import Failure, Model, Result, Results
+from benchmarks.pages.table_rows import (
+    Heading,
+    Line,
+    PrintedNumber,
+    TableNotes,
+    backbone_description,
+    backbone_line,
+    backbones_of,
+    grid,
+    row_label,
+)
 from benchmarks.pages.verdict import low_score_warning, noise_rule
 
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}

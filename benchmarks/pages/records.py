@@ -1,6 +1,6 @@
 """Reading of result files; a torn or foreign file becomes a warning, never a crash.
 
-This does not use transfer/record.py, which imports torch: writing tables must be fast.
+It does not build a `transfer.record.Record`, since files of older formats are shown as well.
 """
 
 import json

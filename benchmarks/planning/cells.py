@@ -9,7 +9,7 @@ from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks import default_tasks, reading_of, task_of
 
 
@@ -45,7 +45,7 @@ def settings_of(
     settings: SharedSettings, training: TrainingOptions | None = None, *, snapshots: bool = False
 ) -> CellSettings:
     """Return the settings as cells have them; ValueError for an unknown schedule."""
-    share(settings.schedule)
+    length_fraction(settings.schedule)
     return CellSettings(
         data=settings.data,
         results=settings.results,

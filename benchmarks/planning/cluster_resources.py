@@ -7,7 +7,7 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.resources import Resources
 from transfer.cells.request import Cell
-from transfer.finetuning.schedule import Course
+from transfer.finetuning.schedule import TrainingSchedule
 from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
@@ -83,7 +83,9 @@ def _arithmetic_depends_on_node(cell: Cell) -> bool:
     return not cell.task.trains_backbone and cell.settings.features_in == "auto"
 
 
-def _resource_note(row: PlannedCell, used: Course, paper: Course, options: SlurmOptions) -> str:
+def _resource_note(
+    row: PlannedCell, used: TrainingSchedule, paper: TrainingSchedule, options: SlurmOptions
+) -> str:
     requested = resources(row, options)
     gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
     gpus = row.cell.settings.training.gpus
@@ -103,6 +105,6 @@ def _resource_note(row: PlannedCell, used: Course, paper: Course, options: Slurm
     )
 
 
-def _schedule_of_paper(cell: Cell) -> Course | None:
+def _schedule_of_paper(cell: Cell) -> TrainingSchedule | None:
     """Return the schedule of the paper's training, at the length that the user chose."""
     return task_of(cell.key).at_schedule(cell.settings.schedule).distributed_training

@@ -1,4 +1,4 @@
-"""Speed benchmarks of this code: two ways in one process, and their ratio.
+"""Speed benchmarks of this code; most run two ways in one process and print their ratio.
 
 bench_probe.py      seven learning rates together against one
 bench_shared.py     all tasks on frozen features together against each alone

@@ -31,8 +31,8 @@ from pretrain.data.views import (
     draw_boxes,
     draw_colors,
     draw_style,
+    draw_view_numbers,
     redraw,
-    uniforms,
 )
 from pretrain.parts.view import View
 
@@ -113,7 +113,7 @@ class Feed:
 
     def numbers(self, epoch: int, index: int) -> Floats:
         """Return the random numbers (V, NUM_UNIFORMS) of one image in one epoch."""
-        numbers = uniforms(self.plan.seed, epoch, index, self.views)
+        numbers = draw_view_numbers(self.plan.seed, epoch, index, self.views)
         redraw(self.recipe, numbers, self.views, self.plan.seed, epoch, index)
         return numbers
 

@@ -23,7 +23,7 @@ PLACES: dict[Augmentation, slice] = {
     "solarize": slice(42, 43),
 }
 """Places of an augmentation's numbers among those of a view."""
-COINS: dict[Augmentation, tuple[int, ...]] = {
+APPLY_POSITIONS: dict[Augmentation, tuple[int, ...]] = {
     "color": (22, 31),
     "blur": (32,),
     "flip": (34,),
@@ -130,7 +130,7 @@ class Colors:
     """(n, 3): kernel side in px or 0 for none, seed in [0, 1), strength."""
 
 
-def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
+def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
     """Draw the numbers (V, NUM_UNIFORMS) in [0, 1] of the views of one image in one epoch.
 
     A view has the first view's numbers for the augmentations that it copies, and coins of 1, above
@@ -146,7 +146,7 @@ def uniforms(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats
         for augmentation in view.copies:
             row[PLACES[augmentation]] = numbers[0, PLACES[augmentation]]
         for augmentation in view.without:
-            row[list(COINS[augmentation])] = 1.0
+            row[list(APPLY_POSITIONS[augmentation])] = 1.0
     return numbers
 
 

@@ -10,8 +10,8 @@ from torch.nn.functional import normalize
 
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.precision import at_least_float32
 from pretrain.parts.projector import mlp_with_final_norm, predictor
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View

@@ -12,7 +12,7 @@ from torch.nn.functional import batch_norm, layer_norm
 
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.precision import at_least_float32
+from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View

@@ -17,7 +17,7 @@ multi_crop.py               views of several sizes, cross entropy between views
 whitening.py                cosines of whitened rows
 whitened_trace.py           trace of the whitened cross-covariance
 cross_moment.py             correlation of different features
-precision.py                the data type that losses are computed in
+loss_dtype.py               the data type that losses are computed in
 shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes
 gather.py                   rows and sums over all processes, with and without gradient

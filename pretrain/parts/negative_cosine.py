@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pretrain.parts.precision import at_least_float32
+from pretrain.parts.loss_dtype import at_least_float32
 
 
 def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from pretrain.parts.gather import any_process
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-EXIT_STATUS = 75
+EXIT_RESUMABLE = 75
 """Exit status of a run that stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 from pretrain.command import parse
 from pretrain.data.feed import Batch
 from pretrain.loop import Training, training_step
+from pretrain.precision import network_dtype
 from pretrain.run import prepare
 from pretrain.running.launch import join_processes
 from pretrain.speed.benchmark import Benchmark
@@ -36,9 +37,10 @@ def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
         elapsed_s = time.perf_counter() - started_s
     job = training.job
     rate = settings.num_steps * settings.batch_size / elapsed_s
+    dtype = network_dtype(job.execution.precision, process.device.type)
     return (
         f"step {settings.recipe}, {len(job.feed.views)} views of {job.recipe.views.size_px} px, "
-        f"batch {settings.batch_size}, {job.execution.dtype(process.device.type)}: "
+        f"batch {settings.batch_size}, {dtype}: "
         f"{rate:.1f} images/s, {100 * waited_s / elapsed_s:.1f} % waiting for data"
     )
 

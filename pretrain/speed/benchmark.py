@@ -13,7 +13,8 @@ from pathlib import Path
 
 import tyro
 
-from pretrain.command import DeviceChoice, Precision
+from pretrain.command import DeviceChoice
+from pretrain.precision import Precision
 
 
 @dataclass(frozen=True, kw_only=True)

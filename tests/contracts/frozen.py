@@ -19,7 +19,7 @@ from transfer.backbone import Backbone, InputFormat
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
-from transfer.finetuning.prepared import Prepared, identity
+from transfer.finetuning.prepared import Prepared, training_hash
 from transfer.frozen.cost_search import search_key
 from transfer.frozen.feature_cache import cache_key
 from transfer.frozen.linear_heads import _file
@@ -128,7 +128,7 @@ def trainings() -> dict[str, str]:
             task: Any = cell.task
             if isinstance(task, Detection | Segmentation):
                 prepared: Any = Prepared(cell.backbone, "BN", {}, None, None)
-                found[f"{key} {schedule}"] = identity(
+                found[f"{key} {schedule}"] = training_hash(
                     prepared, task.recipe, 0, code_version=1, engine="torchvision", images="f00"
                 )
             elif isinstance(task, SemiSupervised):

@@ -25,6 +25,9 @@ RATE = 1e-4
 """Learning rate, so small that steps are nearly linear and an error does not grow in the next."""
 SIXTY_LAYERS = 60 * rounding_error(torch.float32)
 """Relative error of a gradient that has passed as many layers: about 0.2 %."""
+KINKS = 1 + 17 * 0.4
+"""Factor for units that rounding pushes across the kink of their ReLU. The density at zero is 0.4
+after a batch norm, so an error e moves 0.4 e of the units of each of ResNet-18's 17 ReLUs."""
 
 
 def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
@@ -47,10 +50,9 @@ def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
         # this loss is one of all images, so that the first process knows the whole of it
         two, one, still = losses(home / "two"), losses(home / "one"), losses(home / "still")
         learned = (one - still).abs()
-        # rounding of a loss, and of what steps with rounded gradients have learned;
-        # ten times that leaves room for units that rounding pushes across the kink of their ReLU
+        # rounding of a loss, and of what steps with rounded gradients have learned
         error = rounding_error(torch.float32, magnitude=one.max().item())
-        allowed = error + 10 * SIXTY_LAYERS * learned
+        allowed = error + KINKS * SIXTY_LAYERS * learned
         assert ((two - one).abs() <= allowed).all()
         # half or twice the gradient would not pass
         assert (learned[1:] > 4 * allowed[1:]).all()

@@ -17,7 +17,7 @@ from transfer.record import Record, file_for_record
 from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
 from transfer.running.processes import this_process
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks import task_of
 
 
@@ -81,7 +81,7 @@ class Evaluate:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         # the cheap checks come first, so that a misspelled word fails before a file is loaded
         task_of(self.task)
-        share(self.schedule)
+        length_fraction(self.schedule)
         engine_for(self.training.engine)
         settings = CellSettings(
             data=self.data,

@@ -1,6 +1,7 @@
 """Conversion of weights between naming schemes.
 
-resnet.py         the networks that can be transferred; BackboneError
+architectures.py  the architectures by name, and BackboneError
+resnet.py         the networks of these architectures
 read_file.py      reads a file's tensors: format from its first bytes, names from its nesting
 safe_pickle.py    reads a pickle without executing any of it
 torch_file.py     the zip and the legacy container of torch.save

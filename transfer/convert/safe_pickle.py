@@ -119,7 +119,7 @@ class Inert:
         self.parts.append(item)
 
 
-class Record(dict[Any, Any]):
+class InertDict(dict[Any, Any]):
     """Replacement for OrderedDict and similar; drops attributes such as _metadata."""
 
     def __setstate__(self, state: object) -> None:
@@ -277,9 +277,9 @@ REPLACEMENTS: dict[str, object] = {
     "torch._utils._rebuild_parameter_with_state": Replacement(_parameter),
     "torch._tensor._rebuild_from_type_v2": Replacement(_from_type),
     "torch.Size": Replacement(lambda sizes=(): tuple(sizes)),
-    "collections.OrderedDict": Replacement(Record),
-    "collections.Counter": Replacement(Record),
-    "collections.defaultdict": Replacement(lambda _factory=None, *rest: Record(*rest)),
+    "collections.OrderedDict": Replacement(InertDict),
+    "collections.Counter": Replacement(InertDict),
+    "collections.defaultdict": Replacement(lambda _factory=None, *rest: InertDict(*rest)),
     "collections.deque": Replacement(lambda items=(), *_: list(items)),
     **{
         f"builtins.{kind.__name__}": Replacement(kind)

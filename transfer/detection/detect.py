@@ -11,7 +11,7 @@ from transfer.detection.results import Detections, to_original_size
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
 from transfer.running.console import progress
-from transfer.running.processes import Process, own_turns
+from transfer.running.processes import Process, indices_of_process
 
 
 def detect(
@@ -25,7 +25,7 @@ def detect(
     detections = []
     counting = progress("detect", recipe.finds, len(scenes)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
-        for index in own_turns(len(scenes), process):
+        for index in indices_of_process(len(scenes), process):
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
             detections.append(to_original_size(result, scenes.scene(index), image))

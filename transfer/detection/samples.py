@@ -25,7 +25,7 @@ OTHER_SIDE = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement:
+class ResizeAndFlip:
     """The map from px of the original image to px of the resized and maybe flipped one."""
 
     scale: tuple[float, float]
@@ -82,7 +82,7 @@ def resize_sample(
     image = image.resize((width, height), Image.Resampling.BILINEAR)
     if flipped:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    placement = Placement(scale=scale, width=width, height=height, flipped=flipped)
+    placement = ResizeAndFlip(scale=scale, width=width, height=height, flipped=flipped)
     boxes = torch.from_numpy(_move_boxes(scene.boxes, placement)).float()
     sides = boxes[:, 2:] - boxes[:, :2]
     kept = (sides > MIN_SIDE_PX).all(dim=1).numpy()
@@ -139,7 +139,7 @@ def _pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
-def _move_boxes(boxes: NDArray[np.float64], placement: Placement) -> NDArray[np.float64]:
+def _move_boxes(boxes: NDArray[np.float64], placement: ResizeAndFlip) -> NDArray[np.float64]:
     corners = placement.points(boxes.reshape(-1, 2, 2))
     moved = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
     limits = np.array([placement.width, placement.height] * 2, dtype=np.float64)
@@ -152,7 +152,7 @@ def _have_outlines(scene: Scene) -> NDArray[np.bool_]:
 
 
 def _move_polygons(
-    scene: Scene, kept: NDArray[np.bool_], placement: Placement
+    scene: Scene, kept: NDArray[np.bool_], placement: ResizeAndFlip
 ) -> tuple[Polygons, ...]:
     return tuple(
         tuple(placement.points(outline.reshape(-1, 2)).reshape(-1) for outline in outlines)
@@ -161,7 +161,9 @@ def _move_polygons(
     )
 
 
-def _move_keypoints(scene: Scene, kept: NDArray[np.bool_], placement: Placement) -> Tensor | None:
+def _move_keypoints(
+    scene: Scene, kept: NDArray[np.bool_], placement: ResizeAndFlip
+) -> Tensor | None:
     """Return keypoints (m, 17, 3); those outside of the image count as not labeled."""
     if scene.keypoints is None:
         return None

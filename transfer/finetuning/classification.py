@@ -163,7 +163,7 @@ def predict_scores(
     with progress("test", "images", len(images)) as counter:
         for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers):
             if any_process([stop.is_requested()], this_process())[0]:
-                raise stop.Stopped(stop.REQUEUE)
+                raise stop.Stopped(stop.EXIT_RESUMABLE)
             parts.append(forward(classifier.layers, normalize_pixels(batch, form)).cpu())
             counter.add(len(batch))
     return torch.cat(parts)

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from transfer.finetuning.recipe import AnyRecipe
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 
 
 def at_schedule(recipe: AnyRecipe, schedule: str) -> AnyRecipe:
     """Return the recipe for a schedule's share of the iterations; smoke: a tiny network."""
     if schedule == "paper":
         return recipe
-    return recipe.tiny() if schedule == "smoke" else of_length(recipe, share(schedule))
+    return recipe.tiny() if schedule == "smoke" else of_length(recipe, length_fraction(schedule))
 
 
 def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:

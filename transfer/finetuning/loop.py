@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from transfer.finetuning.precise_norm import set_precise_norms
-from transfer.finetuning.schedule import Course, learning_rate, set_rate
+from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
 from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches
 from transfer.frozen.extraction import num_workers as usual_workers
@@ -36,7 +36,7 @@ class Job:
     """All inputs of one training."""
 
     samples: Samples[Sample]
-    course: Course
+    course: TrainingSchedule
     seed: int
     path: Path
     process: Process
@@ -61,7 +61,7 @@ def train(
     network: nn.Module,
     optimizer: torch.optim.SGD,
     samples: Samples[Sample],
-    course: Course,
+    course: TrainingSchedule,
     *,
     seed: int,
     folder: Path,
@@ -101,7 +101,7 @@ def train(
     return summary(training)
 
 
-def _check(course: Course, process: Process) -> None:
+def _check(course: TrainingSchedule, process: Process) -> None:
     images_per_pass(course, process)
     if course.precision == "float16" and process.device.type != "cuda":
         raise ValueError("float16 needs a CUDA device; take bfloat16 or float32 on a CPU")
@@ -189,7 +189,7 @@ def _seed_sampling(job: Job, number: int) -> None:
     torch.manual_seed(int(mixed.generate_state(1)[0]))
 
 
-def _dtype(course: Course) -> torch.dtype:
+def _dtype(course: TrainingSchedule) -> torch.dtype:
     return torch.float16 if course.precision == "float16" else torch.bfloat16
 
 
@@ -272,7 +272,7 @@ def _not_finite(
 
 def _stop_together(process: Process) -> None:
     any_process([True], process)  # no process ends while another one still writes
-    raise stop.Stopped(stop.REQUEUE)
+    raise stop.Stopped(stop.EXIT_RESUMABLE)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from transfer.finetuning.schedule import Course
+from transfer.finetuning.schedule import TrainingSchedule
 from transfer.running.processes import Process
 
 Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
@@ -25,7 +25,7 @@ def norm_for(
     return synchronized if device.type == "cuda" else "naiveSyncBN"
 
 
-def images_per_norm(course: Course, norm: Norm, process: Process) -> int:
+def images_per_norm(course: TrainingSchedule, norm: Norm, process: Process) -> int:
     """Return the number of images that a norm layer averages over in training."""
     shared = 1 if norm != "BN" else process.num_processes
     return course.batch_size // (course.accumulated * shared)

@@ -86,7 +86,7 @@ def unfit(backbone: Backbone, strides: str) -> str:
     return ""
 
 
-def identity(
+def training_hash(
     prepared: Prepared[Portion],
     recipe: FineTuningRecipe,
     seed: int,

@@ -3,10 +3,10 @@
 from dataclasses import Field
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
-from transfer.finetuning.schedule import Course
+from transfer.finetuning.schedule import TrainingSchedule
 
 
-class FineTuningRecipe(Course, Protocol):
+class FineTuningRecipe(TrainingSchedule, Protocol):
     """A frozen dataclass with every setting of a network, its training and its test."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
-class Course(Protocol):
+class TrainingSchedule(Protocol):
     """The part of a recipe that does not concern network and images."""
 
     @property
@@ -60,7 +60,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
-def learning_rate(course: Course, iteration: int) -> float:
+def learning_rate(course: TrainingSchedule, iteration: int) -> float:
     """Return the learning rate of the step after `iteration` finished ones; milestones decay it.
 
     The warm-up rises linearly to the value that the milestones give at its end.
@@ -73,5 +73,5 @@ def learning_rate(course: Course, iteration: int) -> float:
     return start + (end - start) * iteration / warmup
 
 
-def _decay(course: Course, iteration: int) -> float:
+def _decay(course: TrainingSchedule, iteration: int) -> float:
     return float(course.decay ** sum(iteration >= milestone for milestone in course.milestones))

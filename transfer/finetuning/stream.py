@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transfer.finetuning.schedule import Course
+from transfer.finetuning.schedule import TrainingSchedule
 from transfer.running.loader import load_batches
 from transfer.running.processes import Process
 
@@ -49,7 +49,7 @@ class Samples(Protocol[S_co]):
     def __getitem__(self, place: Place) -> S_co: ...
 
 
-def places(num_images: int, seed: int, process: Process) -> Iterator[Place]:
+def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[Place]:
     """Yield, without end, the places of the shuffled passes that one process gets."""
     generator = torch.Generator().manual_seed(seed)
     for turn in count():
@@ -76,7 +76,7 @@ def batches_of_places(
             waiting[key] = []
 
 
-def images_per_pass(course: Course, process: Process) -> int:
+def images_per_pass(course: TrainingSchedule, process: Process) -> int:
     """Return the images of one process in one pass; ValueError if the batch does not divide."""
     passes = process.num_processes * course.accumulated
     if course.batch_size % passes:
@@ -89,7 +89,7 @@ def images_per_pass(course: Course, process: Process) -> int:
 
 def training_batches(
     samples: Samples[S],
-    course: Course,
+    course: TrainingSchedule,
     *,
     seed: int,
     process: Process,
@@ -101,7 +101,7 @@ def training_batches(
     passes: numbers in the whole run, with step 1. Earlier passes are skipped without opening an
     image. With 0 workers, this process loads the images.
     """
-    stream = places(len(samples), seed, process)
+    stream = shuffled_indices(len(samples), seed, process)
     batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)
     return load_batches(
         lambda batch: [samples[place] for place in batch],

@@ -39,7 +39,7 @@ class Heads:
         return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
 
 
-def identity(head: Heads) -> str:
+def weights_hash(head: Heads) -> str:
     """Return sixteen hex digits that hash every weight."""
     digest = hashlib.sha256()
     for tensor in (head.weight, head.bias):
@@ -62,7 +62,7 @@ def save_classifier(folder: Path, head: Heads) -> str:
     """Write a single head (R = 1) to its file; return its identity."""
     from transfer.running.stages import save_stage
 
-    name = identity(head)
+    name = weights_hash(head)
     save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
     return name
 
@@ -75,7 +75,7 @@ def load_classifier(file: Path) -> Heads | None:
     if stored is None:
         return None
     head = Heads(stored["weight"], stored["bias"])
-    return head if file == classifier_file(file.parent, identity(head)) else None
+    return head if file == classifier_file(file.parent, weights_hash(head)) else None
 
 
 def classifier_scores(head: Heads, features: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class CostSearch:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class CostSearchResult:
     """Result of the search for every class."""
 
     table: Tensor
@@ -60,7 +60,7 @@ class Choice:
 
 def choose_costs(
     solve: Solver, search: CostSearch, features: Tensor, positive: Tensor, work: Path
-) -> Choice:
+) -> CostSearchResult:
     """Cross-validate features (n, C) with positive (n, L) bool at every cost.
 
     Each cost is a stage that is stored in `work`, and starts from the planes of the cost before. A
@@ -91,7 +91,7 @@ def choose_costs(
             stages.append(stage)
             counter.add(1)
     by_fold = torch.stack([stage["average_precision"] for stage in stages])
-    return Choice(
+    return CostSearchResult(
         table=by_fold.unflatten(1, (-1, search.num_folds)).nanmean(dim=2),
         unconverged=sum(int((~stage["converged"]).sum()) for stage in stages),
     )

@@ -75,11 +75,11 @@ def crop_batches(
         pixels, labels = zip(*(crops[place] for place in places), strict=True)
         return torch.stack(pixels), torch.stack(labels)
 
-    places = Places(len(images), batch_size, seed, steps)
+    places = BatchIndices(len(images), batch_size, seed, steps)
     return load_batches(crop, places, num_workers=num_workers(len(steps) * batch_size))
 
 
-class Places:
+class BatchIndices:
     """The images of each batch, from consecutive, reshuffled passes over the set.
 
     Every batch is full; if the batch size does not divide the set, a batch may span two passes.

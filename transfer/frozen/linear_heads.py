@@ -116,7 +116,7 @@ def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, 
     return Heads(weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes))
 
 
-class Curve:
+class EpochAccuracies:
     """Top-1 of each head on given features after each pass over the training images.
 
     It is only reported; nothing is chosen by it. The value of a diverged head is -1.
@@ -139,7 +139,7 @@ def train_heads(
     training: ProbeTraining,
     seed: int,
     folder: Path,
-    curve: Curve | None = None,
+    curve: EpochAccuracies | None = None,
 ) -> Heads:
     """Train a head per learning rate on random crops of the images; the state is in the folder.
 
@@ -195,7 +195,7 @@ def train_and_score(
     them. The details also hold top-1 after each pass and the best of these, which is not the
     result. shared: a folder where cells that train the same heads share their state.
     """
-    curve = Curve(test)
+    curve = EpochAccuracies(test)
     file = _file(backbone, images, training, seed)
     with _place(folder, shared or folder, file) as place:
         heads = train_heads(backbone, images, training, seed, place, curve).only(head)
@@ -269,7 +269,7 @@ class SavedTraining:
         self.last = time.monotonic()
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def restore(self, optimizer: HeadOptimizer, curve: Curve | None = None) -> int:
+    def restore(self, optimizer: HeadOptimizer, curve: EpochAccuracies | None = None) -> int:
         """Load the saved state, if any; return its number of finished steps."""
         if not self.path.exists():
             return 0
@@ -279,13 +279,17 @@ class SavedTraining:
             curve.top1 = state["curve"]
         return int(state["step"])
 
-    def save_when_due(self, optimizer: HeadOptimizer, step: int, curve: Curve | None) -> None:
+    def save_when_due(
+        self, optimizer: HeadOptimizer, step: int, curve: EpochAccuracies | None
+    ) -> None:
         """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
         if stop.is_requested() or time.monotonic() - self.last > SAVE_EVERY_S:
             self.save(optimizer, step, curve)
             stop.exit_if_requested()
 
-    def save(self, optimizer: HeadOptimizer, step: int, curve: Curve | None = None) -> None:
+    def save(
+        self, optimizer: HeadOptimizer, step: int, curve: EpochAccuracies | None = None
+    ) -> None:
         """Save the state after `step` steps."""
         content = io.BytesIO()
         state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}

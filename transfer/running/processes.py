@@ -92,7 +92,7 @@ def any_process(wishes: list[bool], process: Process) -> list[bool]:
     return [bool(flag) for flag in flags.tolist()]
 
 
-def own_turns(count: int, process: Process) -> Iterator[int]:
+def indices_of_process(count: int, process: Process) -> Iterator[int]:
     """Yield this process's indices below `count`, which are dealt to the processes in turn.
 
     After a signal to any process, all raise Stopped, so that none waits for one that is gone. All
@@ -100,7 +100,7 @@ def own_turns(count: int, process: Process) -> Iterator[int]:
     """
     for first in range(0, count, process.num_processes):
         if any_process([stop.is_requested()], process)[0]:
-            raise stop.Stopped(stop.REQUEUE)
+            raise stop.Stopped(stop.EXIT_RESUMABLE)
         if first + process.rank < count:
             yield first + process.rank
 

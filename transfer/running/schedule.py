@@ -6,7 +6,7 @@ NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
 """Share of each named schedule; a smoke run has none, since each task defines its few steps."""
 
 
-def share(schedule: str) -> float:
+def length_fraction(schedule: str) -> float:
     """Return a schedule's share of the paper's length, 0 to 1.
 
     schedule: "paper", "short", "smoke", or a number such as "0.02".

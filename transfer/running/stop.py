@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-REQUEUE = 75  # EX_TEMPFAIL: "try again", what schedulers and run_all take as "not finished"
+EXIT_RESUMABLE = 75  # EX_TEMPFAIL: "try again", what schedulers and run_all take as "not finished"
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 _asked: list[int] = []
@@ -31,7 +31,7 @@ def signal_at_parents_end() -> None:
 def exit_if_requested() -> None:
     """Raise Stopped if a signal has come. Call it only when all state is saved."""
     if _asked:
-        raise Stopped(REQUEUE)
+        raise Stopped(EXIT_RESUMABLE)
 
 
 def is_requested() -> bool:
@@ -46,7 +46,7 @@ def exit_status(main: Callable[[list[str]], int], words: list[str]) -> int:
     except Stopped:
         if os.environ.get("RANK", "0") == "0":  # only rank 0 prints
             print(last_line(), file=sys.stderr, flush=True)
-        return REQUEUE
+        return EXIT_RESUMABLE
 
 
 def last_line() -> str:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.running.console import progress
-from transfer.running.processes import Process, own_turns
+from transfer.running.processes import Process, indices_of_process
 from transfer.segmentation.network import FCN
 from transfer.segmentation.samples import pixels
 
@@ -22,7 +22,7 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
     folder.mkdir(parents=True, exist_ok=True)
     counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
-        for index in own_turns(len(split), process):
+        for index in indices_of_process(len(split), process):
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
             write_mask(prediction_path(folder, split, index), classes)

@@ -28,7 +28,7 @@ from transfer.detection.recipe import (
 )
 from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import EngineChoice, TrainingOptions
-from transfer.frozen.cost import FORWARD_COST
+from transfer.frozen.gpu_hours import FORWARD_COST
 from transfer.running.folders import Folders
 from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
@@ -64,7 +64,7 @@ eight V100 (its model zoo). Newer GPUs are faster; the torchvision engine comput
 
 
 @dataclass(frozen=True, eq=False)
-class Portion:
+class TrainAndTestScenes:
     """Training and test images of one training: all of them, or those of the rate search."""
 
     train: Scenes
@@ -190,7 +190,7 @@ class Detection(TaskDefaults):
             lines.append(f"detection: the torchvision engine, {why}")
         return lines
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[TrainAndTestScenes]:
         """Open all annotations, load the backbone into a detector and check its maps."""
         from transfer.detection.proof import prove
         from transfer.finetuning.prepared import prepare_training
@@ -207,7 +207,7 @@ class Detection(TaskDefaults):
             searches=bool(self.learning_rates),
         )
 
-    def portion(self, folders: Folders, train: str, test: str) -> Portion:
+    def portion(self, folders: Folders, train: str, test: str) -> TrainAndTestScenes:
         """Return two checked splits, without the broken images that the user tolerates."""
         from transfer.datasets.unchanged import usable_split
 
@@ -216,7 +216,7 @@ class Detection(TaskDefaults):
             for split in (train, test)
             for opened in [open_scenes(self.dataset, folders.data, split)]
         )
-        return Portion(learned, usable_for_training(learned, self.recipe.finds), tested)
+        return TrainAndTestScenes(learned, usable_for_training(learned, self.recipe.finds), tested)
 
     def initial(
         self, recipe: DetectorRecipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
@@ -236,7 +236,7 @@ class Detection(TaskDefaults):
         detector.load_backbone(backbone.state_dict)
         return detector
 
-    def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Detected:
+    def run(self, prepared: Prepared[TrainAndTestScenes], folders: Folders, seed: int) -> Detected:
         """Return the detections on test after training on all images.
 
         If several learning rates are given, they are compared first.
@@ -254,24 +254,24 @@ class Detection(TaskDefaults):
 
     def train(
         self,
-        prepared: Prepared[Portion],
+        prepared: Prepared[TrainAndTestScenes],
         folders: Folders,
         seed: int,
-        portion: Portion,
+        portion: TrainAndTestScenes,
         rate: float,
         name: str,
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
         from transfer.detection.detect import detect
         from transfer.detection.train import train as train_detector
-        from transfer.finetuning.prepared import identity, training_details
+        from transfer.finetuning.prepared import training_details, training_hash
 
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         detector = self.initial(recipe, prepared.backbone, portion.train, prepared.norm, seed=seed)
         detector.network.to(process.device)
         images = portion.train.fingerprint
-        same = identity(
+        same = training_hash(
             prepared, recipe, seed, code_version=CODE_VERSION, engine=self.engine, images=images
         )
         training = train_detector(

@@ -13,12 +13,12 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import TrainAndTest
+from transfer.frozen.gpu_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FewShot(TaskDefaults):
             return replace(self, trials=3, iterations=25)
         if schedule == "paper":
             return self
-        return replace(self, iterations=max(1, round(self.iterations * share(schedule))))
+        return replace(self, iterations=max(1, round(self.iterations * length_fraction(schedule))))
 
     def for_backbone(self, backbone: Backbone) -> FewShot:
         """Return the protocol with the backbone's image size."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import Predictions, TrainAndTest
+from transfer.frozen.gpu_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import Features, Predictions
+from transfer.frozen.gpu_hours import probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class LinearProbe(TaskDefaults):
             return replace(self, epochs=self.epochs / 25, batch_size=32)
         if schedule == "paper":
             return self
-        return replace(self, epochs=self.epochs * share(schedule))
+        return replace(self, epochs=self.epochs * length_fraction(schedule))
 
     def for_backbone(self, backbone: Backbone) -> LinearProbe:
         """Return the protocol with the backbone's image size and pixel scale."""

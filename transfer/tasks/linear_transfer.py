@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import Features, Predictions
+from transfer.frozen.gpu_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class LinearTransfer(TaskDefaults):
             return replace(self, steps=24, epochs=0.0, batch_size=32)
         if schedule == "paper":
             return self
-        part = share(schedule)
+        part = length_fraction(schedule)
         return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
 
     def for_backbone(self, backbone: Backbone) -> LinearTransfer:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
-from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import Features, Predictions
+from transfer.frozen.gpu_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.running.folders import Folders
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RotationProbe(TaskDefaults):
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         if schedule == "paper":
             return self
-        return replace(self, epochs=self.epochs * share(schedule))
+        return replace(self, epochs=self.epochs * length_fraction(schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
         """Return the protocol with crops of the backbone's image size."""

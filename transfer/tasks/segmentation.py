@@ -16,7 +16,7 @@ from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.cost import FORWARD_COST
+from transfer.frozen.gpu_hours import FORWARD_COST
 from transfer.running.folders import Folders
 from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
@@ -36,7 +36,7 @@ arithmetic of a crop is about a fifth of that of a Faster R-CNN's image."""
 
 
 @dataclass(frozen=True, eq=False)
-class Portion:
+class TrainAndTestMasks:
     """Training and test images of one training: all of them, or those of the rate search."""
 
     train: Segmented
@@ -145,7 +145,7 @@ class Segmentation(TaskDefaults):
             *mean_of_three(planned, "voc12_seg_fcn"),
         ]
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[Portion]:
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[TrainAndTestMasks]:
         """Find all images and masks, load the backbone into a network and check its maps."""
         from transfer.finetuning.prepared import prepare_training
         from transfer.segmentation.proof import prove
@@ -160,7 +160,7 @@ class Segmentation(TaskDefaults):
             searches=bool(self.learning_rates),
         )
 
-    def portion(self, folders: Folders, train: str, test: str) -> Portion:
+    def portion(self, folders: Folders, train: str, test: str) -> TrainAndTestMasks:
         """Return two checked splits, without the broken images that the user tolerates."""
         from transfer.datasets.unchanged import usable_split
 
@@ -169,7 +169,7 @@ class Segmentation(TaskDefaults):
             for split in (train, test)
             for opened in [open_segmented(self.dataset, folders.data, split)]
         )
-        return Portion(learned, tested)
+        return TrainAndTestMasks(learned, tested)
 
     def initial(
         self, backbone: Backbone, split: Segmented, norm: Norm, folders: Folders, *, seed: int
@@ -191,7 +191,7 @@ class Segmentation(TaskDefaults):
         load_backbone(network, backbone.state_dict)
         return network
 
-    def run(self, prepared: Prepared[Portion], folders: Folders, seed: int) -> Predicted:
+    def run(self, prepared: Prepared[TrainAndTestMasks], folders: Folders, seed: int) -> Predicted:
         """Return the predictions on test after training on all images.
 
         If several learning rates are given, they are compared first.
@@ -209,15 +209,15 @@ class Segmentation(TaskDefaults):
 
     def train(
         self,
-        prepared: Prepared[Portion],
+        prepared: Prepared[TrainAndTestMasks],
         folders: Folders,
         seed: int,
-        portion: Portion,
+        portion: TrainAndTestMasks,
         rate: float,
         name: str,
     ) -> Predicted:
         """Train on a portion's images; return the predictions of the last weights for its test."""
-        from transfer.finetuning.prepared import identity, training_details
+        from transfer.finetuning.prepared import training_details, training_hash
         from transfer.segmentation.predict import predict
         from transfer.segmentation.train import train as train_network
 
@@ -225,7 +225,7 @@ class Segmentation(TaskDefaults):
         recipe = replace(self.recipe, learning_rate=rate)
         network = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
         images = portion.train.fingerprint
-        same = identity(
+        same = training_hash(
             prepared, recipe, seed, code_version=CODE_VERSION, engine=ENGINE, images=images
         )
         folder = folders.work / f"{name}-{same}"

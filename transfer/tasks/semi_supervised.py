@@ -17,14 +17,14 @@ from transfer.datasets.drawn_lists import write_list
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
-from transfer.frozen.cost import BACKWARD_COST, forward_hours
 from transfer.frozen.features import Predictions
+from transfer.frozen.gpu_hours import BACKWARD_COST, forward_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks.task import PlannedTask, TaskDefaults
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SemiSupervised(TaskDefaults):
             return replace(self, epochs=1.0, batch_size=16, head_rates=rates)
         if schedule == "paper":
             return self
-        return replace(self, epochs=self.epochs * share(schedule))
+        return replace(self, epochs=self.epochs * length_fraction(schedule))
 
     def for_backbone(self, backbone: Backbone) -> Self:
         """Return the protocol with crops of the backbone's image size."""

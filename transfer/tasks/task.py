@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
-from transfer.finetuning.schedule import Course
+from transfer.finetuning.schedule import TrainingSchedule
 from transfer.running.folders import Folders
 
 AnyTask = TypeVar("AnyTask")
@@ -46,7 +46,7 @@ class TaskDefaults:
         return False
 
     @property
-    def distributed_training(self) -> Course | None:
+    def distributed_training(self) -> TrainingSchedule | None:
         """Return the schedule of a training that divides its batch among GPUs, if it has one."""
         return None
 
@@ -118,7 +118,7 @@ class Task(Protocol):
         """Return whether the backbone's weights change."""
 
     @property
-    def distributed_training(self) -> Course | None:
+    def distributed_training(self) -> TrainingSchedule | None:
         """Return the schedule of a training that divides its batch among GPUs, if it has one."""
 
     @property

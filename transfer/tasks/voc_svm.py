@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
-from transfer.frozen.cost import probe_hours
 from transfer.frozen.features import Features, Predictions
+from transfer.frozen.gpu_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
@@ -21,7 +21,7 @@ from transfer.tasks.task import TaskDefaults
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.cost_search import Choice, CostSearch, Solver
+    from transfer.frozen.cost_search import CostSearch, CostSearchResult, Solver
     from transfer.metrics import Points
 
 PRESENT, DIFFICULT = 1, 0  # an absent class is -1
@@ -194,7 +194,9 @@ class VOCSVM(TaskDefaults):
             seed=seed,
         )
 
-    def class_choices(self, choice: Choice, names: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    def class_choices(
+        self, choice: CostSearchResult, names: tuple[str, ...]
+    ) -> dict[str, dict[str, object]]:
         """Print and return cost and cross-validated average precision by class."""
         choices: dict[str, dict[str, object]] = {}
         for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):

@@ -7,7 +7,7 @@ from scipy.stats import ks_2samp
 from torchvision.transforms import RandomResizedCrop
 
 from pretrain.data.views import (
-    COINS,
+    APPLY_POSITIONS,
     NUM_UNIFORMS,
     PLACES,
     Floats,
@@ -15,9 +15,9 @@ from pretrain.data.views import (
     draw_boxes,
     draw_colors,
     draw_style,
+    draw_view_numbers,
     effect,
     redraw,
-    uniforms,
 )
 from pretrain.parts.view import Augmentation, View
 from pretrain.recipes.recipe import MOCO_V1_VIEWS
@@ -85,16 +85,22 @@ def test_every_order_of_the_jitter_is_equally_likely() -> None:
 
 def test_draws_of_one_image_are_independent() -> None:
     correlation = np.corrcoef(many_numbers(), rowvar=False)
-    streams = np.concatenate([uniforms(3, 1, index, PLAIN[:2]) for index in range(MANY // 2)])
+    streams = np.concatenate(
+        [draw_view_numbers(3, 1, index, PLAIN[:2]) for index in range(MANY // 2)]
+    )
     assert np.abs(np.corrcoef(streams, rowvar=False) - np.eye(NUM_UNIFORMS)).max() < 0.08
     assert np.abs(correlation - np.eye(NUM_UNIFORMS)).max() < 0.08
 
 
 def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
-    first = uniforms(1, 2, 3, PLAIN)
+    first = draw_view_numbers(1, 2, 3, PLAIN)
     np.random.default_rng().random(7)
-    assert np.array_equal(first, uniforms(1, 2, 3, PLAIN))
-    for other in (uniforms(0, 2, 3, PLAIN), uniforms(1, 0, 3, PLAIN), uniforms(1, 2, 0, PLAIN)):
+    assert np.array_equal(first, draw_view_numbers(1, 2, 3, PLAIN))
+    for other in (
+        draw_view_numbers(0, 2, 3, PLAIN),
+        draw_view_numbers(1, 0, 3, PLAIN),
+        draw_view_numbers(1, 2, 0, PLAIN),
+    ):
         assert not np.isin(first, other).any()
 
 
@@ -102,7 +108,7 @@ def test_every_number_belongs_to_one_augmentation_and_each_coin_to_its_own() -> 
     places = np.arange(NUM_UNIFORMS)
     together = np.concatenate([places[part] for part in PLACES.values()])
     assert sorted(together) == list(places)
-    for augmentation, coins in COINS.items():
+    for augmentation, coins in APPLY_POSITIONS.items():
         assert np.isin(coins, places[PLACES[augmentation]]).all()
 
 
@@ -110,23 +116,23 @@ def test_every_number_belongs_to_one_augmentation_and_each_coin_to_its_own() -> 
 def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
     augmentation: Augmentation,
 ) -> None:
-    query, key = uniforms(0, 0, 5, (View(), View(copies=(augmentation,))))
+    query, key = draw_view_numbers(0, 0, 5, (View(), View(copies=(augmentation,))))
     copied = np.zeros(NUM_UNIFORMS, dtype=bool)
     copied[PLACES[augmentation]] = True
     assert np.array_equal(query == key, copied)
 
 
 def test_a_copy_changes_no_number_of_any_other_view() -> None:
-    plain = uniforms(0, 0, 5, PLAIN)
+    plain = draw_view_numbers(0, 0, 5, PLAIN)
     views = (View(), View(), View(copies=("color", "rotation")), View(small=True))
-    copying = uniforms(0, 0, 5, views)
+    copying = draw_view_numbers(0, 0, 5, views)
     assert np.array_equal(copying[[0, 1, 3]], plain[[0, 1, 3]])
 
 
 def test_a_copied_color_is_that_of_the_query_whether_or_not_its_coins_fall() -> None:
     recipe = ViewRecipe(jitter_probability=0.5, gray_probability=0.5)
     views = (View(), View(copies=("color",)))
-    numbers = np.stack([uniforms(0, 0, index, views) for index in range(50)])
+    numbers = np.stack([draw_view_numbers(0, 0, index, views) for index in range(50)])
     query, key = (draw_colors(recipe, numbers[:, view]) for view in range(2))
     assert len(np.unique(query.jitter_order[:, 0] >= 0)) == len(np.unique(query.gray)) == 2
     for name in ("jitter_order", "jitter", "gray"):
@@ -145,7 +151,7 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
         texture_probability=1.0,
     )
     numbers = np.concatenate(
-        [uniforms(0, 0, index, (View(without=(*COINS,)),)) for index in (1, 2)]
+        [draw_view_numbers(0, 0, index, (View(without=(*APPLY_POSITIONS,)),)) for index in (1, 2)]
     )
     colors = draw_colors(recipe, numbers)
     happens = (colors.gray, colors.flip, colors.blur_sigma_px, colors.quarter_turns)
@@ -155,10 +161,10 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
 
 
 def test_a_query_without_an_augmentation_leaves_it_to_the_key() -> None:
-    plain = uniforms(0, 0, 5, PLAIN[:2])
-    query, key = uniforms(0, 0, 5, (View(without=("color",)), View()))
+    plain = draw_view_numbers(0, 0, 5, PLAIN[:2])
+    query, key = draw_view_numbers(0, 0, 5, (View(without=("color",)), View()))
     assert np.array_equal(key, plain[1])
-    assert (query != plain[0]).nonzero()[0].tolist() == list(COINS["color"])
+    assert (query != plain[0]).nonzero()[0].tolist() == list(APPLY_POSITIONS["color"])
 
 
 def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() -> None:
@@ -222,7 +228,7 @@ def test_small_views_show_the_small_share_of_the_area_at_the_small_size() -> Non
 def test_what_is_to_differ_is_drawn_again_and_nothing_else(name: Augmentation) -> None:
     recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)
     views = (View(), View(differs=(name,)))
-    before = [uniforms(0, 0, index, views) for index in range(200)]
+    before = [draw_view_numbers(0, 0, index, views) for index in range(200)]
     after = [numbers.copy() for numbers in before]
     for index, numbers in enumerate(after):
         redraw(recipe, numbers, views, 0, 0, index)

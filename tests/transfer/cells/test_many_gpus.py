@@ -133,6 +133,6 @@ def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
         time.sleep(5)
         first.send_signal(signal.SIGTERM)
         first.stderr.read()
-    assert first.returncode == stop.REQUEUE
+    assert first.returncode == stop.EXIT_RESUMABLE
     second = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=True)
     assert "going on after iteration" in second.stderr

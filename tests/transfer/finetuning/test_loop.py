@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.rounding import assert_equal_up_to_rounding
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
 from transfer.detection.recipe import DetectorRecipe
@@ -237,8 +238,10 @@ def test_half_precision_on_a_gpu_goes_on_after_a_stop(tmp_path: Path, asked: lis
         trained(tmp_path / "b", detector, recipe, process=process)
     asked.clear()
     resumed = trained(tmp_path / "b", TinyDetector(drop=0), recipe, process=process)
-    for name, tensor in undisturbed[1].items():
-        torch.testing.assert_close(resumed[1][name], tensor, atol=1e-3, rtol=1e-3)
+    # gradients are rounded to float16, and a GPU adds them up in another order each time
+    assert_equal_up_to_rounding(
+        resumed[1], undisturbed[1], magnitude=1.0, operations=1, dtype=torch.float16
+    )
 
 
 def test_the_norms_statistics_are_those_of_batches_at_the_end(tmp_path: Path) -> None:
@@ -295,7 +298,7 @@ def test_a_bad_loss_of_one_of_two_ends_both_at_its_iteration(two: list[dict[str,
     assert all("loss_rpn_cls nan" in one["error"] for one in two)
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Trainings in several processes, each with its share; of one, the whole."""
     process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
     folder = Path(os.environ[FOLDER])

@@ -101,7 +101,7 @@ def test_statistics_equal_those_of_fvcore() -> None:
         torch.testing.assert_close(statistics(ours[index]), statistics(theirs[index]))
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Statistics after every second batch, each process's own."""
     network = two_layers()
     process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
@@ -112,7 +112,7 @@ def measured(rank: int, num_processes: int) -> dict[str, Any]:
 @pytest.mark.slow
 def test_two_processes_share_what_one_would_find(tmp_path: Path) -> None:
     first, second = two_processes("tests.transfer.finetuning.test_precise_norm", tmp_path)
-    alone = measured(0, 1)
+    alone = measure_losses(0, 1)
     for name in ("first", "last"):
         assert torch.equal(first[name], second[name])
         torch.testing.assert_close(first[name], alone[name])

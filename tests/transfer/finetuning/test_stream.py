@@ -14,7 +14,12 @@ from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.sample import Sample
 from transfer.detection.samples import training_sample
 from transfer.detection.train import TrainingSamples
-from transfer.finetuning.stream import batches_of_places, images_per_pass, places, training_batches
+from transfer.finetuning.stream import (
+    batches_of_places,
+    images_per_pass,
+    shuffled_indices,
+    training_batches,
+)
 from transfer.running.processes import Process
 
 ALONE = Process(device=torch.device("cpu"))
@@ -44,24 +49,24 @@ def same(ours: list[list[Sample]], theirs: list[list[Sample]]) -> bool:
 
 
 def test_each_turn_shows_every_image_once() -> None:
-    turns = [index for _, index in islice(places(11, 0, ALONE), 33)]
+    turns = [index for _, index in islice(shuffled_indices(11, 0, ALONE), 33)]
     assert [sorted(turns[start : start + 11]) for start in (0, 11, 22)] == [list(range(11))] * 3
     assert turns[:11] != turns[11:22]
 
 
 def test_another_seed_is_another_order() -> None:
-    assert len({tuple(islice(places(11, seed, ALONE), 11)) for seed in range(5)}) == 5
+    assert len({tuple(islice(shuffled_indices(11, seed, ALONE), 11)) for seed in range(5)}) == 5
 
 
 def test_processes_deal_the_stream_of_one_among_them() -> None:
-    whole = list(islice(places(7, 0, ALONE), 60))
+    whole = list(islice(shuffled_indices(7, 0, ALONE), 60))
     for rank in range(3):
-        assert list(islice(places(7, 0, one_of(3, rank)), 20)) == whole[rank::3]
+        assert list(islice(shuffled_indices(7, 0, one_of(3, rank)), 20)) == whole[rank::3]
 
 
 def test_a_batch_is_wide_or_not_and_loses_no_image() -> None:
     wide = np.array([True, False, True, False, False])
-    batches = list(islice(batches_of_places(places(5, 0, ALONE), 3, wide), 10))
+    batches = list(islice(batches_of_places(shuffled_indices(5, 0, ALONE), 3, wide), 10))
     assert all(len({bool(wide[index]) for _, index in batch}) == 1 for batch in batches)
     seen = sorted(position for batch in batches for position, _ in batch)
     assert len(set(seen)) == 30
@@ -69,8 +74,8 @@ def test_a_batch_is_wide_or_not_and_loses_no_image() -> None:
 
 
 def test_a_batch_of_any_images_follows_the_stream() -> None:
-    batches = batches_of_places(places(5, 0, ALONE), 4, None)
-    assert list(chain(*islice(batches, 3))) == list(islice(places(5, 0, ALONE), 12))
+    batches = batches_of_places(shuffled_indices(5, 0, ALONE), 4, None)
+    assert list(chain(*islice(batches, 3))) == list(islice(shuffled_indices(5, 0, ALONE), 12))
 
 
 def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_the_order_is_that_of_detectron2(monkeypatch: pytest.MonkeyPatch) -> Non
     sampler = TrainingSampler(10, seed=4)
     records = ({"width": 2 if wide[i] else 1, "height": 1, "index": i} for i in sampler)
     theirs = islice(AspectRatioGroupedDataset(records, 4), 12)
-    ours = islice(batches_of_places(places(10, 4, one_of(3, 1)), 4, wide), 12)
+    ours = islice(batches_of_places(shuffled_indices(10, 4, one_of(3, 1)), 4, wide), 12)
     assert [[index for _, index in batch] for batch in ours] == [
         [record["index"] for record in batch] for batch in theirs
     ]

@@ -11,7 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.frozen.cost_search import Choice, CostSearch, Solver, choose_costs, stratified_folds
+from transfer.frozen.cost_search import (
+    CostSearch,
+    CostSearchResult,
+    Solver,
+    choose_costs,
+    stratified_folds,
+)
 from transfer.frozen.linear_svm import (
     Problems,
     Solution,
@@ -51,7 +57,7 @@ def batched(features: Tensor) -> Solver:
     return partial(solve_batched, eigenbasis(features), tolerance=1e-6)
 
 
-def search(work: Path, settings: CostSearch = SEARCH) -> Choice:
+def search(work: Path, settings: CostSearch = SEARCH) -> CostSearchResult:
     features, positive = toy()
     return choose_costs(batched(features), settings, features, positive, work)
 
@@ -198,7 +204,7 @@ def test_a_signal_ends_the_search_where_its_stage_is_saved(
 
 def test_of_equal_costs_the_smallest_is_chosen() -> None:
     table = torch.tensor([[70.0, 50.0], [80.0, 50.0], [80.0, 40.0], [60.0, 50.0]])
-    assert Choice(table, unconverged=0).best.tolist() == [1, 0]
+    assert CostSearchResult(table, unconverged=0).best.tolist() == [1, 0]
 
 
 def test_a_fold_that_holds_out_no_positive_does_not_count(tmp_path: Path) -> None:

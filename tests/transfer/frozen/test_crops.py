@@ -10,20 +10,20 @@ from torchvision.transforms import v2
 
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
-from transfer.frozen.crops import Places, RandomCrops, RandomView, draw_seed
+from transfer.frozen.crops import BatchIndices, RandomCrops, RandomView, draw_seed
 from transfer.frozen.transforms import normalize_image, rotate_quarters
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
-    batches_of = list(Places(num_images=10, batch_size=4, seed=0, steps=range(5)))
+    batches_of = list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(5)))
     seen = [index for batch in batches_of for _, index in batch]
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
     assert seen[:10] != seen[10:]
 
 
 def test_places_after_an_interruption_are_those_of_the_whole_run() -> None:
-    whole = list(Places(num_images=10, batch_size=4, seed=0, steps=range(8)))
-    assert list(Places(num_images=10, batch_size=4, seed=0, steps=range(5, 8))) == whole[5:]
+    whole = list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(8)))
+    assert list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(5, 8))) == whole[5:]
 
 
 @pytest.mark.parametrize("position", [0, 7, 128_000_000])
@@ -53,7 +53,7 @@ def test_seeds_share_no_draw_within_ten_million() -> None:
 
 
 def test_other_seeds_shuffle_otherwise() -> None:
-    orders = [next(iter(Places(20, 20, seed, range(1)))) for seed in (0, 1, 256)]
+    orders = [next(iter(BatchIndices(20, 20, seed, range(1)))) for seed in (0, 1, 256)]
     assert len({tuple(index for _, index in order) for order in orders}) == 3
 
 

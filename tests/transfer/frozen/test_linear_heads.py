@@ -15,7 +15,7 @@ from transfer.datasets.catalog import open_split
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
 from transfer.frozen.linear_heads import (
-    Curve,
+    EpochAccuracies,
     HeadOptimizer,
     NotFrozenError,
     SavedTraining,
@@ -217,7 +217,7 @@ def test_the_last_head_is_scored_and_the_best_only_told(
 
 
 def test_a_head_that_diverged_counts_minus_one_in_the_curve() -> None:
-    curve = Curve(Features(torch.eye(8, dtype=torch.float64), torch.arange(8) % 5))
+    curve = EpochAccuracies(Features(torch.eye(8, dtype=torch.float64), torch.arange(8) % 5))
     heads = start()
     heads.weight[1, 0, 0] = float("inf")
     curve.add(heads)

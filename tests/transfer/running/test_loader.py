@@ -223,7 +223,7 @@ def gone(pids: list[int]) -> bool:
     ("pin", "end", "status"),
     [
         ("None", "raise OSError('no')", 1),
-        ("lambda batch: batch", "raise stop.Stopped(stop.REQUEUE)", stop.REQUEUE),
+        ("lambda batch: batch", "raise stop.Stopped(stop.EXIT_RESUMABLE)", stop.EXIT_RESUMABLE),
         ("None", "os.kill(os.getpid(), 9)", -signal.SIGKILL),
     ],
 )

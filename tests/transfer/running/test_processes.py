@@ -9,18 +9,18 @@ import torch
 
 from tests.two_processes import two_processes
 from transfer.running import stop
-from transfer.running.processes import Process, own_turns, this_process
+from transfer.running.processes import Process, indices_of_process, this_process
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Of five images each process's share; then a request to stop comes to the second alone."""
     process = this_process()
-    share = list(own_turns(5, process))
+    share = list(indices_of_process(5, process))
     stop.listen()
     begun: list[int] = []
     status = None
     try:
-        for index in own_turns(6, process):
+        for index in indices_of_process(6, process):
             begun.append(index)
             if rank == 1:
                 signal.raise_signal(signal.SIGTERM)
@@ -34,8 +34,8 @@ def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
     first, second = two_processes("tests.transfer.running.test_processes", tmp_path)
     assert (first["share"], second["share"]) == ([0, 2, 4], [1, 3])
     assert (first["begun"], second["begun"]) == ([0], [1])
-    assert first["status"] == second["status"] == stop.REQUEUE
+    assert first["status"] == second["status"] == stop.EXIT_RESUMABLE
 
 
 def test_one_process_takes_all() -> None:
-    assert list(own_turns(3, Process(device=torch.device("cpu")))) == [0, 1, 2]
+    assert list(indices_of_process(3, Process(device=torch.device("cpu")))) == [0, 1, 2]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from transfer.running.schedule import share
+from transfer.running.schedule import length_fraction
 from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.linear_transfer import LinearTransfer
 
 
 @pytest.mark.parametrize(("schedule", "expected"), [("paper", 1), ("short", 0.1), ("0.02", 0.02)])
 def test_lengths_follow_the_share(schedule: str, expected: float) -> None:
-    assert share(schedule) == expected
+    assert length_fraction(schedule) == expected
     assert (
         LinearTransfer(dataset="cars", steps=30_000).at_schedule(schedule).steps
         == 30_000 * expected
@@ -21,4 +21,4 @@ def test_lengths_follow_the_share(schedule: str, expected: float) -> None:
 @pytest.mark.parametrize("schedule", ["long", "0", "1", "-0.1", "nan", ""])
 def test_anything_else_is_refused(schedule: str) -> None:
     with pytest.raises(ValueError, match="expected paper, short, smoke"):
-        share(schedule)
+        length_fraction(schedule)

@@ -118,7 +118,7 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
         command.wait_for_workers()
         command.signal_all(number)
         gate.touch()
-    assert command.wait() == stop.REQUEUE, command.log.read_text()
+    assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
     assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
     assert not list(disturbed.home.rglob("*.json"))
     assert disturbed.start().wait() == 0
@@ -143,7 +143,7 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
         for pid in (*loaders, *children(both.pid), both.pid):
             os.kill(pid, signal.SIGTERM)
         told = both.stderr.read().splitlines()
-    assert both.returncode == stop.REQUEUE, told
+    assert both.returncode == stop.EXIT_RESUMABLE, told
     assert told[-1] == "stopped by SIGTERM, run the same command to go on"
     assert not list(tmp_path.rglob("*.failed.json"))
     subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
@@ -162,7 +162,7 @@ def test_corruptions_go_on_after_a_signal_to_all_processes(
         command.wait_for_workers()
         command.signal_all(number)
         gate.touch()
-    assert command.wait() == stop.REQUEUE, command.log.read_text()
+    assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
     assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
     assert ForkedCommand(transfer.__main__.main, words, tmp_path / "log").wait() == 0
     made = contents(data_to_corrupt)

@@ -155,7 +155,11 @@ def test_other_devices_and_precisions_stay_near_a_cpus_float32(
     split = drawn_split(tmp_path)
     _, expected = two_steps(tmp_path / "float32", split, "float32", "cpu")
     network, loss = two_steps(tmp_path / "other", split, precision, device)
-    assert loss == pytest.approx(expected, rel=0.01)
+    # half an eps for each convolution, to both sides, moves logits of about one; the cross entropy
+    # moves no more than its largest logit
+    num_layers = sum(isinstance(module, nn.Conv2d) for module in network.modules())
+    half_eps = torch.finfo(torch.bfloat16).eps / 2
+    assert loss == pytest.approx(expected, abs=num_layers**0.5 * half_eps)
     assert {weight.dtype for weight in network.state_dict().values()} == {torch.float32, torch.long}
     assert {str(weight.device) for weight in network.state_dict().values()} == {device}
     for i in range(len(split)):

@@ -38,7 +38,7 @@ def network_of(num_processes: int, folder: Path) -> FCN:
     return network.double()  # norms enlarge roundings, and a rounding may decide of a pixel's class
 
 
-def measured(rank: int, num_processes: int) -> dict[str, Any]:
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Loss, gradients and means of norms of one step; then the weights before it predict."""
     process = Process(rank=rank, num_processes=num_processes, device=CPU)
     folder = Path(os.environ[FOLDER])
@@ -68,7 +68,7 @@ def whole_and_halves(folders: tuple[Path, Path]) -> tuple[dict[str, Any], list[d
     """What one process has measured, and what each of two has."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(FOLDER, str(folders[0]))
-        whole = measured(0, 1)
+        whole = measure_losses(0, 1)
         patched.setenv(FOLDER, str(folders[1]))
         return whole, two_processes(__name__, folders[1])
 

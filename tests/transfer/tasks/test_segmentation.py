@@ -26,7 +26,7 @@ from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mas
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.not_finite import NotFiniteError
 from transfer.tasks import TASKS
-from transfer.tasks.segmentation import Portion, Predicted, Segmentation
+from transfer.tasks.segmentation import Predicted, Segmentation, TrainAndTestMasks
 
 KEY = "voc12_seg_fcn"
 CPU = TrainingOptions(gpus=1)
@@ -195,7 +195,7 @@ def test_learning_rates_are_tried_on_held_out_training_images(
         prepared: object,
         folders: object,
         seed: int,
-        part: Portion,
+        part: TrainAndTestMasks,
         *rest: object,
     ) -> Predicted:
         done = plain(self, prepared, folders, seed, part, *rest)  # type: ignore[arg-type]

@@ -11,12 +11,12 @@ from torch import Tensor
 from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.images import DataError
+from transfer.frozen import feature_cache
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
 from transfer.running.folders import Folders
 from transfer.running.stages import save_stage
-from transfer.tasks import voc_svm
 from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
 
 QUICK = VOCSVM(costs=(0.01, 0.1, 1.0, 10.0), min_classes=1)
@@ -158,8 +158,10 @@ def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatc
         asked.append((key, split, transform))
         return data.train if split == "trainval" else data.test
 
-    monkeypatch.setattr(voc_svm, "frozen_features", record)
-    monkeypatch.setattr(voc_svm, "open_images", lambda *_: type("", (), {"class_names": "abc"}))
+    monkeypatch.setattr(feature_cache, "frozen_features", record)
+    monkeypatch.setattr(
+        feature_cache, "open_images", lambda *_: type("", (), {"class_names": "abc"})
+    )
     task = replace(VOCSVM(), min_classes=3)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     task.for_backbone(backbone).prepare(backbone, folders(Path()))

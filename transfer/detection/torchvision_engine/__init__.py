@@ -6,6 +6,7 @@ matching.py   matching of boxes to objects, and sampling for the losses
 proposals.py  the RPN
 regions.py    boxes that the heads learn from
 pooling.py    RoIAlign
+extra_norms.py  the norms of a C4 detector by MoCo and CO2
 heads.py      heads of boxes, masks and keypoints, and their initial weights
 boxes.py      losses and detections of boxes
 masks.py      targets, loss and probabilities of masks

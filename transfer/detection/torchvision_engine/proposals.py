@@ -15,6 +15,7 @@ from transfer.detection.sample import Sample
 from transfer.detection.scaled_gradient import scale_gradient
 from transfer.detection.torchvision_engine.anchors import cell_anchors, grid_anchors
 from transfer.detection.torchvision_engine.coding import decode, encode
+from transfer.detection.torchvision_engine.extra_norms import norm_before_rpn
 from transfer.detection.torchvision_engine.matching import (
     BACKGROUND,
     OBJECT,
@@ -47,7 +48,7 @@ class RPN(nn.Module):
         cells = torch.stack([cell_anchors(level, recipe.anchor_ratios) for level in levels])
         self.cells: Tensor  # (levels, A, 4)
         self.register_buffer("cells", cells, persistent=False)
-        self.input_norm = norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
+        self.input_norm = norm_before_rpn(recipe, norm, channels)
         # one norm serves all levels: the last and smallest weighs most in its running statistics
         own_norm = norm if "rpn_head" in recipe.normed else None
         self.convolution = Conv2dNormActivation(channels, channels, 3, norm_layer=own_norm)
