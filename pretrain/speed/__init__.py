@@ -1,6 +1,7 @@
 """Benchmarks of pre-training: two implementations in one process, and their ratio.
 
 benchmark.py       all benchmarks
+options.py         their options
 bench_steps.py     images/s of a training step
 bench_losses.py    losses against direct implementations
 bench_views.py     views against torchvision's pipeline

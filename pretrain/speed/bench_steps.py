@@ -16,7 +16,7 @@ from pretrain.loop import Training, training_step
 from pretrain.precision import network_dtype
 from pretrain.run import prepare
 from pretrain.running.launch import join_processes
-from pretrain.speed.benchmark import Benchmark
+from pretrain.speed.options import Benchmark
 from pretrain.speed.timing import synchronize, time_in_turns
 
 

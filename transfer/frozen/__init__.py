@@ -1,20 +1,20 @@
 """Features of a frozen backbone, and everything that is trained on them.
 
-features.py         data types: features, predictions
-transforms.py       evaluation transforms
-precision.py        arithmetic of frozen networks
-network.py          a frozen network: device, folded batch norms, forward pass
-feature_cache.py    features from the cache, and the key of a cache entry
-extraction.py       extraction of what the cache lacks
-feature_file.py     one file of the cache, written row by row
-gpu_hours.py        estimated GPU hours of forward passes
-crops.py            random crops of training images: random draws and order
-probe_training.py   settings of a training on random crops
-linear_heads.py     linear classifiers on random crops, several learning rates at once
-classifier.py       a trained linear classifier as a file
-classifier_test.py  a trained classifier on another data set
-few_shot_heads.py   many small classifiers on features, trained at once
-nearest.py          k-nearest-neighbor votes
-linear_svm.py       many linear SVMs, solved as one batch
-cost_search.py      the cost of an SVM, by cross-validation
+features.py               data types: features, predictions
+transforms.py             evaluation transforms
+precision.py              arithmetic of frozen networks
+network.py                a frozen network: device, folded batch norms, forward pass
+feature_cache.py          features from the cache, and the key of a cache entry
+extraction.py             extraction of what the cache lacks
+feature_file.py           one file of the cache, written row by row
+gpu_hours.py              estimated GPU hours of forward passes
+crops.py                  random crops of training images: random draws and order
+probe_training.py         settings of a training on random crops
+linear_heads.py           linear classifiers on random crops, several learning rates at once
+classifier.py             a trained linear classifier as a file
+classifier_evaluation.py  a trained classifier on another data set
+few_shot_heads.py         many small classifiers on features, trained at once
+nearest.py                k-nearest-neighbor votes
+linear_svm.py             many linear SVMs, solved as one batch
+cost_search.py            the cost of an SVM, by cross-validation
 """

@@ -21,7 +21,7 @@ from transfer.tasks.task import TaskDefaults
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.classifier_test import ClassifierTest
+    from transfer.frozen.classifier_evaluation import ClassifierTest
 
 SEVERE = 3
 """Lowest severity of the paper's d >= 3."""
@@ -102,7 +102,7 @@ class CorruptionEval(TaskDefaults):
 
         FileNotFoundError if the classifier is not trained.
         """
-        from transfer.frozen.classifier_test import open_classifier_test
+        from transfer.frozen.classifier_evaluation import open_classifier_test
 
         return open_classifier_test(
             backbone,

@@ -19,7 +19,7 @@ from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
-    from transfer.frozen.classifier_test import ClassifierTest
+    from transfer.frozen.classifier_evaluation import ClassifierTest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class ObjectNetEval(TaskDefaults):
 
         FileNotFoundError if the classifier is not trained.
         """
-        from transfer.frozen.classifier_test import open_classifier_test
+        from transfer.frozen.classifier_evaluation import open_classifier_test
 
         return open_classifier_test(
             backbone,
