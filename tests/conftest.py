@@ -1,4 +1,4 @@
-"""What several rooms' tests share: small data, a small backbone, and skips that say why."""
+"""Fixtures of several rooms: small data, a small backbone, and skips with their reasons."""
 
 import errno
 import os

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def two_processes(module: str, folder: Path) -> list[dict[str, Any]]:
-    """What both processes have measured."""
+    """Return the measurements of both processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Where a paper reads a task in two ways, each number stands beside the rows that share its own."""
+"""Each number of a task with two readings stands beside the rows of its own reading."""
 
 from pathlib import Path
 

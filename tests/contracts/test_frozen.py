@@ -1,4 +1,4 @@
-"""What is stored keeps its name: protocols, records, caches, trainings and recipes."""
+"""Stored names stay: those of protocols, records, caches, trainings and recipes."""
 
 import json
 

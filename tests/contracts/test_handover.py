@@ -1,4 +1,4 @@
-"""What pretrain exports is what transfer loads: same tensors, same outputs."""
+"""The exported backbone loads in transfer with the same tensors and outputs."""
 
 from dataclasses import replace
 from pathlib import Path

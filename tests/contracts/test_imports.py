@@ -41,7 +41,7 @@ LAYERS = {
 }
 """Rooms from top to bottom: imports go downwards, and rooms of one layer do not know each other."""
 BENCHMARKED = {"benchmarks.run_all"}
-"""What the benchmarks of speed/ run although it stands beside them."""
+"""Modules that the benchmarks of speed/ run although they stand beside them."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
 NOT_A_TASKS_BUSINESS = {"transfer.cells.execution", "transfer.record", "transfer.__main__"}
 

@@ -1,5 +1,5 @@
-"""What holds for every method: its loss falls, gradients and state stay where they belong, a stop
-costs nothing, and what it exports can be evaluated."""
+"""Facts of every method: its loss falls, gradients and state stay where they belong, a stop costs
+nothing, and what it exports can be evaluated."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ from transfer.backbone import load_backbone
 
 every_method = pytest.mark.parametrize("name", LEARNING)
 BFLOAT16_ERROR = 2 * 40**0.5 * 2**-8 / 0.2
-"""Of a loss: forty layers round a cosine by 2^-8 each, to both sides, so that sqrt(40) of these are
+"""Error of a loss: forty layers round a cosine by 2^-8 each, to both sides: sqrt(40) of these are
 left, over a temperature of 0.2; twice that is allowed."""
 
 

@@ -1,4 +1,4 @@
-"""What holds for every task: metrics are exact on a solved set, a tiny run ends in a record."""
+"""Facts of every task: metrics are exact on a solved set, a tiny run ends in a record."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -30,7 +30,7 @@ MADE_BY = {"method": "jcl", "recipe": "jcl_cifar", "epochs": 3, "seed": 0, "vers
 
 
 def own_file(backbone: Backbone) -> dict[str, Any]:
-    """What the pre-training room's export writes."""
+    """Return the content that the export of pretrain writes."""
     return {
         "format": "ssl-backbone/1",
         "arch": backbone.arch,

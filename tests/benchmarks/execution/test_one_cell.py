@@ -42,7 +42,7 @@ def cell(checkpoint: Path, settings: CellSettings) -> Cell:
 
 
 def same_cell(cell: Cell, origin: Origin) -> bool:
-    """Whether the words of a cell mean the cell."""
+    """Return whether the arguments of a cell stand for the cell."""
     other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
     assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
     assert other.settings.features_in == cell.settings.features_in

@@ -1,4 +1,4 @@
-"""What is remembered of a checkpoint is what it is."""
+"""The cached description of a checkpoint is that of its file."""
 
 import os
 from pathlib import Path

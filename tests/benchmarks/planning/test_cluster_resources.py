@@ -1,4 +1,4 @@
-"""What a cell asks of a cluster follows from its protocol and from what the user gives."""
+"""Resources that a cell requests follow from its protocol and the user's options."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from transfer.running.processes import assume_gpus
 
 @pytest.fixture
 def backbone(small_backbone: Backbone) -> Backbone:
-    """As large images as the papers'."""
+    """A backbone with the papers' image size."""
     form = replace(small_backbone.input, size_px=224)
     return replace(small_backbone, arch="resnet50", input=form, state_dict={})
 

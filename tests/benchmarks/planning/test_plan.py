@@ -1,4 +1,4 @@
-"""What a plan counts."""
+"""Contents of a plan: states, hours, shared passes."""
 
 from dataclasses import replace
 

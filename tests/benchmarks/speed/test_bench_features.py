@@ -1,4 +1,4 @@
-"""What the comparison of arithmetics looks at."""
+"""The comparison of arithmetics reads the right images and answers."""
 
 from functools import partial
 from pathlib import Path

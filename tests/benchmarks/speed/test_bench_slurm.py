@@ -1,4 +1,4 @@
-"""What scheduling costs can be measured in any folder."""
+"""The cost of scheduling can be measured in any folder."""
 
 from collections.abc import Sequence
 from pathlib import Path

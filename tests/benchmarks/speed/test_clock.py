@@ -1,4 +1,4 @@
-"""Where time goes is counted once, in the innermost part."""
+"""Time is counted once, in the innermost part."""
 
 import subprocess
 import sys

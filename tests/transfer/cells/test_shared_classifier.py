@@ -94,7 +94,7 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def twin(cell: Cell) -> Cell:
-    """Of another network with the same name."""
+    """Return a cell of another network with the same name."""
     form = cell.backbone.input
     name = cell.backbone.name
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)

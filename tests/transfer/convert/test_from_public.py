@@ -44,7 +44,7 @@ def numbered(weights: Weights, first_layer: int = 4) -> Weights:
 
 
 def detectron2_names(weights: Weights) -> Weights:
-    """By replacement, as the authors' scripts do."""
+    """Return the names as the authors' scripts replace them."""
     renamed = {}
     for name, tensor in weights.items():
         if "num_batches" in name:

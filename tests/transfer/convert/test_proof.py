@@ -65,7 +65,7 @@ def test_features_that_are_not_finite_are_no_proof(weights: GetWeights) -> None:
 
 
 def test_one_block_per_stage_equals_the_formula_written_out() -> None:
-    """With identity kernels, each block gives relu(x + x / sqrt(1 + eps)), scaled where strided."""
+    """Identity kernels: each block gives relu(x + x / sqrt(1 + eps)), scaled where strided."""
     norm = {"running_mean": 0.0, "running_var": 1.0, "weight": 1.0, "bias": 0.0}
     raw = {f"bn1.{kind}": torch.full((3,), value) for kind, value in norm.items()}
     raw["conv1.weight"] = identity(3)

@@ -156,7 +156,7 @@ def test_configuration_beside_the_tensors_becomes_inert(
 
 
 def test_logs_that_name_methods_of_their_own_class_are_inert() -> None:
-    """As mmengine's history buffers do: getattr(HistoryBuffer, "mean")."""
+    """Pickle as mmengine's history buffers do: getattr(HistoryBuffer, "mean")."""
     by_name = b"cbuiltins\ngetattr\ncmmengine.logging.history_buffer\nHistoryBuffer\n"
     assert isinstance(
         load_pickle(io.BytesIO(b"\x80\x02" + by_name + b"X\x04\x00\x00\x00mean\x86R.")), Inert
@@ -183,7 +183,7 @@ def test_a_pickled_model_is_refused_with_the_class_and_the_way_out(tmp_path: Pat
 
 
 def test_a_tensor_beyond_its_numbers_is_refused() -> None:
-    """What as_strided would otherwise read lies in another tensor, or in none."""
+    """The values that as_strided would read lie in another tensor, or in none."""
     content = pickle.dumps(torch.ones(4), protocol=2)
     size = b"K\x04\x85"
     assert content.count(size) >= 1

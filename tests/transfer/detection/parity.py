@@ -1,4 +1,4 @@
-"""What a detector answers to a fixed batch from fixed weights, so that two engines are comparable.
+"""Answers of a detector to a fixed batch from fixed weights, to compare two engines.
 
 All anchors and all proposals are sampled, so that nothing is drawn. Weights are uniform numbers
 that follow from the torchvision engine's names alone, and can be made on any machine.
@@ -21,13 +21,13 @@ NUM_CLASSES = 3
 
 EPS = torch.finfo(torch.float32).eps
 LOSS = 16 * EPS
-"""Of a loss, relative: a sum of some thousand terms in float32."""
+"""Relative error of a loss: a sum of some thousand terms in float32."""
 GRADIENT = 64 * EPS
-"""In units of a tensor's norm or largest value: a loss sends float32, which norms enlarge."""
+"""Error in units of a tensor's norm or largest value: a loss sends float32, which norms enlarge."""
 BOX_PX = 12 * 128 * EPS
-"""Of boxes and keypoints: a dozen operations in float32 on up to 128 px."""
+"""Error of boxes and keypoints in px: a dozen operations in float32 on up to 128 px."""
 SCORE = 8 * EPS
-"""Of scores and mask probabilities, which are at most 1: some operations in float32."""
+"""Error of scores and mask probabilities, which are at most 1: some operations in float32."""
 
 UNSEEN = "keypoint_head.1.kps_score_lowres.bias"
 """Adds one number to a whole map, which the softmax over its places ignores: gradient 0."""
@@ -65,7 +65,7 @@ def everything_sampled(recipe: DetectorRecipe) -> DetectorRecipe:
 
 
 def lean(recipe: DetectorRecipe) -> DetectorRecipe:
-    """For float64: few regions in a c4 detector, whose layer4 takes long on each."""
+    """Return the recipe with few regions in a c4 detector, whose layer4 is slow in float64."""
     return replace(recipe, rpn_proposals=(8, 8)) if recipe.neck == "c4" else recipe
 
 
@@ -118,11 +118,11 @@ def fill(tensors: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
-    """Of one pass with gradients, and of detection after it."""
+    """Answers of one pass with gradients, and of the detection after it."""
 
     losses: dict[str, Tensor]
     gradients: dict[str, Tensor]
-    """Under the network's own names."""
+    """Tensors under the network's own names."""
     found: list[ResizedDetections]
 
 

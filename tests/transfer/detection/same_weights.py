@@ -44,7 +44,7 @@ def to_torchvision(
 
 
 def torchvision_name(name: str, recipe: DetectorRecipe) -> str:
-    """Of one tensor of detectron2, with or without the prefix "rcnn."."""
+    """Return the name of a tensor of detectron2, with or without the prefix "rcnn."."""
     part, _, kind = name.removeprefix("rcnn.").rpartition(".")
     place = _place(part, recipe)
     if place is None:

@@ -68,7 +68,7 @@ def _coco(labels: list[int], num_classes: int) -> dict[str, object]:
 
 
 def solved_detection(task: Detection, folder: Path, *, right: bool) -> Detected:
-    """What the task's metrics see; wrong: other classes, and boxes and keypoints elsewhere."""
+    """Return the task's predictions; wrong: other classes, and boxes and keypoints elsewhere."""
     coco = task.dataset.startswith("coco")
     num_classes = 1 if task.recipe.finds == "keypoints" else 5
     truth = scenes(num_classes, folder / "truth.json" if coco else None)

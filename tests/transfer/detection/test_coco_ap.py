@@ -160,7 +160,7 @@ def test_objects_on_other_images_of_the_file_are_not_missed(tmp_path: Path) -> N
 
 
 def read_changed(data: Path, key: str, change: Callable[[dict[str, Any]], None]) -> Scenes:
-    """Of an image with a cat and a dog, whose file was then changed."""
+    """Return the split of an image with a cat and a dog, whose file is changed before."""
     objects = [annotation(1, "cat", (5, 5, 60, 70)), annotation(1, "dog", (90, 50, 110, 120))]
     folder = data / "coco" / "annotations"
     folder.mkdir(parents=True)
@@ -269,7 +269,7 @@ def random_found(
 
 
 def random_annotations(rng: np.random.Generator, num_images: int) -> list[list[dict[str, Any]]]:
-    """By image; sizes from small to large, and a crowd now and then."""
+    """Return objects by image, of all sizes, and a crowd now and then."""
     return [
         [
             annotation(

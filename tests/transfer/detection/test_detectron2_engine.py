@@ -108,7 +108,7 @@ def test_settings_are_those_of_detectron2s_own_files_but_for_a_few(
 
 
 def settings_of(file: str) -> dict[str, Any]:
-    """Of a configuration in detectron2's package."""
+    """Return the settings in a file of detectron2's package."""
     import detectron2
     from detectron2.config import get_cfg
 
@@ -198,7 +198,7 @@ def test_co2s_norm_feeds_the_rpn_and_not_the_heads() -> None:
 
 
 def rpn_gradients(factor: float) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Of the RPN's losses alone: in the shared layers, and in the RPN with its norm."""
+    """Return gradients of the RPN's losses alone: in the shared layers and in the RPN."""
     # all anchors are sampled: nothing is left to chance
     recipe = replace(
         recipes.VOC_C4.tiny(),

@@ -1,4 +1,4 @@
-"""What does not fit together is refused, and the message says what would."""
+"""Settings that do not fit together are refused, and the message says which would."""
 
 from dataclasses import replace
 

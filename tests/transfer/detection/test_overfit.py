@@ -20,7 +20,7 @@ from transfer.running.processes import Process
 
 HEIGHT, WIDTH = 96, 128
 COLORS = ("crimson", "royalblue")
-"""Of the two classes."""
+"""Colors of the two classes."""
 BOXES = (
     ((10, 12, 50, 84), (76, 30, 120, 66)),
     ((70, 8, 118, 52), (8, 50, 60, 90)),

@@ -63,7 +63,7 @@ def both(case: Case) -> tuple[Detector, Detector]:
 
 
 def both_at_their_start(case: Case) -> tuple[Detector, Detector]:
-    """From a random backbone, and new layers as detectron2 starts them."""
+    """Return both detectors on one random backbone, with new layers as detectron2 starts them."""
     torch.manual_seed(0)
     theirs, ours = built(case)
     backbone = random_backbone(arch=case.arch, stem="imagenet", seed=0)
@@ -79,7 +79,7 @@ def samples_of(case: Case) -> list[Sample]:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """Between the engines' answers."""
+    """Differences between the engines' answers."""
 
     loss: float
     gradient: float
@@ -120,15 +120,15 @@ class Training:
     """Five steps on one batch, and where they led."""
 
     losses: list[dict[str, Tensor]]
-    """Before each step."""
+    """Losses before each step."""
     rates: list[float]
-    """Of each step; where the RPN has another one, that of the rest."""
+    """Rate of each step; where the RPN has another one, that of the rest."""
     weights: dict[str, Tensor]
-    """After the last, under the torchvision engine's names, with running statistics."""
+    """Weights and running statistics after the last step, under the torchvision engine's names."""
 
 
 def theirs_trained(case: Case, detector: Detector) -> Training:
-    """By detectron2's optimizer and schedule."""
+    """Train with detectron2's optimizer and schedule."""
     from detectron2.solver import build_lr_scheduler
 
     settings = detectron2_engine.config(
@@ -148,7 +148,7 @@ def theirs_trained(case: Case, detector: Detector) -> Training:
 def their_optimizer(
     settings: Any, detector: Detector, recipe: DetectorRecipe
 ) -> torch.optim.Optimizer:
-    """As its configuration says; that has no rate for the RPN alone, but its groups have."""
+    """Return detectron2's optimizer; the rate for the RPN alone is set in its groups."""
     from detectron2.solver import build_optimizer, get_default_optimizer_params
 
     if recipe.rpn_gradient != "lr_mult":
@@ -165,7 +165,7 @@ def their_optimizer(
 
 
 def ours_trained(case: Case, detector: Detector) -> Training:
-    """By our optimizer and schedule."""
+    """Train with our optimizer and schedule."""
     optimizer = sgd(detector, case.recipe)
     losses, rates = [], []
     for iteration in range(5):
@@ -176,7 +176,7 @@ def ours_trained(case: Case, detector: Detector) -> Training:
 
 
 def learned(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Without the counters."""
+    """Return weights and statistics without the counters."""
     return {name: value for name, value in state_dict.items() if value.is_floating_point()}
 
 
@@ -234,7 +234,7 @@ def test_the_first_losses_in_float32_are_those_in_float64(case: Case) -> None:
 
 
 def first_losses(detector: Detector, case: Case) -> dict[str, Tensor]:
-    """In training mode, before any step."""
+    """Return the losses in training mode, before any step."""
     with torch.no_grad():
         losses: dict[str, Tensor] = detector.network.train()(samples_of(case))
     return losses

@@ -1,4 +1,4 @@
-"""What the proof before training lets through, and what it stops."""
+"""The proof before training passes right weights and stops wrong ones."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

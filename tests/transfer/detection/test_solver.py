@@ -1,4 +1,4 @@
-"""What decays, and how fast is learned, as detectron2 has it."""
+"""Weight decay and learning rates of each parameter are detectron2's."""
 
 from dataclasses import replace
 

@@ -89,7 +89,7 @@ class TinyNetwork(nn.Module):
 
 
 class TinyDetector:
-    """As `Detector` says, as far as a training needs it."""
+    """A `Detector`, as far as a training needs it."""
 
     def __init__(
         self,

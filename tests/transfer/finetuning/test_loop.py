@@ -24,7 +24,7 @@ ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"
 """Variable of the environment: where two processes meet."""
 PLAIN = tiny_recipe(group_by_aspect=False, precise_norm_batches=0)
-"""For networks without norms: processes and passes see the images of one."""
+"""A recipe for networks without norms: processes and passes see the images of one."""
 
 
 def smooth_detector() -> TinyDetector:
@@ -268,7 +268,7 @@ def test_only_the_first_process_speaks(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What both of two processes have measured."""
+    """Return the measurements of both processes."""
     folder = tmp_path_factory.mktemp("two")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(FOLDER, str(folder))

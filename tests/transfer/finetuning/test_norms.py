@@ -59,7 +59,7 @@ def passed(layer: nn.Module, input: Tensor) -> dict[str, Tensor]:
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Of one process: half of four images; one image here and three there; overflow; nothing."""
+    """Return a process's results: half of four images; one image and three; overflow; nothing."""
     uneven = maps(1 + 2 * rank, seed=rank)
     half = torch.tensor([300.0, 500.0]).half().reshape(2, 1, 1, 1)
     try:

@@ -1,4 +1,4 @@
-"""What a user asks of a long training becomes a recipe, off the paper's where it must."""
+"""The options of a long training become a recipe, which departs from the paper's where it must."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ ALONE = Process(device=torch.device("cpu"))
 
 
 def batches(sizes: tuple[int, ...] = (2, 3, 4, 5)) -> list[Tensor]:
-    """Of so many images, (n, 3, 5, 5), float64."""
+    """Return maps of so many images, (n, 3, 5, 5), float64."""
     generator = torch.Generator().manual_seed(0)
     return [
         3 * torch.randn(n, 3, 5, 5, generator=generator, dtype=torch.float64) + n for n in sizes

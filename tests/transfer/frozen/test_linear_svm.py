@@ -46,7 +46,7 @@ def solved(features: Tensor, problems: Problems, cost: float, tolerance: float =
 
 
 def objective(weights: Tensor, features: Tensor, problems: Problems, cost: float) -> Tensor:
-    """As the module's docstring writes it, (P,)."""
+    """Return the objective of the module's docstring, (P,)."""
     extended = torch.cat([features, torch.ones(len(features), 1)], dim=1).double()
     sign = problems.positive.double() * 2 - 1
     loss = (1 - sign * (weights @ extended.T)).clamp(min=0).square()

@@ -14,7 +14,7 @@ import torch
 from transfer.running import stop
 
 PATIENCE_S = 300.0
-"""For what takes seconds on an idle machine."""
+"""Time limit for work that takes seconds on an idle machine."""
 
 
 class ForkedCommand:
@@ -36,7 +36,7 @@ class ForkedCommand:
             time.sleep(0.01)
 
     def signal_all(self, number: int) -> None:
-        """To the whole process group."""
+        """Send a signal to the whole process group."""
         os.killpg(self.pid, number)
 
     def wait(self) -> int:
@@ -52,7 +52,7 @@ class ForkedCommand:
         raise AssertionError("a process of the group has outlived the command")
 
     def last_line(self) -> str:
-        """What it wrote last."""
+        """Return its last line."""
         return self.log.read_text().splitlines()[-1]
 
 

@@ -65,7 +65,7 @@ def test_pinned_batches_come_in_order(num_workers: int) -> None:
 
 
 class FileError(DataError):
-    """With an attribute, and a constructor of its own."""
+    """An error with an attribute and a constructor of its own."""
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__(f"{name} does not decode")
@@ -209,7 +209,7 @@ print(*{{next(batches) for _ in range(4)}}, flush=True)
 
 
 def gone(pids: list[int]) -> bool:
-    """Whether these processes end soon."""
+    """Return whether these processes end soon."""
     until = time.monotonic() + 60
     while any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
         if time.monotonic() > until:

@@ -8,7 +8,7 @@ from transfer.running.portable import pickled_error
 
 
 class LineError(ValueError):
-    """Its constructor asks for something else than its message."""
+    """An error whose constructor does not take its message."""
 
     def __init__(self, file: str, line: int) -> None:
         super().__init__(f"{file}:{line} is wrong")

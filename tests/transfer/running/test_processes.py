@@ -13,7 +13,7 @@ from transfer.running.processes import Process, indices_of_process, this_process
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Of five images each process's share; then a request to stop comes to the second alone."""
+    """Return this process's share of five images, without and with a signal to the second one."""
     process = this_process()
     share = list(indices_of_process(5, process))
     stop.listen()

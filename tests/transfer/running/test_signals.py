@@ -73,7 +73,7 @@ class OneCell:
         return ForkedCommand(benchmarks.execution.one_cell.main, words, log)
 
     def record(self, name: str = "*") -> dict[str, Any]:
-        """What does not depend on time and load."""
+        """Return the part of a record that does not depend on time and load."""
         (file,) = (self.home / "results").rglob(f"{name}.json")
         record = json.loads(file.read_text())
         details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}

@@ -14,7 +14,7 @@ RECIPE = replace(VOC_FCN.tiny(), crop_px=48)
 
 
 class Pass(nn.Module):
-    """In the backbone's place: its only map is the image."""
+    """A stand-in for the backbone, whose only map is the image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Pass(nn.Module):
 
 
 class Nearest(nn.Module):
-    """In the head's place."""
+    """A stand-in for the head."""
 
     def __init__(self, recipe: SegmentationRecipe) -> None:
         super().__init__()

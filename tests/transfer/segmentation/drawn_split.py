@@ -8,7 +8,7 @@ from PIL import Image
 from transfer.datasets.segmented import Segmented, write_mask
 
 COLORS = ((90, 90, 90), (220, 20, 60), (65, 105, 225))
-"""Of background and two classes."""
+"""Colors of background and two classes."""
 SQUARES = (((4, 6, 36), 1), ((20, 30, 30), 2), ((10, 40, 20), 1), ((2, 2, 44), 2))
 """Top, left, side; class."""
 

@@ -15,7 +15,7 @@ SIDE = RECIPE.crop_px
 
 
 def crop(height: int, width: int, label: int = 1) -> Sample:
-    """Of one class, in its color."""
+    """Return an image of one class, in its color."""
     color = torch.tensor(COLORS[label], dtype=torch.uint8)[:, None, None]
     mask = torch.full((height, width), label, dtype=torch.uint8)
     return Sample(image=color.repeat(1, height, width), mask=mask)

@@ -55,7 +55,7 @@ def batch(side: int) -> list[Sample]:
 
 
 def scale(recipe: SegmentationRecipe) -> dict[str, Any]:
-    """Of pixels from 0 to 255, in mmsegmentation's words."""
+    """Return mean and deviation of pixels from 0 to 255, as mmsegmentation names them."""
     values = {"mean": recipe.pixel_mean, "std": recipe.pixel_std}
     return {name: [255 * value for value in three] for name, three in values.items()}
 

@@ -11,7 +11,7 @@ from transfer.segmentation.proof import dilate_layer4
 
 
 def shortcut(num_in: int, num_out: int) -> nn.Module:
-    """Of a first block, with stride 1."""
+    """Return the shortcut of a first block, with stride 1."""
     return nn.Sequential(nn.Conv2d(num_in, num_out, 1, bias=False), nn.BatchNorm2d(num_out))
 
 

@@ -16,7 +16,7 @@ from transfer.segmentation.samples import Sample, TrainingSamples, training_samp
 AS_IT_IS = replace(VOC_FCN, scales=(1.0, 1.0), flip_share=0.0)
 PALETTE = torch.tensor(COLORS, dtype=torch.uint8)
 GRAY = PALETTE[0]
-"""Of the background."""
+"""Color of the background."""
 
 
 @pytest.fixture

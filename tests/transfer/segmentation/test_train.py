@@ -44,7 +44,7 @@ def trained(folder: Path, images: Path, network: FCN | None = None) -> dict[str,
 
 
 class Sum(nn.Module):
-    """In the place of loss and network: each parameter's gradient is 1."""
+    """A stand-in for loss and network: each parameter's gradient is 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Sum(nn.Module):
         self.head = nn.Conv2d(2, 3, 1)
 
     def forward(self, samples: object) -> dict[str, Tensor]:
-        """Of all parameters."""
+        """Return the sum of all parameters as the loss."""
         return {"loss": torch.stack([parameter.sum() for parameter in self.parameters()]).sum()}
 
 

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 ONE_STEP = replace(VOC_FCN.tiny(), iterations=1, milestones=(), learning_rate=1.0, weight_decay=0.0)
 """Weights fall by their gradient."""
 NUM_IMAGES = 3
-"""To predict: one process has two of them."""
+"""Number of images to predict: one process has two of them."""
 
 
 def network_of(num_processes: int, folder: Path) -> FCN:
@@ -59,13 +59,13 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of one process, and of two."""
+    """Return a folder for the training of one process, and one for that of two."""
     return tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
 
 
 @pytest.fixture(scope="module")
 def whole_and_halves(folders: tuple[Path, Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What one process has measured, and what each of two has."""
+    """Return the measurements of one process, and of each of two."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(FOLDER, str(folders[0]))
         whole = measure_losses(0, 1)

@@ -1,4 +1,4 @@
-"""What the few-shot task reports."""
+"""The report of the few-shot task."""
 
 import math
 from statistics import stdev

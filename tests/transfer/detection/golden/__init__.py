@@ -25,7 +25,7 @@ SHOWN = 20
 
 
 def path_of(name: str) -> Path:
-    """Where the answer is kept."""
+    """Return the file of an answer."""
     return Path(__file__).parent / f"{name.replace(' ', '_')}.json"
 
 

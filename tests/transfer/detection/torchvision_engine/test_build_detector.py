@@ -1,4 +1,4 @@
-"""What a detector cannot be is said before one is built."""
+"""Impossible detectors are refused before one is built."""
 
 from dataclasses import replace
 

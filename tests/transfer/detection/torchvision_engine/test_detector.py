@@ -16,7 +16,7 @@ LAYERS = ("layer1", "layer2", "layer3", "layer4")
 
 
 def resnet(arch: str) -> nn.Module:
-    """With statistics that are not those of a new network."""
+    """Return a network with statistics that are not those of a new one."""
     torch.manual_seed(3)
     network: nn.Module = build_resnet(arch, "imagenet").train()
     with torch.no_grad():
@@ -39,7 +39,7 @@ def images() -> list[Tensor]:
 
 @torch.no_grad()
 def expected_maps(source: nn.Module) -> dict[str, Tensor]:
-    """By torchvision's own normalization and feature extractor."""
+    """Return the maps by torchvision's own normalization and feature extractor."""
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     batch = normalize(torch.stack(images()) / 255, mean, std)
     maps: dict[str, Tensor] = create_feature_extractor(source, list(LAYERS))(batch)

@@ -1,4 +1,4 @@
-"""What boxes stand for, and samples of them."""
+"""Matches of boxes to objects, and samples of them."""
 
 import torch
 

@@ -31,7 +31,7 @@ def shared_map() -> Tensor:
 
 
 def gradients(recipe: DetectorRecipe, loss: str) -> tuple[Tensor, dict[str, Tensor]]:
-    """Of one loss, on the shared map and on the RPN's own parameters, in float64."""
+    """Return gradients of one loss, for the shared map and the RPN's parameters, in float64."""
     rpn, features = c4_rpn(recipe), shared_map().detach().double().requires_grad_()
     in_double(rpn)
     torch.manual_seed(2)
