@@ -1,4 +1,7 @@
-"""Lines of numbers with raised notes, the best of each column bold."""
+"""Lines of numbers with raised notes, the best of each column bold.
+
+entries.py makes the entries of a line from records.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -11,7 +11,7 @@ from transfer.cells.request import Cell
 from transfer.cells.staleness import finished
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.gpu_hours import IMAGES_PER_GPU_SECOND
+from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
 from transfer.running.processes import num_gpus
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask, Task

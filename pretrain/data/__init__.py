@@ -1,7 +1,8 @@
 """Data of pre-training: image files become batches of views.
 
 images.py       training images, their order and their pixels
-views.py        random views of an image: recipes and the numbers they draw
+random_numbers.py  the random numbers of views, from seed, epoch and image
+views.py        random views of an image: recipes, crops and colors
 augment.py      applies those numbers to batches of pixels, on the device that trains
 augment_cpu.py  applies them to one image at a time, in workers
 styles.py       a bank of styled copies of the images

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from pretrain.data.augment import LUMA, texture_kernels
-from pretrain.data.views import Colors, Floats, Integers, ViewRecipe
+from pretrain.data.random_numbers import Floats
+from pretrain.data.views import Colors, Integers, ViewRecipe
 
 Image = NDArray[Any]  # uint8; OpenCV's stubs know no number types
 

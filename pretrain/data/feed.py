@@ -22,16 +22,15 @@ from pretrain.data import augment_cpu
 from pretrain.data.augment import crop, finish, normalize
 from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
 from pretrain.data.loader import load_ahead
+from pretrain.data.random_numbers import Floats, draw_view_numbers
 from pretrain.data.styles import StyleBank
 from pretrain.data.views import (
     Colors,
-    Floats,
     Integers,
     ViewRecipe,
     draw_boxes,
     draw_colors,
     draw_style,
-    draw_view_numbers,
     redraw,
 )
 from pretrain.parts.view import View

@@ -3,6 +3,8 @@
 COCO_FPN follows JCL, section 4.3 (Cai et al., NeurIPS 2020, arXiv:2009.14776) and, where the paper
 is silent, detectron2's R50-FPN 1x. VOC_C4 is MoCo's R50-C4 on VOC 2007+2012 (He et al., CVPR 2020,
 arXiv:1911.05722) with the two norm layers of CO2 (Wei et al., ICLR 2021, arXiv:2010.02217).
+TASKS in tasks/detection.py says which task has which recipe: coco_det, coco_insseg and
+coco_keypoint all derive theirs from COCO_FPN.
 """
 
 from dataclasses import dataclass, replace

@@ -28,7 +28,7 @@ from transfer.detection.recipe import (
 )
 from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import EngineChoice, TrainingOptions
-from transfer.frozen.gpu_hours import FORWARD_COST
+from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.folders import Folders
 from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.gpu_hours import probe_hours
+from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.features import Features, TrainAndTest
-from transfer.frozen.gpu_hours import probe_hours
+from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.tasks.task import TaskDefaults

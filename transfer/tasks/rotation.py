@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.gpu_hours import probe_hours
+from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.running.folders import Folders

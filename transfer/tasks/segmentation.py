@@ -16,7 +16,7 @@ from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.gpu_hours import FORWARD_COST
+from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.folders import Folders
 from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe

@@ -18,7 +18,7 @@ from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_s
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.features import Predictions
-from transfer.frozen.gpu_hours import BACKWARD_COST, forward_hours
+from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders

@@ -25,7 +25,8 @@ from pretrain.data.augment import (
     texture_kernels,
     to_gray,
 )
-from pretrain.data.views import NUM_UNIFORMS, Colors, Floats, ViewRecipe, draw_colors
+from pretrain.data.random_numbers import NUM_UNIFORMS, Floats
+from pretrain.data.views import Colors, ViewRecipe, draw_colors
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
 
 Operation = Callable[[Tensor, Tensor], Tensor]

@@ -28,7 +28,8 @@ from pretrain.data.augment_cpu import (
     saturation,
     to_gray,
 )
-from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
+from pretrain.data.random_numbers import NUM_UNIFORMS
+from pretrain.data.views import Colors, ViewRecipe, draw_boxes, draw_colors
 from pretrain.speed.view_pipelines import usual_transform
 from tests.rounding import assert_equal_up_to_rounding
 

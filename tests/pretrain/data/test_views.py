@@ -6,19 +6,14 @@ import torch
 from scipy.stats import ks_2samp
 from torchvision.transforms import RandomResizedCrop
 
-from pretrain.data.views import (
+from pretrain.data.random_numbers import (
     APPLY_POSITIONS,
     NUM_UNIFORMS,
     PLACES,
     Floats,
-    ViewRecipe,
-    draw_boxes,
-    draw_colors,
-    draw_style,
     draw_view_numbers,
-    effect,
-    redraw,
 )
+from pretrain.data.views import ViewRecipe, draw_boxes, draw_colors, draw_style, effect, redraw
 from pretrain.parts.view import Augmentation, View
 from pretrain.recipes.recipe import MOCO_V1_VIEWS
 

@@ -1,4 +1,7 @@
-"""Estimated GPU hours of passes through a backbone, used until the user's GPU is measured."""
+"""Estimated GPU hours of passes through a backbone, used until the user's GPU is measured.
+
+What a task costs is answered by its own `gpu_hours`, in its file in tasks/.
+"""
 
 from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
