@@ -45,7 +45,7 @@ def account(
             groups[copy, "another ResNet"].append(name)
         elif re.search(OPTIMIZER, name):
             groups[_branch(name, chosen.prefix), "optimizer"].append(name)
-        elif below and re.match(HEAD, name.removeprefix(chosen.prefix)):
+        elif below and _is_head(name.removeprefix(chosen.prefix), chosen):
             groups[_branch(name, chosen.prefix), "head"].append(name)
         elif below:
             unexpected.append(name)
@@ -61,6 +61,11 @@ def account(
         Group(prefix, kind, len(names), sum(tensors[name].num_values for name in names))
         for (prefix, kind), names in groups.items()
     )
+
+
+def _is_head(name: str, chosen: Candidate) -> bool:
+    """Return whether the tensor, named without the backbone's prefix, belongs to a head."""
+    return any(re.match(HEAD, name.removeprefix(prefix)) for prefix in ("", chosen.scheme.heads))
 
 
 def _branch(name: str, prefix: str) -> str:

@@ -23,6 +23,8 @@ class Scheme:
     """Name of the norm of the convolution with this number in a block."""
     shortcut: tuple[str, str] = ("downsample.0", "downsample.1")
     """Names of the shortcut's convolution and norm."""
+    heads: str = ""
+    """Prefix of a head's name beside the backbone, below the backbone's own prefix."""
     stems: tuple[Stem, ...] = STEMS
     refusal: str = ""
     """Reason why a network under this scheme differs from torchvision's; empty if it does not."""
@@ -71,6 +73,8 @@ SCHEMES = (
         layers=("res2", "res3", "res4", "res5"),
         norm="conv{}.norm",
         shortcut=("shortcut", "shortcut.norm"),
+        # MoCo's converter puts every name without "layer" below the stem, and so its head
+        heads="stem.",
     ),
 )
 

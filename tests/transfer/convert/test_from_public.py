@@ -3,7 +3,7 @@
 import pickle
 from argparse import Namespace
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,49 +12,20 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tests.transfer.convert.naming import (
+    Weights,
+    another,
+    below,
+    detectron2_names,
+    linear,
+    numbered,
+    refuse,
+)
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.convert.from_public import convert
 from transfer.convert.read_file import read_file
 
-Weights = dict[str, Tensor]
 GetWeights = Callable[..., Weights]
-
-
-def below(prefix: str, weights: Mapping[str, Tensor]) -> Weights:
-    return {prefix + name: tensor for name, tensor in weights.items()}
-
-
-def another(weights: Weights) -> Weights:
-    """Another network of the same shapes; all zero, so that it takes no space on disk."""
-    return {name: torch.zeros((), dtype=t.dtype).expand(t.shape) for name, t in weights.items()}
-
-
-def linear(name: str, *shape: int) -> Weights:
-    return {f"{name}.weight": torch.ones(shape), f"{name}.bias": torch.ones(shape[0])}
-
-
-def numbered(weights: Weights, first_layer: int = 4) -> Weights:
-    """The names that nn.Sequential gives to the children of a network."""
-    numbers = {"conv1": "0", "bn1": "1"}
-    numbers |= {f"layer{i + 1}": str(first_layer + i) for i in range(4)}
-    return {
-        ".".join([numbers[name.split(".")[0]], *name.split(".")[1:]]): tensor
-        for name, tensor in weights.items()
-    }
-
-
-def detectron2_names(weights: Weights) -> Weights:
-    """Return the names as the authors' scripts replace them."""
-    renamed = {}
-    for name, tensor in weights.items():
-        if "num_batches" in name:
-            continue
-        name = name if "layer" in name else f"stem.{name}"
-        for i in (1, 2, 3, 4):
-            name = name.replace(f"layer{i}", f"res{i + 1}").replace(f"bn{i}", f"conv{i}.norm")
-        name = name.replace("downsample.0", "shortcut").replace("downsample.1", "shortcut.norm")
-        renamed[name] = tensor
-    return renamed
 
 
 Layout = Callable[[Weights, Weights], Any]
@@ -338,15 +309,6 @@ def test_the_choice_of_the_query_encoder_is_said_aloud(weights: GetWeights, tmp_
     assert load_backbone(tmp_path / "jcl.pth").source == (
         "jcl.pth: MoCo layout, prefix encoder_q. (the query side, not its momentum copy)"
     )
-
-
-def refuse(content: object, path: Path, *words: str) -> None:
-    """The file is refused, and the message holds its path and these words."""
-    torch.save(content, path)
-    with pytest.raises(BackboneError) as error:
-        load_backbone(path)
-    for word in (str(path), *words):
-        assert word in str(error.value)
 
 
 def test_two_networks_without_a_telling_name_are_both_listed(
