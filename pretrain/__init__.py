@@ -2,6 +2,7 @@
 
 __main__.py  python -m pretrain
 command.py   the options of a run
+ranges.py    the range of every numeric option
 start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop

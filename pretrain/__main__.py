@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 from pretrain.command import parse
+from pretrain.ranges import OptionError
 from pretrain.recipe_table import recipe_list
 from pretrain.recipes import RECIPES
 
@@ -25,7 +26,11 @@ def main(arguments: list[str]) -> int:
     if name not in RECIPES:
         print(f"{__doc__}\nThe first argument is a recipe: {', '.join(RECIPES)}", file=sys.stderr)
         return 0 if name in ("-h", "--help") else 2
-    command = parse(name, arguments[1:])
+    try:
+        command = parse(name, arguments[1:])
+    except OptionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     from pretrain.start import start  # not above: it imports torch, and --help and --list end here
 
     return start(name, command)

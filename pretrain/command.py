@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal
 import tyro
 
 from pretrain.precision import Precision
+from pretrain.ranges import check_ranges
 from pretrain.recipes import RECIPES, Config, Recipe
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
@@ -61,7 +62,10 @@ class Command(Generic[Config]):
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:
-    """Return a recipe's command: options from the dataclasses, defaults from the recipe."""
+    """Return a recipe's command: options from the dataclasses, defaults from the recipe.
+
+    An OptionError names a number that is out of range.
+    """
     recipe = RECIPES[name]
     config: Any = type(recipe.config)
     command: Command[Any] = tyro.cli(
@@ -71,4 +75,5 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
         prog=f"python -m pretrain {name}",
         config=(tyro.conf.OmitArgPrefixes,),
     )
+    check_ranges(command)
     return command

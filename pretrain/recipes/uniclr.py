@@ -61,10 +61,10 @@ class UniCLRConfig:
                 f"but it uses no affinities off the diagonal: leave both out, or give "
                 f"temperature 1 and symmetry_weight 0"
             )
-        if self.embedding_dim % self.groups:
+        if self.groups < 1 or self.embedding_dim % self.groups:
             raise ValueError(
                 f"embedding_dim {self.embedding_dim} does not split into {self.groups} groups: "
-                f"choose groups so that it divides embedding_dim"
+                f"choose --groups so that it divides --embedding-dim"
             )
 
     @property

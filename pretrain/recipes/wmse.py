@@ -40,7 +40,7 @@ class WMSEConfig:
         if self.ridge == 0 and self.whitening_size <= self.embedding_dim:
             raise ValueError(
                 f"sub-batches of {self.whitening_size} rows cannot whiten {self.embedding_dim} "
-                f"features: choose whitening_size at least twice embedding_dim, or a ridge"
+                f"features: choose --whitening-size at least twice --embedding-dim, or a --ridge"
             )
 
 

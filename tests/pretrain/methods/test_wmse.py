@@ -124,7 +124,7 @@ def test_a_batch_that_does_not_split_is_refused() -> None:
 
 
 def test_too_few_rows_to_whiten_are_refused_unless_there_is_a_ridge() -> None:
-    with pytest.raises(ValueError, match="at least twice embedding_dim"):
+    with pytest.raises(ValueError, match="at least twice --embedding-dim"):
         WMSEConfig(whitening_size=64, embedding_dim=64)
     WMSEConfig(whitening_size=64, embedding_dim=64, ridge=0.1)
 

@@ -1,0 +1,113 @@
+"""Numeric options: each has a range, and what lies outside is refused before any work."""
+
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pretrain.__main__ import main
+from pretrain.command import Command, parse
+from pretrain.ranges import RANGES, OptionError, check_ranges
+from pretrain.recipes import RECIPES
+
+PLACES = ["--data", "d", "--out", "o"]
+HUGE = "1" + "0" * 30
+SCALARS = ("int", "float")
+UNBOUNDED = ("gaussian_center", "margin", "mean")
+"""Options that may be negative."""
+
+
+def numeric_fields(options: Any) -> dict[str, str]:
+    """Return the annotation of each numeric field, by name, also of nested dataclasses."""
+    found = {}
+    for spec in fields(options):
+        value, words = getattr(options, spec.name), str(spec.type)
+        if is_dataclass(value):
+            found |= numeric_fields(value)
+        elif re.search(r"\b(int|float)\b", words):
+            found[spec.name] = words.removeprefix("<class '").removesuffix("'>")
+    return found
+
+
+def options_by_recipe() -> dict[str, tuple[str, str]]:
+    """Return a recipe that has the option, and its annotation, for every numeric option."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, recipe in RECIPES.items():
+        command: Command[Any] = Command(data=Path("d"), out=Path("o"), recipe=recipe)
+        for option, words in numeric_fields(command).items():
+            found.setdefault(option, (name, words))
+    return found
+
+
+OPTIONS = options_by_recipe()
+
+
+def refusal(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the message that refuses a value with status 2, empty if it is accepted."""
+    recipe, words = OPTIONS[option]
+    count = words.count("float") if words.startswith("tuple") and "..." not in words else 1
+    flag = f"--{option.replace('_', '-')}"
+    try:
+        parse(recipe, [*PLACES, flag, *[value] * count])
+    except SystemExit as end:
+        assert end.code == 2
+        message = "".join(capsys.readouterr())
+        assert flag in message
+        return message
+    except OptionError as error:
+        assert str(error).startswith(f"{flag} ")
+        assert "expected" in str(error)
+        return str(error)
+    return ""
+
+
+def test_every_numeric_option_has_a_range_and_no_range_is_left_over() -> None:
+    assert set(RANGES) == set(OPTIONS)
+
+
+def test_every_recipe_is_in_range() -> None:
+    for recipe in RECIPES.values():
+        check_ranges(recipe)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_numeric_option_refuses_what_it_cannot_mean(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal(option, "word", capsys)
+    assert refusal(option, "nan", capsys)
+    assert bool(refusal(option, "-1", capsys)) == (option not in UNBOUNDED)
+    assert bool(refusal(option, "0", capsys)) == (0 not in RANGES[option])
+    assert bool(refusal(option, HUGE, capsys)) == (1e30 not in RANGES[option])
+    if OPTIONS[option][1] in SCALARS[:1]:
+        assert refusal(option, HUGE, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--bn-splits 0", "--bn-splits 0: expected at least 1 "),
+        ("--batch-size 0", "--batch-size 0: expected at least 2 "),
+        ("--batch-size 1", "--batch-size 1: expected at least 2 "),
+        ("--read-every-steps 0", "--read-every-steps 0: expected at least 1 "),
+        ("--workers -1", "--workers -1: expected at least 0 "),
+        ("--learning-rate -1", "--learning-rate -1: expected at least 0\n"),
+        ("--snapshot-epochs -1", "--snapshot-epochs -1: expected at least 0 "),
+        ("--crop-area 0.9 0.1", "--crop-area 0.9 0.1: expected the smaller number first"),
+        ("--crop-area 0.1 2", "--crop-area 0.1 2: expected above 0 and at most 1, of which 2 is"),
+    ],
+)
+def test_a_number_out_of_range_ends_with_status_2_and_the_range(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["jcl/smoke", *PLACES, *words.split()]) == 2
+    assert f"error: {message}" in capsys.readouterr().err
+
+
+def test_a_range_is_checked_in_nested_settings() -> None:
+    command: Command[Any] = parse("jcl/smoke", [*PLACES, "--temperature", "0.3"])
+    assert command.recipe.config.temperature == 0.3
+    with pytest.raises(OptionError, match=r"--temperature 0: expected above 0$"):
+        parse("jcl/smoke", [*PLACES, "--temperature", "0"])
