@@ -27,6 +27,7 @@ from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.folders import data_folder
+from transfer.running.option_ranges import check_ranges
 from transfer.tasks import task_of
 
 
@@ -76,7 +77,7 @@ def run(request: Request) -> int:
 def evaluate_snapshot(file: Path, name: str, keys: list[str], settings: CellSettings) -> bool:
     """Evaluate a snapshot on all tasks; return whether every task has its record.
 
-    DataError if a data set is absent.
+    DataError if a data set is absent or has too few images.
     """
     try:
         backbone = load_backbone(file, name=name)
@@ -84,11 +85,12 @@ def evaluate_snapshot(file: Path, name: str, keys: list[str], settings: CellSett
         print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
         return False
     cells = cells_of([backbone], keys, settings)
-    absent = dict.fromkeys(key for cell in cells for key in plan_cell(cell).missing)
-    if absent:
-        raise DataError(
-            f"no snapshot can be evaluated: no {', '.join(absent)} below {settings.data}"
-        )
+    rows = [row for cell in cells if (row := plan_cell(cell)).state == "no data"]
+    absent = dict.fromkeys(key for row in rows for key in row.missing)
+    reasons = [f"no {', '.join(absent)} below {settings.data}"] if absent else []
+    reasons += [f"{row.cell.key}: {row.why}" for row in rows if row.why]
+    if reasons:
+        raise DataError(f"no snapshot can be evaluated: {'; '.join(reasons)}")
     done = []
     for cell in cells:
         stop.exit_if_requested()
@@ -123,6 +125,7 @@ def main(words: list[str]) -> int:
     request = tyro.cli(Request, args=words, description=__doc__)
     stop.listen()
     try:
+        check_ranges(request)
         return run(request)
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -29,6 +29,7 @@ from benchmarks.execution.sequence import run_cells
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
+from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
     PlannedCell,
     plan_cell,
@@ -50,6 +51,7 @@ from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
+from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
 from transfer.running.processes import assume_gpus
 
 
@@ -113,7 +115,7 @@ def origins(request: RunAll) -> list[Origin]:
         )
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     whole = [Origin(ckpt=p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
-    subsets = [tuple(_numbers(words, "--heads", "0,2")) for words in request.heads]
+    subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
 
@@ -134,11 +136,14 @@ def backbones(request: RunAll) -> list[Backbone]:
     return rows
 
 
-def _numbers(words: str, option: str, example: str) -> list[int]:
+def _numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
+    """Return the numbers between commas; ValueError for other words or one out of range."""
     try:
-        return [int(word) for word in words.split(",")]
+        numbers = [int(word) for word in words.split(",")]
     except ValueError as error:
         raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
+    require_in_range(option, numbers, allowed)
+    return numbers
 
 
 def plan(request: RunAll) -> list[PlannedCell]:
@@ -146,7 +151,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
     fingerprint.cache_clear()
     settings = settings_of(request, request.training)
     engine_for(request.training.engine)
-    seeds = _numbers(request.seeds, "--seeds", "0,1,2")
+    seeds = _numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
@@ -253,6 +258,7 @@ def main(words: list[str]) -> int:
     request = tyro.cli(RunAll, args=words, description=__doc__)
     stop.listen()
     try:
+        check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
             return manage_submitted_cells(request)
         return demo(request) if request.demo else run(request)

@@ -88,9 +88,9 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, description=__doc__)
+    request = tyro.cli(Request, args=words, description=__doc__)
     try:
         paths = write_tables(request.results)
     except FileNotFoundError as error:
@@ -105,4 +105,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -154,12 +154,17 @@ def check_ranges(options: object, ranges: Mapping[str, Range] = RANGES) -> None:
     The two ends of a range of numbers, such as --crop-area, must be in order.
     """
     for name, values in _numbers(options):
-        flag = f"--{name.replace('_', '-')} {' '.join(f'{value:g}' for value in values)}"
+        flag = f"--{name.replace('_', '-')} {' '.join(map(_text, values))}"
         if wrong := [value for value in values if value not in ranges[name]]:
-            found = f", of which {wrong[0]:g} is none" if len(values) > 1 else ""
+            found = f", of which {_text(wrong[0])} is none" if len(values) > 1 else ""
             raise OptionError(f"{flag}: expected {ranges[name]}{found}")
         if len(values) == 2 and values[0] > values[1]:
             raise OptionError(f"{flag}: expected the smaller number first")
+
+
+def _text(value: float) -> str:
+    """Return a number as the user may have written it."""
+    return str(value).removesuffix(".0")
 
 
 def _numbers(options: object) -> Iterator[tuple[str, tuple[float, ...]]]:

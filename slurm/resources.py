@@ -1,12 +1,23 @@
 """Size and length of a job, and the queue that it waits in, as options of sbatch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 GIVE_UP_DELAY_S = 120
 """Seconds before the time limit at which a job gets the signal to save and exit; a third of the
 limit if that is less."""
+
+
+LIMITS = (
+    ("nodes", 1, 100_000),
+    ("gpus", 0, 1024),
+    ("processes", 0, 4096),
+    ("cpus", 0, 4096),
+    ("memory_gb", 0, 1e6),
+    ("hours", 1e-3, 1e5),
+)
+"""Range of each size in Resources: name, least and most."""
 
 
 class RequestError(ValueError):
@@ -31,9 +42,11 @@ class Resources:
     """Time limit; a job that reaches it saves, waits in the queue again, and resumes."""
 
     def __post_init__(self) -> None:
-        least = min(self.nodes - 1, self.gpus, self.processes, self.cpus, self.memory_gb)
-        if least < 0 or self.minutes < 1:
-            raise RequestError(f"{self}: nodes and hours must be positive, and nothing negative")
+        sizes = asdict(self)
+        for name, least, most in LIMITS:
+            if not least <= sizes[name] <= most:
+                found = f"--{name.replace('_', '-')} {sizes[name]}".removesuffix(".0")
+                raise RequestError(f"{found}: expected at least {least:g} and at most {most:.10g}")
 
     @property
     def minutes(self) -> int:

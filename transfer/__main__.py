@@ -20,6 +20,7 @@ from transfer.datasets.check import check, render
 from transfer.datasets.images import DataError
 from transfer.running import stop
 from transfer.running.folders import data_folder
+from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import process_group
 from transfer.tasks import TASKS
 
@@ -144,7 +145,9 @@ def main(words: list[str]) -> int:
     stop.listen()
     try:
         if command is not None:
-            return tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")()
+            run = tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")
+            check_ranges(run)
+            return run()
         request = tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)
         with process_group():
             return request()

@@ -5,5 +5,6 @@ plan.py               a line per cell: state, cost, what is missing
 suites.py             the tasks that each paper reports
 checkpoints.py        backbones without weights, cached for plans
 cluster_resources.py  GPUs, processors and hours of a cell, from its protocol
+option_ranges.py      the range of every numeric option
 slurm_options.py      the command-line options for a cluster
 """

@@ -29,7 +29,8 @@ class PlannedCell:
     """Data sets that are absent."""
     gpu_hours: float
     why: str = ""
-    """Reason why the backbone is unfit for the task, or a note on a shared classifier or head."""
+    """Reason why the backbone is unfit for the task or why the data are too few, or a note on a
+    shared classifier or head."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -44,6 +45,9 @@ def plan_cell(cell: Cell) -> PlannedCell:
         return PlannedCell(cell, "unfit", (), 0.0, why)
     if finished(cell) is not None:
         return PlannedCell(cell, "cached", (), 0.0)
+    too_few = cell.task.too_few_images(cell.settings.data)
+    if too_few:
+        return PlannedCell(cell, "no data", (), 0.0, too_few)
     return PlannedCell(cell, "run", (), cell.task.gpu_hours(cell.backbone), classifier_note(cell))
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import tyro
 
+from pretrain.ranges import OptionError, check_ranges
+from pretrain.speed.options import SPEED_RANGES
+
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
@@ -27,7 +30,7 @@ class Benchmark:
     """Passes of each pipeline over all images; medians are reported."""
 
 
-def main(settings: Benchmark) -> None:
+def run(settings: Benchmark) -> None:
     """Print images/s of each setting."""
     # here and not above: they import torch, and --help needs none
     from pretrain.data.images import find_images
@@ -41,5 +44,17 @@ def main(settings: Benchmark) -> None:
             print(f"{setting.name}: {measure(setting, images, settings.rounds).report()}")
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    settings = tyro.cli(Benchmark, args=words, description=__doc__)
+    try:
+        check_ranges(settings, SPEED_RANGES)
+    except OptionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    run(settings)
+    return 0
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Benchmark, args=sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

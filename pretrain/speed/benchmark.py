@@ -12,10 +12,11 @@ from pathlib import Path
 
 import tyro
 
-from pretrain.speed.options import Benchmark
+from pretrain.ranges import OptionError, check_ranges
+from pretrain.speed.options import SPEED_RANGES, Benchmark
 
 
-def main(settings: Benchmark) -> None:
+def run(settings: Benchmark) -> None:
     """Print one measurement per line."""
     import torch  # here and not above: --help needs neither torch nor what imports it
 
@@ -35,8 +36,20 @@ def main(settings: Benchmark) -> None:
     print(bench_losses.prior_report(size // 2, rounds, device))
     print(bench_losses.trace_report(size, settings.embedding_dim, rounds, device))
     print(bench_losses.momentum_report(rounds, device))
-    bench_views.main(bench_views.Benchmark(data=settings.photographs, rounds=rounds))
+    bench_views.run(bench_views.Benchmark(data=settings.photographs, rounds=rounds))
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    settings = tyro.cli(Benchmark, args=words, description=__doc__)
+    try:
+        check_ranges(settings, SPEED_RANGES)
+    except OptionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    run(settings)
+    return 0
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Benchmark, args=sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

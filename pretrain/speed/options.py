@@ -1,10 +1,25 @@
-"""Options of the benchmarks of pre-training."""
+"""Options of the benchmark of pre-training, and the ranges of the benchmarks' numeric options."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.command import DeviceChoice
 from pretrain.precision import Precision
+from pretrain.ranges import DIMENSION, POSITIVE_COUNT, RANGES, Range
+
+BATCH = RANGES["batch_size"]
+SPEED_RANGES: Mapping[str, Range] = {
+    "batch_size": BATCH,
+    "embedding_dim": DIMENSION,
+    "num_images": POSITIVE_COUNT,
+    "num_queries": BATCH,
+    "num_rounds": POSITIVE_COUNT,
+    "num_steps": POSITIVE_COUNT,
+    "queue_size": Range(1, 2**27),
+    "rounds": POSITIVE_COUNT,
+}
+"""Range of every numeric option of the benchmarks, by the name of its field."""
 
 
 @dataclass(frozen=True, kw_only=True)

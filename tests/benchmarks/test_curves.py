@@ -73,6 +73,15 @@ def test_snapshots_are_no_rows_of_other_tables(
     assert "mine" not in (tmp_path / "results" / "tables" / "overview.md").read_text()
 
 
+def test_fewer_images_than_neighbors_are_a_wrong_request(
+    snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = words(snapshots, small_data, tmp_path)
+    request[request.index("smoke")] = "paper"
+    assert main(request) == 2
+    assert "no snapshot can be evaluated: cifar10_knn: 200 neighbors" in capsys.readouterr().err
+
+
 def test_a_folder_without_snapshots_is_a_wrong_request(
     tmp_path: Path, small_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

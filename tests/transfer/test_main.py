@@ -65,6 +65,16 @@ def test_weights_that_are_not_numbers_exit_with_2(
     assert "layer1.0.conv1.weight" in capsys.readouterr().err
 
 
+def test_fewer_images_than_neighbors_exit_with_2_before_any_work(
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = words(checkpoint, small_data, tmp_path, "cifar10_knn")
+    request[request.index("smoke")] = "paper"
+    assert main(request) == 2
+    assert "error: cifar10_knn: 200 neighbors vote, but cifar10 has " in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_dry_run_writes_nothing(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,12 +10,14 @@ import tyro
 from transfer.backbone import load_backbone, random_twin, with_heads
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
+from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.record import Record, file_for_record
 from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
+from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import this_process
 from transfer.running.schedule import length_fraction
 from transfer.tasks import task_of
@@ -67,6 +69,8 @@ class Evaluate:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
         if this_process().num_processes > 1 and cell.task.distributed_training is None:
             raise ValueError(f"{self.task} runs in one process; start it without torchrun")
+        if why := cell.task.too_few_images(self.data):
+            raise DataError(f"{self.task}: {why}")
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
             for line in departures(cell):
@@ -80,6 +84,7 @@ class Evaluate:
     def cell(self) -> Cell:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         # the cheap checks come first, so that a misspelled word fails before a file is loaded
+        check_ranges(self)
         task_of(self.task)
         length_fraction(self.schedule)
         engine_for(self.training.engine)

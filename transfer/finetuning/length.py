@@ -38,7 +38,7 @@ def with_batch(recipe: AnyRecipe, batch_size: int) -> AnyRecipe:
         recipe,
         batch_size=batch_size,
         learning_rate=recipe.learning_rate * factor,
-        iterations=round(recipe.iterations / factor),
-        milestones=tuple(round(step / factor) for step in recipe.milestones),
+        iterations=max(1, round(recipe.iterations / factor)),
+        milestones=tuple(max(1, round(step / factor)) for step in recipe.milestones),
         warmup_iterations=round(recipe.warmup_iterations / factor),
     )

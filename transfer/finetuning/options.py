@@ -6,9 +6,9 @@ from typing import Literal
 from transfer.finetuning.length import of_length, with_batch
 from transfer.finetuning.recipe import AnyRecipe
 from transfer.finetuning.schedule import Precision
+from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import num_gpus, started_processes
 
-SMALLEST_PX = 32
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
 
 
@@ -93,16 +93,7 @@ class TrainingOptions:
 
     def check(self) -> None:
         """Raise ValueError for numbers that are invalid on every machine."""
-        counts = (self.gpus, self.batch_size, self.images_per_gpu, self.iterations, self.image_px)
-        if (
-            min(counts) < 0
-            or 0 < self.image_px < SMALLEST_PX
-            or not all(rate > 0 for rate in self.learning_rates)
-        ):
-            raise ValueError(
-                f"{self}: counts must not be negative, learning rates must be above 0, and images "
-                f"have {SMALLEST_PX} px or more"
-            )
+        check_ranges(self)
 
     def _check_machine(self) -> None:
         gpus = num_gpus()

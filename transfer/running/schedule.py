@@ -19,7 +19,7 @@ def length_fraction(schedule: str) -> float:
         value = math.nan
     if not 0 < value < 1:
         raise ValueError(
-            f"schedule {schedule!r}: expected paper, short, smoke, "
+            f"--schedule {schedule!r}: expected paper, short, smoke, "
             "or the share of the paper's length, such as 0.02"
         )
     return value

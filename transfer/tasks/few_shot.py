@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
@@ -79,6 +81,17 @@ class FewShot(TaskDefaults):
     def for_backbone(self, backbone: Backbone) -> FewShot:
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why a class cannot have as many images as are drawn of it; empty if it can."""
+        sizes = expected_sizes(self.dataset, data)
+        num_images = sizes.counts.get("trainval", 0)
+        if not num_images or max(self.shots) * sizes.classes <= num_images:  # 0: not known
+            return ""
+        return (
+            f"{max(self.shots)} images of each class are drawn, but {self.dataset} has "
+            f"{num_images} training images of {sizes.classes} classes; use the complete data set"
+        )
 
     def gpu_hours(self, backbone: Backbone) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""

@@ -5,9 +5,11 @@ votes for its class with the weight exp(similarity / temperature).
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
@@ -45,6 +47,16 @@ class KNN(TaskDefaults):
     def for_backbone(self, backbone: Backbone) -> "KNN":
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why the bank cannot hold as many neighbors as vote; empty if it can."""
+        bank = expected_sizes(self.dataset, data).counts.get("trainval", 0)
+        if not bank or self.num_neighbors <= bank:  # 0: the number is not known
+            return ""
+        return (
+            f"{self.num_neighbors} neighbors vote, but {self.dataset} has {bank} training images; "
+            "use the complete data set, or --schedule smoke for fewer neighbors"
+        )
 
     def gpu_hours(self, backbone: Backbone) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""

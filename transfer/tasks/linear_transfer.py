@@ -77,7 +77,8 @@ class LinearTransfer(TaskDefaults):
         if schedule == "paper":
             return self
         part = length_fraction(schedule)
-        return replace(self, steps=round(self.steps * part), epochs=self.epochs * part)
+        steps = max(1, round(self.steps * part)) if self.steps else 0
+        return replace(self, steps=steps, epochs=self.epochs * part)
 
     def for_backbone(self, backbone: Backbone) -> LinearTransfer:
         """Return the protocol with crops of the backbone's image size."""

@@ -8,10 +8,12 @@ and the temperature of the full monitor.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
@@ -64,6 +66,23 @@ class LowShotKNN(TaskDefaults):
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
+    def too_few_images(self, data: Path) -> str:
+        """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""
+        sizes = expected_sizes(self.dataset, data)
+        num_images = sizes.counts.get("trainval", 0)
+        shots = self.shots(num_images, sizes.classes, min(self.percents))
+        if not num_images or self.num_neighbors <= shots * sizes.classes:  # 0: not known
+            return ""
+        return (
+            f"{self.num_neighbors} neighbors vote, but a bank of {min(self.percents)} % of "
+            f"{self.dataset} has {shots * sizes.classes} training images; "
+            "use the complete data set, or --schedule smoke for fewer neighbors"
+        )
+
+    def shots(self, num_images: int, num_classes: int, percent: int) -> int:
+        """Return the images of each class in a bank, at least one."""
+        return max(1, round(num_images / num_classes * percent / 100))
+
     def gpu_hours(self, backbone: Backbone) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset)
@@ -99,10 +118,9 @@ class LowShotKNN(TaskDefaults):
         from transfer.frozen.few_shot_heads import draw_support
 
         train = prepared.train
-        per_class = len(train.labels) / prepared.num_classes
         support = draw_support(
             train.labels,
-            shots=max(1, round(per_class * percent / 100)),
+            shots=self.shots(len(train.labels), prepared.num_classes, percent),
             num_classes=prepared.num_classes,
             seed=seed,
         )

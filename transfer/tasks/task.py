@@ -71,6 +71,10 @@ class TaskDefaults:
         """Return why a backbone cannot do the task; empty if it can."""
         return ""
 
+    def too_few_images(self, data: Path) -> str:
+        """Return why the data below a folder have too few images; empty if they have enough."""
+        return ""
+
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record that this engine made counts as finished."""
         return True
@@ -145,6 +149,9 @@ class Task(Protocol):
 
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot do the task; empty if it can."""
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why the data below a folder have too few images; empty if they have enough."""
 
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record that this engine made counts as finished."""

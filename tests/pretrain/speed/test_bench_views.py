@@ -9,7 +9,7 @@ from pretrain.data.feed import FileViews
 from pretrain.data.images import find_images, read_pixels
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
-from pretrain.speed.bench_views import Benchmark, main
+from pretrain.speed.bench_views import Benchmark, run
 from pretrain.speed.view_pipelines import (
     SETTINGS,
     Seconds,
@@ -55,6 +55,6 @@ def test_photographs_have_neighbors_that_resemble_each_other(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_every_setting_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    main(Benchmark(num_images=1, rounds=1))
+    run(Benchmark(num_images=1, rounds=1))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": torchvision")[0] for line in lines[1:]] == [s.name for s in SETTINGS]

@@ -2,9 +2,15 @@
 
 import pytest
 
+from transfer.finetuning.length import with_batch
 from transfer.running.schedule import length_fraction
+from transfer.tasks import TASKS
+from transfer.tasks.detection import Detection
+from transfer.tasks.few_shot import FewShot
 from transfer.tasks.linear_probe import LinearProbe
 from transfer.tasks.linear_transfer import LinearTransfer
+from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.semi_supervised import SemiSupervised
 
 
 @pytest.mark.parametrize(("schedule", "expected"), [("paper", 1), ("short", 0.1), ("0.02", 0.02)])
@@ -22,3 +28,23 @@ def test_lengths_follow_the_share(schedule: str, expected: float) -> None:
 def test_anything_else_is_refused(schedule: str) -> None:
     with pytest.raises(ValueError, match="expected paper, short, smoke"):
         length_fraction(schedule)
+
+
+def test_the_smallest_share_of_every_training_has_at_least_one_step() -> None:
+    for key, whole in TASKS.items():
+        task = whole.at_schedule("0.000001")
+        if isinstance(task, LinearTransfer):
+            assert task.training((1.0,)).num_steps(1000) >= 1, key
+        elif isinstance(task, SemiSupervised):
+            assert task.course(1000, 1.0).iterations >= 1, key
+        elif isinstance(task, Detection | Segmentation):
+            assert task.recipe.iterations >= 1, key
+        elif isinstance(task, FewShot):
+            assert task.iterations >= 1, key
+
+
+def test_a_batch_larger_than_all_images_of_a_training_leaves_one_step() -> None:
+    task = TASKS["voc12_seg_fcn"]
+    assert isinstance(task, Segmentation)
+    recipe = with_batch(task.recipe, 2**24)
+    assert (recipe.iterations, set(recipe.milestones)) == (1, {1})

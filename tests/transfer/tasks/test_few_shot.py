@@ -1,6 +1,7 @@
 """The report of the few-shot task."""
 
 import math
+from pathlib import Path
 from statistics import stdev
 
 import pytest
@@ -33,3 +34,9 @@ def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
     details = task.details(predictions)
     assert details["trials"] == {"acc_5shot": [100.0, 50.0]}
     assert details["interval95"] == {"acc_5shot": pytest.approx(1.96 * stdev([100, 50]) / 2**0.5)}
+
+
+def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
+    assert FewShot(dataset="cifar10", shots=(5, 32)).too_few_images(small_data) == ""
+    reason = FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
+    assert "33 images of each class are drawn, but cifar10 has 192 training images of 6" in reason
