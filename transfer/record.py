@@ -12,10 +12,13 @@ import platform
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
-from importlib.metadata import version
+from importlib.metadata import Distribution, PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 from transfer.running.atomic_files import WriteError, write_whole
 
@@ -106,14 +109,17 @@ FAILED = ".failed.json"
 def conditions(record: Record) -> dict[str, Any]:
     """Return what distinguishes records of one cell, and appears in notes below a table.
 
-    These are engine, arithmetic, number of processes, kind of data, tolerated images, departures.
+    These are engine, arithmetic, number of processes, kind of norm that these share, kind of data,
+    tolerated images, departures.
     Weights and data do not count: a record of other weights or other data is outdated, and the new
     one replaces it.
     """
+    num_processes = int(record.details.get("num_processes", 1))
     return {
         "engine": record.engine,
         "features_in": features_in(record),
-        "num_processes": int(record.details.get("num_processes", 1)),
+        "num_processes": num_processes,
+        "shared_norm": str(record.details.get("norm", "")) if num_processes > 1 else "",
         "data": {key: [told["small"], told["tolerated"]] for key, told in record.data.items()},
         "departures": record.departures,
     }
@@ -256,10 +262,32 @@ def run_environment() -> dict[str, Any]:
     return {
         "commit": commit(),
         "versions": {name: version(name) for name in PACKAGES}
+        | detectron2_version()
         | {"python": platform.python_version()},
         "hardware": hardware(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def detectron2_version() -> dict[str, str]:
+    """Return detectron2's version and commit as far as they are known; empty if it is absent.
+
+    The version alone says little: 0.6 is of 2021, and installations follow the main branch.
+    """
+    try:
+        package = Distribution.from_name("detectron2")
+    except PackageNotFoundError:
+        return {}
+    found = {"detectron2": package.version}
+    # a record must be written even if this file is damaged
+    with suppress(OSError, ValueError, LookupError, TypeError, subprocess.CalledProcessError):
+        # pip notes there where it installed from: a commit, or a folder such as a checkout
+        origin = json.loads(package.read_text("direct_url.json") or "")
+        if "vcs_info" in origin:
+            return found | {"detectron2_commit": str(origin["vcs_info"]["commit_id"])}
+        folder = Path(url2pathname(urlparse(str(origin["url"])).path))
+        return found | {"detectron2_commit": _git(folder, "rev-parse", "HEAD")}
+    return found
 
 
 def hardware() -> dict[str, str]:

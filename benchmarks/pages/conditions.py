@@ -25,16 +25,19 @@ def conditions(result: Result) -> Conditions:
     return Conditions(
         features=f"features in {result.features_in}",
         engine=f"engine {result.engine}",
-        processes=processes_words(result.num_processes),
+        processes=processes_words(result),
         data=SMALL_DATA.get(result.small, "full data"),
         tolerated="; ".join(tolerated_words(result)) or "nothing tolerated",
         departures="; ".join(result.departures) or "no departure",
     )
 
 
-def processes_words(num_processes: int) -> str:
-    """Return words such as "2 processes"."""
-    return "1 process" if num_processes == 1 else f"{num_processes} processes"
+def processes_words(result: Result) -> str:
+    """Return words such as "1 process" or "2 processes with naiveSyncBN"."""
+    if result.num_processes == 1:
+        return "1 process"
+    norm = f" with {result.shared_norm}" if result.shared_norm else ""
+    return f"{result.num_processes} processes{norm}"
 
 
 def tolerated_words(result: Result) -> list[str]:

@@ -114,7 +114,7 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     notes = [schedule_words(first.schedule)]
     notes.append(f"engine {first.engine}")
     if first.num_processes > 1:
-        notes.append(processes_words(first.num_processes))
+        notes.append(processes_words(first))
     seeds = ", ".join(str(result.seed) for result in done)
     notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
     if first.small:

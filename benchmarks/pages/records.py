@@ -119,6 +119,8 @@ class Result:
     """Arithmetic of frozen features."""
     num_processes: int
     """Number of processes that trained the network."""
+    shared_norm: str
+    """Kind of norm that several processes share, such as naiveSyncBN; empty for one process."""
     metrics: Mapping[str, float] = field(hash=False)
     """Metrics in percent."""
     interval95: Mapping[str, float] = field(hash=False)
@@ -199,6 +201,7 @@ def _parse(content: dict[str, Any]) -> Result | Failure:
 def _result(content: dict[str, Any]) -> Result:
     data: dict[str, Any] = content["data"]
     details: dict[str, Any] = content.get("details", {})
+    num_processes = int(details.get("num_processes", 1))
     return Result(
         model=_model(content["backbone"]),
         task=content["task"],
@@ -209,7 +212,8 @@ def _result(content: dict[str, Any]) -> Result:
         seed=int(content["seed"]),
         engine=content["engine"],
         features_in=str(details.get("features_in", "float32")),
-        num_processes=int(details.get("num_processes", 1)),
+        num_processes=num_processes,
+        shared_norm=str(details.get("norm", "")) if num_processes > 1 else "",
         metrics={name: float(value) for name, value in content["metrics"].items()},
         interval95=details.get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),

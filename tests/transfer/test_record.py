@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from dataclasses import dataclass, replace
+from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import pytest
 from transfer.record import (
     Record,
     RecordError,
+    commit,
+    conditions,
+    detectron2_version,
     failure_path,
     former_path,
     protocol_hash,
     read_record,
     record_files,
     record_path,
+    run_environment,
     store_record,
     write_json,
     write_record,
@@ -104,11 +109,12 @@ def unlike(**changes: Any) -> Record:
         unlike(engine="detectron2"),
         unlike(details=RECORD.details | {"features_in": "bfloat16"}),
         unlike(details=RECORD.details | {"num_processes": 2}),
+        unlike(details=RECORD.details | {"num_processes": 2, "norm": "naiveSyncBN"}),
         unlike(departures=["15 kinds"]),
         unlike(data={"cars": {"fingerprint": "f", "small": "excerpt", "tolerated": 0}}),
         unlike(data={"cars": {"fingerprint": "f", "small": "", "tolerated": 1}}),
     ],
-    ids=["engine", "arithmetic", "processes", "departures", "excerpt", "tolerated"],
+    ids=["engine", "arithmetic", "processes", "norm", "departures", "excerpt", "tolerated"],
 )
 def test_a_record_of_other_conditions_lies_beside_the_first(tmp_path: Path, other: Record) -> None:
     path = tmp_path / "task.seed0.json"
@@ -121,6 +127,81 @@ def test_a_record_of_other_conditions_lies_beside_the_first(tmp_path: Path, othe
     assert (read_record(path), read_record(beside)) == (first, other)
     assert store_record(path, replace(other, wall_s=7.0)) == beside
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("engines", [("detectron2", "torchvision"), ("torchvision", "detectron2")])
+def test_no_engine_replaces_the_record_of_the_other(
+    tmp_path: Path, engines: tuple[str, str]
+) -> None:
+    path = tmp_path / "coco_det.jcl-2020-1.paper.seed0.json"
+    # the second run has newer weights and data, too, so that the first record is outdated
+    records = [
+        unlike(engine=engine, backbone={"name": "jcl", "sha256": engine}, metrics={"AP": 38.0})
+        for engine in engines
+    ]
+    for record in (*records, *records):
+        store_record(path, record)
+    assert [read_record(file) for file in record_files(path)] == records
+
+
+def test_processes_that_share_another_norm_are_another_condition() -> None:
+    kinds = [
+        unlike(details={"num_processes": count, "norm": norm})
+        for count, norm in ((2, "SyncBN"), (2, "naiveSyncBN"), (1, "BN"))
+    ]
+    assert len({json.dumps(conditions(kind)) for kind in kinds}) == 3
+    assert conditions(kinds[2]) == conditions(RECORD)
+
+
+def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
+    """Write what an installer leaves of detectron2, with the place that it was installed from."""
+    about = folder / "detectron2-0.6.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: detectron2\nVersion: 0.6\n")
+    if direct_url is not None:
+        (about / "direct_url.json").write_text(json.dumps(direct_url))
+
+
+@pytest.mark.parametrize(
+    ("direct_url", "expected"),
+    [
+        (None, {"detectron2": "0.6"}),
+        (
+            {"url": "https://example.org", "vcs_info": {"vcs": "git", "commit_id": "0ae803b1"}},
+            {"detectron2": "0.6", "detectron2_commit": "0ae803b1"},
+        ),
+        ({"url": "file:///no/such/folder", "dir_info": {}}, {"detectron2": "0.6"}),
+        ({"url": 1}, {"detectron2": "0.6"}),
+    ],
+    ids=["wheel", "git", "lost folder", "damaged"],
+)
+def test_versions_name_detectron2_and_its_commit(
+    direct_url: dict[str, Any] | None,
+    expected: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(tmp_path, direct_url)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert detectron2_version() == expected
+    assert expected.items() <= run_environment()["versions"].items()
+
+
+def test_the_commit_of_a_checkout_is_that_of_its_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = Path(__file__).parent
+    install(tmp_path, {"url": checkout.as_uri(), "dir_info": {"editable": True}})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert detectron2_version()["detectron2_commit"].startswith(commit().rstrip("+"))
+
+
+def test_versions_leave_out_detectron2_where_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Distribution:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(Distribution, "from_name", absent)
+    assert detectron2_version() == {}
 
 
 def test_a_record_of_the_same_conditions_replaces_the_first(tmp_path: Path) -> None:

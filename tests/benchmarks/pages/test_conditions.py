@@ -18,6 +18,11 @@ UNLIKE: dict[str, tuple[dict[str, Any], str, str]] = {
     "arithmetic": (ROUNDED, "features in bfloat16", "frozen features in bfloat16"),
     "engine": ({"engine": "other"}, "engine other", "engine other"),
     "processes": ({"details": {"num_processes": 2}}, "2 processes", "2 processes"),
+    "norm": (
+        {"details": {"num_processes": 2, "norm": "naiveSyncBN"}},
+        "2 processes with naiveSyncBN",
+        "2 processes with naiveSyncBN",
+    ),
     "departures": ({"departures": ["15 kinds"]}, "15 kinds", "15 kinds"),
 }
 
@@ -57,6 +62,19 @@ def test_runs_that_are_alike_have_one_mean(
     record(tmp_path, 86.0, seed=1, **changes)
     assert blocks(page(tmp_path, "overview.md"))[0] == {"mine": ["83.0 ± 4.2"]}
     assert note in page(tmp_path, "overview.md")
+
+
+def test_processes_with_another_norm_stand_apart(tmp_path: Path) -> None:
+    for seed, norm in enumerate(("SyncBN", "SyncBN", "naiveSyncBN")):
+        record(tmp_path, 80.0 + seed, seed=seed, details={"num_processes": 2, "norm": norm})
+    rows = plain(page(tmp_path, "overview.md"))
+    assert set(rows) == {"mine", "mine (2 processes with naiveSyncBN)"}
+
+
+def test_the_norm_of_a_single_process_is_no_condition(tmp_path: Path) -> None:
+    for seed, details in enumerate(({"num_processes": 1, "norm": "BN"}, {})):
+        record(tmp_path, 80.0, seed=seed, details=details)
+    assert plain(page(tmp_path, "overview.md")) == {"mine": "80.0 ± 0.0"}
 
 
 def test_the_row_of_most_runs_has_the_name_alone(tmp_path: Path) -> None:
