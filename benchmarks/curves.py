@@ -28,6 +28,7 @@ from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import check_ranges
+from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
 
 
@@ -108,6 +109,8 @@ def snapshot_files(request: Request, names: tuple[str, ...]) -> list[list[Path]]
             f"--name {' '.join(names)}: {len(names)} names for {len(request.snapshots)} folders of "
             "snapshots"
         )
+    for name, folder in zip(names, request.snapshots, strict=True):
+        check_row_name(name, folder.resolve().parent.name)
     if len(set(names)) < len(names):
         raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
     files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]

@@ -53,6 +53,7 @@ from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
 from transfer.running.processes import assume_gpus
+from transfer.running.row_names import check_row_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,8 @@ def origins(request: RunAll) -> list[Origin]:
             f"{len(request.ckpt)} checkpoints"
         )
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
+    for path, name in zip(request.ckpt, names, strict=True):
+        check_row_name(path.stem if name is None else name, path.stem)
     whole = [Origin(ckpt=p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
     subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]

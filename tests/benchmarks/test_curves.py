@@ -82,6 +82,20 @@ def test_fewer_images_than_neighbors_are_a_wrong_request(
     assert "no snapshot can be evaluated: cifar10_knn: 200 neighbors" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["..", "records", ""])
+def test_a_curve_needs_a_name_that_can_be_a_folder(
+    name: str,
+    snapshots: Path,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    request = words(snapshots, small_data, tmp_path)
+    request[request.index("mine")] = name
+    assert main(request) == 2
+    assert f"error: --name {name!r} " in capsys.readouterr().err
+
+
 def test_a_folder_without_snapshots_is_a_wrong_request(
     tmp_path: Path, small_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,6 +173,9 @@ def test_two_checkpoints_of_one_name_are_refused(request_for: Request, checkpoin
         ({"suite": "nosuch"}, "no suite 'nosuch'"),
         ({"seeds": "a"}, "--seeds 'a'"),
         ({"ckpt": ()}, "no checkpoint"),
+        ({"name": ("../outside",)}, "--name '../outside' holds a slash"),
+        ({"name": ("tables",)}, "--name 'tables' means something else"),
+        ({"ckpt": (Path("curves.pth"),)}, "the name 'curves' means something else"),
     ],
 )
 def test_a_wrong_request_is_told_before_any_work(

@@ -41,6 +41,23 @@ def test_an_unknown_task_exits_with_2(
     assert "no task 'nosuch'; the tasks are" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["../outside", "", "tables", "n" * 300])
+def test_a_name_that_can_be_no_folder_exits_with_2_before_any_work(
+    name: str, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = words(checkpoint, tmp_path, tmp_path)
+    assert main([*request, f"--name={name}"]) == 2
+    assert "error: --name '" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.pth"]
+
+
+def test_a_file_with_a_reserved_name_needs_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(tmp_path / "tables.pth", tmp_path, tmp_path)) == 2
+    assert "give the row a --name" in capsys.readouterr().err
+
+
 def test_absent_data_exits_with_2_and_says_how_to_get_it(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from transfer.running.console import format_duration
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import this_process
+from transfer.running.row_names import check_row_name
 from transfer.running.schedule import length_fraction
 from transfer.tasks import task_of
 
@@ -85,6 +86,7 @@ class Evaluate:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         # the cheap checks come first, so that a misspelled word fails before a file is loaded
         check_ranges(self)
+        check_row_name(self.ckpt.stem if self.name is None else self.name, self.ckpt.stem)
         task_of(self.task)
         length_fraction(self.schedule)
         engine_for(self.training.engine)
