@@ -121,7 +121,12 @@ def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
         return ""
     if styles is None:
         return "randconv_luma"
-    return f"style bank {styles.folder.name} of {', '.join(styles.names)}"
+    return printable(f"style bank {styles.folder.name} of {', '.join(styles.names)}")
+
+
+def printable(name: str) -> str:
+    """Return a name of a file with escapes in place of bytes that are not UTF-8, for records."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def describe(job: Job) -> str:
@@ -181,7 +186,7 @@ def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, ob
         "settings": settings,
         "epochs": steps / job.feed.plan.steps_per_epoch,
         "steps": steps,
-        "data": f"{command.data.name} ({len(job.feed.images)} images, "
+        "data": f"{printable(command.data.name)} ({len(job.feed.images)} images, "
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
         "precision": command.execution.precision,

@@ -71,7 +71,9 @@ class TrainingImages:
             f"{file.relative_to(self.folder).as_posix()} {height} {width}"
             for file, height, width in zip(self.files, self.heights, self.widths, strict=True)
         ]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        # a name that is not UTF-8 counts with the bytes that it has on the disk
+        content = "\n".join(lines).encode(errors="surrogateescape")
+        return hashlib.sha256(content).hexdigest()[:16]
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:

@@ -154,8 +154,20 @@ def image_files(
     data: Path, names: Sequence[str], labels: Sequence[int], class_names: Sequence[str]
 ) -> Images:
     """Return a split whose images are files named relative to the data folder."""
-    source = ImageFiles(data, np.array([name.encode() for name in names], dtype=np.bytes_))
+    source = ImageFiles(data, encode_names(names))
     return Images(source, np.array(labels, dtype=np.int64), class_names)
+
+
+def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
+    """Return names (n,) in UTF-8; DataError shows the bytes of one that is not."""
+    try:
+        return np.array([name.encode() for name in names], dtype=np.bytes_)
+    except UnicodeEncodeError as error:
+        content = os.fsencode(str(error.object))
+        raise DataError(
+            f"{content!r}: the file's name is not UTF-8, unlike those of the published set; "
+            "rename or remove it"
+        ) from error
 
 
 def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from transfer.datasets.images import DataError, ImageFiles
+from transfer.datasets.images import DataError, ImageFiles, encode_names
 from transfer.running.atomic_files import write_whole
 
 IGNORED = 255
@@ -36,8 +36,8 @@ class Segmented:
     ) -> None:
         if len(names) != len(mask_names):
             raise DataError(f"{len(names)} images but {len(mask_names)} masks")
-        self.source = ImageFiles(folder, np.array([n.encode() for n in names], dtype=np.bytes_))
-        self.masks = ImageFiles(folder, np.array([n.encode() for n in mask_names], dtype=np.bytes_))
+        self.source = ImageFiles(folder, encode_names(names))
+        self.masks = ImageFiles(folder, encode_names(mask_names))
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
         """Lines on the origin of the masks."""

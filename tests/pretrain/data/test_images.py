@@ -57,6 +57,23 @@ def test_the_fingerprint_follows_names_and_sizes(image_folder: Path) -> None:
     assert find_images(image_folder).fingerprint != before
 
 
+def test_names_that_are_not_utf8_are_read_like_others(image_folder: Path) -> None:
+    before = find_images(image_folder)
+    latin = Path(os.fsdecode(os.fsencode(image_folder / "warm") + b"/caf\xe9.png"))
+    pixels = read_pixels(image_folder / "warm" / "0.png")
+    (image_folder / "warm" / "0.png").rename(latin)
+    images = find_images(image_folder)
+    assert latin in images.files
+    assert images.fingerprint != before.fingerprint
+    assert torch.equal(read_pixels(latin), pixels)
+
+
+def test_an_unreadable_image_whose_name_is_not_utf8_is_named(image_folder: Path) -> None:
+    Path(os.fsdecode(os.fsencode(image_folder) + b"/caf\xe9.png")).write_bytes(b"no picture")
+    with pytest.raises(DataError, match="are unreadable .caf\udce9.png."):
+        find_images(image_folder)
+
+
 def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Path) -> None:
     (image_folder / "between" / "deeper").mkdir(parents=True)
     Image.new("L", (9, 5)).save(image_folder / "between" / "deeper" / "0.png")

@@ -1,6 +1,7 @@
 """Decoding to the pixels of Pillow, and a fingerprint that follows the content."""
 
 import io
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 
 from transfer.datasets.catalog import open_split
+from transfer.datasets.class_folders import read_class_folders
 from transfer.datasets.images import DataError, decode_file, image_files
 
 
@@ -121,3 +123,11 @@ def test_images_left_out_by_name_are_gone(small_data: Path) -> None:
 def test_labels_that_do_not_match_the_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 images but 1 labels"):
         image_files(tmp_path, ["a.jpg", "b.jpg"], [0], ["class"])
+
+
+def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "set" / "class"
+    folder.mkdir(parents=True)
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.jpg")).touch()
+    with pytest.raises(DataError, match=r"set/class/caf\\xe9.jpg': the file's name is not UTF-8"):
+        read_class_folders(tmp_path, tmp_path / "set", ["class"])
