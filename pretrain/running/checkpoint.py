@@ -2,6 +2,8 @@
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -21,6 +23,20 @@ class CheckpointError(ValueError):
 
 class SaveError(OSError):
     """A file could not be written; the one before it is intact."""
+
+
+@contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Raise a SaveError that names the path in place of any other OSError, which may not."""
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        raise SaveError(
+            f"{path}: cannot be written ({error.strerror or error}); see that it is writable and "
+            "that its disk has room, then start the same command again"
+        ) from error
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:

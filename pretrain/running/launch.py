@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from pretrain.command import DeviceChoice
+from pretrain.running.checkpoint import explain_write_errors
 
 
 class LaunchError(ValueError):
@@ -75,9 +76,20 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a run's folder and create it if absent; raise a LaunchError if a run holds it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as lock:
+    """Lock a run's folder and create it if absent.
+
+    Raises a LaunchError if a run holds it, and if it is a file or cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a+")
+    except OSError as error:
+        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
+        raise LaunchError(
+            f"{folder} cannot be the folder of a run ({why}); make it writable or choose "
+            f"another --out"
+        ) from error
+    with file as lock:
         try:
             # unlike flock's lock, it is not inherited: a worker that outlives its run holds none
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +100,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by another run (process {owner}); "
                 f"wait for it or choose another --out"
             ) from error
-        lock.truncate(0)
-        lock.write(f"{os.getpid()} on {os.uname().nodename}\n")
-        lock.flush()
+        with explain_write_errors(folder / ".lock"):
+            lock.truncate(0)
+            lock.write(f"{os.getpid()} on {os.uname().nodename}\n")
+            lock.flush()
         yield

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
+from pretrain.running.checkpoint import explain_write_errors
+
 
 class NotFiniteError(ArithmeticError):
     """An infinite or undefined loss."""
@@ -57,16 +59,20 @@ class Log:
     def __init__(self, folder: Path, first_step: int) -> None:
         self.path = folder / "metrics.jsonl"
         kept = [line for line in _lines(self.path) if json.loads(line)["step"] <= first_step]
-        self.path.write_text("".join(f"{line}\n" for line in kept))
-        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step + 1)
+        with explain_write_errors(self.path):
+            self.path.write_text("".join(f"{line}\n" for line in kept))
+        self.board_folder = folder / "tensorboard"
+        with explain_write_errors(self.board_folder):
+            self.board = SummaryWriter(str(self.board_folder), purge_step=first_step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Write one line of values; step counts finished steps."""
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        with self.path.open("a") as file:
+        with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
-        for name, value in values.items():
-            self.board.add_scalar(name, value, step)
+        with explain_write_errors(self.board_folder):
+            for name, value in values.items():
+                self.board.add_scalar(name, value, step)
 
     def close(self) -> None:
         self.board.close()

@@ -55,6 +55,14 @@ def test_a_missing_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "is no folder" in capsys.readouterr().err
 
 
+def test_a_folder_of_the_run_that_is_a_file_is_refused(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").touch()
+    assert main(["jcl/smoke", "--data", str(image_folder), "--out", str(tmp_path / "run")]) == 2
+    assert "cannot be the folder of a run (it is a file)" in capsys.readouterr().err
+
+
 def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
     image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,7 +70,7 @@ def test_names_that_are_not_utf8_are_read_like_others(image_folder: Path) -> Non
 
 def test_an_unreadable_image_whose_name_is_not_utf8_is_named(image_folder: Path) -> None:
     Path(os.fsdecode(os.fsencode(image_folder) + b"/caf\xe9.png")).write_bytes(b"no picture")
-    with pytest.raises(DataError, match="are unreadable .caf\udce9.png."):
+    with pytest.raises(DataError, match=r"caf\udce9\.png"):
         find_images(image_folder)
 
 

@@ -33,6 +33,16 @@ def test_a_second_run_on_a_folder_is_refused_until_the_first_is_dead(tmp_path: P
         assert "123" not in (tmp_path / ".lock").read_text()
 
 
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/none/run"])
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(LaunchError, match=rf"{place} cannot be the folder.*choose another --out"),
+        folder_lock(tmp_path / place),
+    ):
+        pass
+
+
 def test_a_process_alone_is_the_first_of_one() -> None:
     with join_processes("cpu") as process:
         assert (process.rank, process.num_processes, process.device.type) == (0, 1, "cpu")

@@ -1,9 +1,12 @@
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
+from pretrain.running.checkpoint import SaveError
 from pretrain.running.metrics import Log, Window
 
 
@@ -39,3 +42,24 @@ def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) ->
         {"step": 4, "loss": 4.0},
         {"step": 6, "loss": 0.5},
     ]
+
+
+def test_a_full_disk_of_the_log_is_named_with_its_path(tmp_path: Path) -> None:
+    log = Log(tmp_path, 0)
+    log.path = Path("/dev/full")
+    with pytest.raises(SaveError, match=r"^/dev/full: cannot be written .No space left on device"):
+        log.write(2, {"loss": 1.0})
+    log.close()
+
+
+def test_a_full_disk_of_the_board_is_named_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*words: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = Log(tmp_path, 0)
+    monkeypatch.setattr(log.board, "add_scalar", full)
+    with pytest.raises(SaveError, match=r"tensorboard: cannot be written .No space left on device"):
+        log.write(2, {"loss": 1.0})
+    log.close()
