@@ -8,22 +8,27 @@ import atexit
 import ctypes
 import os
 import pickle
+import shutil
 import signal
 import sys
 import traceback
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import active_children
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pretrain.data.augment_cpu import worker_threads
+from pretrain.running.progress import print_line
 from pretrain.running.stop import SIGNALS
 
 END_S = 5.0
@@ -31,10 +36,15 @@ END_S = 5.0
 DEATH_S = 1.0
 """Seconds to wait, after an error, for the death of a worker that may be its cause."""
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
+SHARED_MEMORY = Path("/dev/shm")
+RESERVE_BYTES = 2**24
+"""Bytes that are left to others in shared memory, such as NCCL."""
+ENOUGH_BYTES = 2**30
+"""Shared memory with which copies are rare, so that nothing is said about them."""
 
 
 class WorkerError(RuntimeError):
-    """A worker process has died or found no room for its batch."""
+    """A worker process has died."""
 
 
 def load_ahead(
@@ -50,6 +60,7 @@ def load_ahead(
         for step in steps:
             yield dataset[step]
         return
+    note_small_shared_memory()
     loader = DataLoader(
         _WorkerDataset(dataset),
         batch_size=None,  # a sample is a whole step
@@ -64,7 +75,7 @@ def load_ahead(
             batch = _next(batches, processes)
             if isinstance(batch, _Failure):
                 raise batch.error
-            yield batch
+            yield batch.tensors() if isinstance(batch, _Copies) else batch
 
 
 @contextmanager
@@ -148,8 +159,8 @@ def _cause_of_death(process: BaseProcess) -> str:
 
 def _shared_memory_advice() -> str:
     return (
-        "/dev/shm, through which workers send batches, is probably full: make room there, "
-        "or pass fewer --workers"
+        f"{SHARED_MEMORY}, through which workers send batches, is probably full: make room there "
+        "(docker run --shm-size=8g), or pass fewer --workers"
     )
 
 
@@ -160,13 +171,31 @@ class _Failure:
     error: Exception
 
 
-class _WorkerDataset(Dataset["list[Tensor] | _Failure"]):
-    """A data set for workers: it gives batches in shared memory, and errors as a _Failure."""
+@dataclass(frozen=True)
+class _Copies:
+    """A batch that finds no room in shared memory, such as the 64 MB of many containers.
+
+    Arrays travel through the worker's connection, which is slower.
+    """
+
+    arrays: list[NDArray[Any]]
+
+    def tensors(self) -> list[Tensor]:
+        """Return the batch."""
+        return [torch.from_numpy(array) for array in self.arrays]
+
+    def pin_memory(self) -> list[Tensor]:
+        """Return the batch in pinned memory; DataLoader calls this where it pins."""
+        return [tensor.pin_memory() for tensor in self.tensors()]
+
+
+class _WorkerDataset(Dataset["list[Tensor] | _Copies | _Failure"]):
+    """A data set for workers: batches in shared memory or as copies, and errors as a _Failure."""
 
     def __init__(self, dataset: Dataset[list[Tensor]]) -> None:
         self.dataset = dataset
 
-    def __getitem__(self, step: int) -> list[Tensor] | _Failure:
+    def __getitem__(self, step: int) -> list[Tensor] | _Copies | _Failure:
         try:
             # shared here and not in the thread that sends them, whose errors would reach nobody
             return _move_to_shared_memory(self.dataset[step])
@@ -174,15 +203,25 @@ class _WorkerDataset(Dataset["list[Tensor] | _Failure"]):
             return _Failure(_make_portable(error))
 
 
-def _move_to_shared_memory(batch: list[Tensor]) -> list[Tensor]:
-    try:
-        return [part.share_memory_() for part in batch]
-    except (OSError, RuntimeError) as error:
-        size_mb = sum(part.nbytes for part in batch) / 1e6
-        raise WorkerError(
-            f"{size_mb:.1f} MB of views could not be shared ({error}); {_shared_memory_advice()}. "
-            f"The same command goes on from the last checkpoint"
-        ) from error
+def _move_to_shared_memory(batch: list[Tensor]) -> list[Tensor] | _Copies:
+    """Return a batch in shared memory, or copies of its values if there is too little of it."""
+    needed = sum(part.untyped_storage().nbytes() for part in batch)
+    if shutil.disk_usage(SHARED_MEMORY).free >= needed + RESERVE_BYTES:
+        # other processes may be faster, and then there is no room after all
+        with suppress(OSError, RuntimeError):
+            return [part.share_memory_() for part in batch]
+    return _Copies([part.numpy() for part in batch])
+
+
+@cache
+def note_small_shared_memory() -> None:
+    """Print one line, once per process, if batches will often find no room in shared memory."""
+    total = shutil.disk_usage(SHARED_MEMORY).total
+    if total < ENOUGH_BYTES:
+        print_line(
+            f"note: {SHARED_MEMORY} has {total / 1e6:,.0f} MB; batches that find no room there are "
+            f"copied, which is slower; make it larger (docker run --shm-size=8g)"
+        )
 
 
 def _make_portable(error: Exception) -> Exception:

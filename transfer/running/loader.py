@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -33,12 +32,17 @@ from torch import Tensor
 
 from transfer.running import stop
 from transfer.running.portable import pickled_error
+from transfer.running.shared_memory import (
+    LARGER,
+    SHARED_MEMORY,
+    note_small_shared_memory,
+    pack_batch,
+)
 
 BATCHES_AHEAD = 2
 """Batches that each worker may make or begin before they are requested."""
 PATIENCE_S = 5.0
 """Longest wait for a worker that transfers a batch or is about to end."""
-SHARED_MEMORY = Path("/dev/shm")
 FEWER = (
     "load with fewer processes (a smaller --cpus on a cluster, taskset -c 0-3 before the command "
     "elsewhere, --workers of make-corruptions)"
@@ -73,7 +77,7 @@ def load_batches(
 
     The workers are forks, so the data that `make` refers to is shared, not copied. Errors of `make`
     are raised here unchanged, with the worker's traceback as a note. WorkerKilledError names the
-    probable reason why a worker has ended; SharedMemoryError means that /dev/shm is too small. The
+    probable reason why a worker has ended; SharedMemoryError means that /dev/shm is full. The
     workers end with the iteration, however it ends, and with this process or the thread that began
     the iteration.
     pin: moves a batch to pinned memory; if there are workers, it is called in a thread.
@@ -83,6 +87,7 @@ def load_batches(
             batch = make(place)
             yield batch if pin is None else pin(batch)
         return
+    note_small_shared_memory()
     workers: _Workers[Place, Batch] = _Workers()
     atexit.register(workers.end)  # an exception's traceback may hold this generator until then
     try:
@@ -229,8 +234,7 @@ def _full_shared_memory(what: str) -> SharedMemoryError:
     size_mb = shutil.disk_usage(SHARED_MEMORY).total / 1e6
     return SharedMemoryError(
         f"{what}: {SHARED_MEMORY} ({size_mb:,.0f} MB), through which these processes hand over "
-        f"images, is full: {FEWER}, or make it larger (docker run --shm-size=8g; mount -o "
-        "remount,size=8g /dev/shm); the same command goes on"
+        f"images, is full: {FEWER}, or make it larger ({LARGER}); the same command goes on"
     )
 
 
@@ -267,13 +271,13 @@ def _send(connection: "Connection[Any, Any]", results: "queue.SimpleQueue[memory
 
 
 def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number: int) -> memoryview:
-    """Return a batch with its tensors in shared memory, or the error, as bytes."""
+    """Return a batch as bytes, with its tensors in shared memory if that has room, or the error."""
     try:
         batch = make(place)
         # set before flags[0] is read, while `_Workers.end` sets flags[0] before it reads this one:
         # either this worker packs nothing, or `end` waits for it
         flags[number] = 1
-        return memoryview(b"") if flags[0] else ForkingPickler.dumps(batch)
+        return memoryview(b"") if flags[0] else pack_batch(batch)
     except Exception as error:  # raised again in the parent process
         return ForkingPickler.dumps(_Failure(pickled_error(_with_traceback(error))))
     finally:

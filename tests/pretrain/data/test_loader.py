@@ -1,6 +1,7 @@
 """Worker processes: their batches, their errors, and that none outlives its run."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -82,13 +84,32 @@ def test_an_error_that_does_not_pickle_arrives_as_its_text() -> None:
     assert str(caught.value) == "LocalError: number 2"
 
 
-def test_no_room_in_shared_memory_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_without_room_in_shared_memory_arrives_as_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(tensor: Tensor) -> Tensor:
         raise RuntimeError("unable to write to file: No space left on device (28)")
 
     monkeypatch.setattr(Tensor, "share_memory_", full)
-    with pytest.raises(WorkerError, match=r"No space left on device.*/dev/shm.*fewer --workers"):
-        count_steps(1)
+    assert count_steps(1) == count_steps(0)
+
+
+class Usage(NamedTuple):
+    total: int
+    free: int
+
+
+def test_a_small_shared_memory_is_left_to_others_and_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(2**26, 2**20))
+    monkeypatch.delattr(Tensor, "share_memory_")
+    loader.note_small_shared_memory.cache_clear()
+    assert [count_steps(2), count_steps(1)] == [count_steps(0)] * 2
+    noted = capsys.readouterr().err
+    assert noted.count("/dev/shm has 67 MB; batches that find no room there are copied") == 1
+    assert "docker run --shm-size=8g" in noted
+    loader.note_small_shared_memory.cache_clear()
 
 
 def test_workers_that_are_busy_and_deaf_end_when_the_generator_is_closed() -> None:
