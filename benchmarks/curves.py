@@ -26,7 +26,7 @@ from transfer.cells.request import CellSettings
 from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
-from transfer.running.folders import data_folder
+from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import check_ranges
 from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
@@ -58,6 +58,8 @@ class Request:
 
 def run(request: Request) -> int:
     """Evaluate all snapshots and write the tables; return the exit status."""
+    check_writable(request.results, "--results")
+    check_writable(request.runs, "--runs")
     settings = settings_of(request, snapshots=True)
     keys = split_words(request.tasks)
     for key in keys:

@@ -50,7 +50,7 @@ from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import format_duration
-from transfer.running.folders import data_folder
+from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
 from transfer.running.processes import assume_gpus
 from transfer.running.row_names import check_row_name
@@ -177,6 +177,8 @@ def run(request: RunAll) -> int:
     from benchmarks.execution.workers import run_side_by_side
 
     start = time.monotonic()
+    check_writable(request.results, "--results")
+    check_writable(request.runs, "--runs")
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)
@@ -216,6 +218,7 @@ def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
 
+    check_writable(request.runs, "--runs")
     home = request.runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
     print("generating small versions of all data sets", file=sys.stderr, flush=True)

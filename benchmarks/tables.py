@@ -18,6 +18,7 @@ from benchmarks.pages.paper_page import paper_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
 from transfer.running.atomic_files import explain_write_errors, write_whole
+from transfer.running.folders import FolderError, check_writable
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,9 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = tyro.cli(Request, args=words, description=__doc__)
     try:
+        check_writable(request.results, "--results")
         paths = write_tables(request.results)
-    except FileNotFoundError as error:
+    except (FolderError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:

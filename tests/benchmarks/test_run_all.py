@@ -22,7 +22,7 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.images import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
-from transfer.running.atomic_files import WriteError
+from transfer.running.folders import FolderError
 from transfer.running.lock import BusyError
 from transfer.tasks import TASKS
 
@@ -124,7 +124,7 @@ def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     monkeypatch.delattr(benchmarks.run_all, "run_cells")
-    with pytest.raises(WriteError, match=r"link: cannot be written.*another --results"):
+    with pytest.raises(FolderError, match=r"link: cannot be written.*another --results"):
         run(request_for(results=tmp_path / "link"))
 
 

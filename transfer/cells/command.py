@@ -16,7 +16,7 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.record import Record, file_for_record
 from transfer.running.console import format_duration
-from transfer.running.folders import data_folder
+from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import this_process
 from transfer.running.row_names import check_row_name
@@ -65,6 +65,8 @@ class Evaluate:
         """Evaluate the checkpoint and print the result; return the exit status."""
         from transfer.cells.many_gpus import evaluate_on_gpus
 
+        check_writable(self.results, "--results")
+        check_writable(self.runs, "--runs")
         cell = self.cell()
         if this_process().is_main:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)

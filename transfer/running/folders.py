@@ -1,10 +1,14 @@
-"""The folders that a cell reads and writes."""
+"""The folders that a cell reads and writes, and the check that they can be written."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+class FolderError(ValueError):
+    """Error for a folder of the request that cannot be written; it says what to do."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +37,31 @@ class Folders:
 def data_folder() -> Path:
     """Return the folder of all data sets: $DATASETS, or ./datasets."""
     return Path(os.environ.get("DATASETS", "datasets"))
+
+
+def check_writable(folder: Path, option: str) -> None:
+    """Raise FolderError unless a folder exists or can be created, and can be written.
+
+    option: the command-line option that selects it. Nothing is created.
+    """
+    try:
+        why = _why_not_writable(folder)
+    except OSError as error:  # such as a folder above that may not be searched
+        why = error.strerror or str(error)
+    if why:
+        raise FolderError(
+            f"{option} {folder}: cannot be written ({why}); make it a folder that you may write, "
+            f"or give another {option}"
+        )
+
+
+def _why_not_writable(folder: Path) -> str:
+    """Return why a folder cannot be written; empty if it can."""
+    existing = folder.absolute()
+    while not (existing.exists() or existing.is_symlink()):
+        existing = existing.parent
+    if not existing.exists():
+        return f"the link {existing} leads nowhere"
+    if not existing.is_dir():
+        return f"{existing} is a file"
+    return "" if os.access(existing, os.W_OK | os.X_OK) else f"{existing} is read-only for you"

@@ -1,0 +1,48 @@
+"""Commands refuse folders that they cannot write to, before they do anything."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import benchmarks.curves
+import benchmarks.run_all
+import benchmarks.tables
+import transfer.__main__
+
+NONE = ("--ckpt", "none.pth", "--data", "none")
+COMMANDS: dict[str, tuple[Callable[[list[str]], int], tuple[str, ...]]] = {
+    "transfer": (transfer.__main__.main, ("cifar10_knn", *NONE)),
+    "run_all": (benchmarks.run_all.main, NONE),
+    "run_all --demo": (benchmarks.run_all.main, ("--demo",)),
+    "curves": (benchmarks.curves.main, ("--snapshots", "none")),
+    "tables": (benchmarks.tables.main, ()),
+}
+TASKS = ("transfer", "run_all", "curves")
+"""Commands with folders for results and for unfinished work."""
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((command, option) for command in TASKS for option in ("--results", "--runs")),
+        ("run_all --demo", "--runs"),
+        ("tables", "--results"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_refused_with_status_2_before_any_work(
+    command: str,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    before = sorted(tmp_path.rglob("*"))
+    main, words = COMMANDS[command]
+    for place in ("file", "file/below", "link", "link/below"):
+        assert main([*words, option, place]) == 2
+        assert f"error: {option} {place}: cannot be written (" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
