@@ -118,7 +118,8 @@ class MakeCorruptions:
         return 0
 
 
-COMMANDS = {
+Command = CheckData | Inspect | GenerateData | ConvertSBD | MakeCorruptions
+COMMANDS: dict[str, type[Command]] = {
     "check-data": CheckData,
     "inspect": Inspect,
     "generate-data": GenerateData,
@@ -136,6 +137,13 @@ def list_tasks() -> str:
     return "\n".join(lines)
 
 
+def run_command(command: type[Command], words: list[str]) -> int:
+    """Read a command's options, check them and run it; return its exit status."""
+    run = tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")
+    check_ranges(run)
+    return run()
+
+
 def main(words: list[str]) -> int:
     """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
     if words[:1] == ["--list"]:
@@ -145,9 +153,7 @@ def main(words: list[str]) -> int:
     stop.listen()
     try:
         if command is not None:
-            run = tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")
-            check_ranges(run)
-            return run()
+            return run_command(command, words)
         request = tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)
         with process_group():
             return request()

@@ -20,7 +20,7 @@ UNBOUNDED = ("gaussian_center", "margin", "mean")
 
 def numeric_fields(options: Any) -> dict[str, str]:
     """Return the annotation of each numeric field, by name, also of nested dataclasses."""
-    found = {}
+    found: dict[str, str] = {}
     for spec in fields(options):
         value, words = getattr(options, spec.name), str(spec.type)
         if is_dataclass(value):

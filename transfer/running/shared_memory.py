@@ -47,8 +47,7 @@ class _Packer(ForkingPickler):
 
     def reducer_override(self, value: object) -> Any:
         """Return how to restore a tensor from a copy; NotImplemented for everything else."""
-        copied = type(value) is Tensor and _is_plain(value) and not _move_to_shared_memory(value)
-        if not copied:
+        if not isinstance(value, Tensor) or not _is_plain(value) or _move_to_shared_memory(value):
             return NotImplemented
         content = value.contiguous().reshape(-1).view(torch.uint8).numpy()
         return _restore, (content, value.dtype, tuple(value.shape))
@@ -57,7 +56,8 @@ class _Packer(ForkingPickler):
 def _is_plain(tensor: Tensor) -> bool:
     """Return whether a tensor is nothing but numbers in the memory of this machine."""
     return (
-        tensor.device.type == "cpu"
+        type(tensor) is Tensor
+        and tensor.device.type == "cpu"
         and tensor.layout == torch.strided
         and tensor.numel() > 0
         and not tensor.requires_grad

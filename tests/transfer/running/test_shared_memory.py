@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import transfer.running.shared_memory
 from transfer.running.loader import load_batches
 from transfer.running.shared_memory import note_small_shared_memory, pack_batch
 
@@ -94,9 +93,7 @@ def test_a_small_shared_memory_is_noted_once_with_advice(
     total: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     note_small_shared_memory.cache_clear()
-    monkeypatch.setattr(
-        transfer.running.shared_memory.shutil, "disk_usage", shared_memory_of(total, total)
-    )
+    monkeypatch.setattr(shutil, "disk_usage", shared_memory_of(total, total))
     for _ in range(2):
         note_small_shared_memory()
     noted = capsys.readouterr().err
