@@ -8,7 +8,8 @@ from torch import Tensor
 
 from transfer.convert.account import account
 from transfer.convert.architectures import BackboneError, is_optional
-from transfer.convert.candidates import Candidate, choose, find_candidates
+from transfer.convert.candidates import Candidate, find_candidates
+from transfer.convert.choice import choose
 from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.proof import prove
@@ -30,9 +31,10 @@ class Converted:
     inspection: Inspection
 
 
-def convert(contents: Contents, path: Path) -> Converted:
+def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
     """Return the one backbone in `contents`; `path` appears in the report only.
 
+    branch: prefix, or a part of it, of the ResNet to take; chosen by the names if empty.
     BackboneError unless there is exactly one, complete, finite, and proven to compute what the
     file's tensors compute.
     """
@@ -43,7 +45,7 @@ def convert(contents: Contents, path: Path) -> Converted:
             f"weights of a ResNet"
         )
     found = find_candidates(tensors)
-    chosen, choice = choose(found, tensors)
+    chosen, choice = choose(found, tensors, branch)
     complete = [c for c in found if c.num_flaws == 0 and c is not chosen]
     groups = account(tensors, chosen, complete)
     raw = {
