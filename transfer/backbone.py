@@ -17,6 +17,7 @@ from transfer.convert.architectures import (
     BackboneError,
     Stem,
     feature_dim,
+    is_large,
     is_optional,
     network_and_heads,
 )
@@ -218,7 +219,7 @@ def random_twin(backbone: Backbone) -> Backbone:
 
 def _usual_input(stem: Stem) -> InputFormat:
     """Return the input format that foreign checkpoints with this stem were trained on."""
-    return InputFormat(size_px=224 if stem == "imagenet" else 32)
+    return InputFormat(size_px=224 if is_large(stem) else 32)
 
 
 def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:

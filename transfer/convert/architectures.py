@@ -1,4 +1,4 @@
-"""The architectures that can be transferred, by name: torchvision's ResNets with two kinds of stem.
+"""The architectures that can be transferred, by name: torchvision's ResNets with several stems.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
@@ -7,10 +7,27 @@ files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.0565
 import re
 from typing import Literal
 
-Stem = Literal["imagenet", "cifar"]
-"""imagenet: 7x7 convolution of stride 2, then max-pool; cifar: 3x3 of stride 1, no max-pool."""
+Stem = Literal["imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-pad2"]
+"""imagenet: 7x7 convolution of stride 2, then max-pool; cifar: 3x3 of stride 1, no max-pool.
 
-STEMS: tuple[Stem, ...] = ("imagenet", "cifar")
+The others differ as their names say; cifar-pad2 pads the 3x3 convolution by 2, not by 1.
+"""
+
+STEMS: tuple[Stem, ...] = ("imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-pad2")
+
+STEMS_BY_SHAPE: tuple[Stem, ...] = ("imagenet", "cifar")
+"""The stems that tensors alone stand for."""
+
+
+def is_large(stem: Stem) -> bool:
+    """Return whether the stem is the 7x7 convolution of stride 2, not the 3x3 one of stride 1."""
+    return stem.startswith("imagenet")
+
+
+def has_max_pool(stem: Stem) -> bool:
+    """Return whether a 3x3 max-pool of stride 2 follows the stem's convolution."""
+    return stem in ("imagenet", "cifar-maxpool")
+
 
 FEATURE_DIM = {
     "resnet18": 512,

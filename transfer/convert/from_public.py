@@ -16,6 +16,8 @@ from transfer.convert.proof import prove
 from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.statements import read_statements
+from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -46,7 +48,8 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         )
     found = find_candidates(tensors)
     chosen, choice = choose(found, tensors, branch)
-    complete = [c for c in found if c.num_flaws == 0 and c is not chosen]
+    chosen, variant = heed(chosen, found, read_statements(contents.values))
+    complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
     groups = account(tensors, chosen, complete)
     raw = {
         name: plain_floats(name, tensors[name])
@@ -55,7 +58,9 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
     }
     state_dict = to_torchvision(chosen, raw, tensors)
     network = network_with(chosen.arch, chosen.stem, state_dict)
-    proof = prove(network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()})
+    proof = prove(
+        network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()}, chosen.stem
+    )
     inspection = Inspection(
         file=path.name,
         layout=layout_name(chosen.scheme, chosen.prefix, tensors.keys() - raw.keys()),
@@ -66,7 +71,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
         proof=proof,
-        notes=tuple(_notes(chosen, contents)),
+        notes=(*variant, *_notes(chosen, contents)),
     )
     return Converted(state_dict=state_dict, inspection=inspection)
 
@@ -128,6 +133,6 @@ def _notes(chosen: Candidate, contents: Contents) -> list[str]:
     if chosen.stem == "cifar":
         notes.append(
             "tensors cannot tell padding, stride and pooling of a 3x3 stem: padding 1, stride 1 "
-            "and no max-pool are assumed (some solo-learn versions pad by 2)"
+            "and no max-pool are assumed (solo-learn pads by 2)"
         )
     return notes

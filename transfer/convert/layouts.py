@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transfer.convert.architectures import STEMS, Stem
+from transfer.convert.architectures import STEMS_BY_SHAPE, Stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Scheme:
     """Names of the shortcut's convolution and norm."""
     heads: str = ""
     """Prefix of a head's name beside the backbone, below the backbone's own prefix."""
-    stems: tuple[Stem, ...] = STEMS
+    stems: tuple[Stem, ...] = STEMS_BY_SHAPE
     refusal: str = ""
     """Reason why a network under this scheme differs from torchvision's; empty if it does not."""
 

@@ -1,4 +1,4 @@
-"""The networks of the architectures: torchvision's ResNets with an ImageNet or a CIFAR stem.
+"""The networks of the architectures: torchvision's ResNets with their stems.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
@@ -12,7 +12,14 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models import ResNet
 
-from transfer.convert.architectures import STEMS, BackboneError, Stem, network_and_heads
+from transfer.convert.architectures import (
+    STEMS,
+    BackboneError,
+    Stem,
+    has_max_pool,
+    is_large,
+    network_and_heads,
+)
 
 
 class Branches(nn.ModuleList):
@@ -33,9 +40,11 @@ def build_resnet(arch: str, stem: Stem) -> ResNet:
         raise BackboneError(f"stem {stem!r} was asked for; known are {', '.join(STEMS)}")
     network = torchvision.models.get_model(name, weights=None)
     network.fc = nn.Identity()
-    if stem == "cifar":
-        network.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
+    if not is_large(stem):
+        padding = 2 if stem == "cifar-pad2" else 1
+        network.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=padding, bias=False)
         nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+    if not has_max_pool(stem):
         network.maxpool = nn.Identity()
     if num_heads:
         others = (torchvision.models.get_model(name, weights=None) for _ in range(num_heads - 1))
