@@ -35,8 +35,27 @@ FEATURE_DIM = {
     "resnet50": 2048,
     "resnet101": 2048,
     "resnet152": 2048,
+    "wide_resnet50_2": 2048,
+    "wide_resnet101_2": 2048,
+    "resnext50_32x4d": 2048,
+    "resnext101_32x8d": 2048,
+    "resnet50w2": 4096,
+    "resnet50w4": 8192,
 }
-"""Feature dimension C of each architecture, by torchvision's names."""
+"""Feature dimension C of each architecture, by torchvision's names.
+
+resnet50w2 and resnet50w4 are SwAV's: every layer has two or four times the channels, where
+torchvision's wide ResNets widen only the 3x3 convolutions.
+"""
+
+PLAIN = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+"""The architectures of He et al., which every engine can build."""
+
+WIDE = tuple(arch for arch in FEATURE_DIM if arch not in PLAIN)
+"""The architectures with more channels or with grouped convolutions."""
+
+WIDENING = {"resnet50w2": 2, "resnet50w4": 4}
+"""Factor of all channels of each widened ResNet-50."""
 
 MANY_HEADS = re.compile(r"(.+)-heads([1-9][0-9]?)")
 """Pattern of architectures with copies of layer4, such as resnet50-heads4 with four."""

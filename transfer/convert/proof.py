@@ -97,7 +97,11 @@ def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
         number = name[4]
         kernel = block[name]
         y = F.conv2d(
-            y, kernel, stride=stride if name == strided else 1, padding=kernel.shape[-1] // 2
+            y,
+            kernel,
+            stride=stride if name == strided else 1,
+            padding=kernel.shape[-1] // 2,
+            groups=y.shape[1] // kernel.shape[1],
         )
         (norm,) = norms & {f"bn{number}", f"conv{number}.norm"}
         norms.remove(norm)

@@ -9,7 +9,18 @@ from transfer.datasets.catalog import DATASETS
 
 IMAGES_PER_GPU_SECOND = 2500.0
 """Assumed speed of a ResNet-50 at 224 px in bf16."""
-FORWARD_COST = {"resnet18": 0.44, "resnet34": 0.89, "resnet101": 1.9, "resnet152": 2.8}
+FORWARD_COST = {
+    "resnet18": 0.44,
+    "resnet34": 0.89,
+    "resnet101": 1.9,
+    "resnet152": 2.8,
+    "wide_resnet50_2": 2.8,
+    "wide_resnet101_2": 5.6,
+    "resnext50_32x4d": 1.03,
+    "resnext101_32x8d": 4.0,
+    "resnet50w2": 3.9,
+    "resnet50w4": 15.0,
+}
 """Arithmetic of a forward pass in units of a ResNet-50's (torchvision's table of GFLOPS)."""
 LAYER4_COST = {"resnet18": 0.10, "resnet34": 0.16}
 """Arithmetic of layer4 alone, in the same unit; 0.20 for networks with bottlenecks."""
