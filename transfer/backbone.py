@@ -48,6 +48,9 @@ __all__ = [
 
 FORMAT = "ssl-backbone/1"
 
+MAX_SHOWN_PATH = 200
+"""Longest path in a message, in characters."""
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -226,11 +229,12 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
     from transfer.convert.read_file import read_file
 
     try:
+        _check_path(path)
         contents = read_file(path)
         read = _read_own if _is_own(contents.tree) else _read_foreign
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
-        raise BackboneError(f"{path}: {error}") from error
+        raise BackboneError(f"{_shortened(path)}: {error}") from error
     arch, stem = inspection.arch, inspection.stem
     with path.open("rb") as file:
         file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -246,6 +250,23 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         sha256=content_sha256(arch, stem, input_format, state_dict),
     )
     return backbone, inspection
+
+
+def _check_path(path: Path) -> None:
+    """Raise BackboneError for a path that the system cannot look up, such as a very long name."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return  # the reader says so
+    except OSError as error:
+        raise BackboneError(
+            f"the system cannot open it ({error.strerror or error}); give another path"
+        ) from error
+
+
+def _shortened(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."
 
 
 def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:

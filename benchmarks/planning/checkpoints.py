@@ -74,7 +74,7 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     path = origin.ckpt
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:  # missing, or a name that no file can have
         return load_backbone(path)  # raises the error that says what is wrong
     version = [VERSION, _code_version(), list(origin.heads), origin.random, origin.branch]
     identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]

@@ -124,6 +124,12 @@ def _equal(one: Candidate, other: Candidate, tensors: Mapping[str, StoredTensor]
 
 def _refusal(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -> str:
     """Return a message that says what was found instead of a complete ResNet."""
+    if clip := next((name for name in tensors if re.search(r"(^|\.)attn_?pool\.", name)), None):
+        return (
+            f"it holds CLIP's modified ResNet (attention pooling in {clip}): three convolutions in "
+            f"the stem and average pooling in place of strides, where torchvision's ResNet has "
+            f"one convolution and strides. Only torchvision's ResNets can be transferred"
+        )
     if not candidates:
         examples = ", ".join(list(tensors)[:3])
         transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)

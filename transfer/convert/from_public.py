@@ -1,13 +1,15 @@
 """Convert a checkpoint of another project to torchvision's names, or say what is missing."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from transfer.convert.account import account
-from transfer.convert.architectures import BackboneError, is_optional
+from transfer.convert.account import Group, account
+from transfer.convert.architectures import BackboneError, feature_dim, is_optional
 from transfer.convert.candidates import Candidate, find_candidates
 from transfer.convert.choice import choose
 from transfer.convert.inspection import Inspection
@@ -71,7 +73,12 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
         proof=proof,
-        notes=(*variant, *_notes(chosen, contents)),
+        notes=(
+            *variant,
+            *_notes(chosen, contents),
+            *_left_out(groups),
+            *_classifiers((chosen, *complete), tensors),
+        ),
     )
     return Converted(state_dict=state_dict, inspection=inspection)
 
@@ -91,8 +98,16 @@ def to_torchvision(
         elif name is None:
             state_dict[key] = torch.zeros((), dtype=torch.int64)
         else:
-            state_dict[key] = tensors[name].read().reshape(-1)[:1].sum().to(torch.int64)
+            state_dict[key] = _first_count(tensors[name])
     return state_dict
+
+
+def _first_count(stored: StoredTensor) -> Tensor:
+    """Return the first value of a step counter of any shape and type, () int64; else 0."""
+    tensor = stored.read() if stored.num_values and not stored.dtype.is_complex else torch.zeros(1)
+    first = tensor[(0,) * tensor.ndim].item()
+    is_count = math.isfinite(first) and 0 <= first < 2**63
+    return torch.tensor(int(first) if is_count else 0, dtype=torch.int64)
 
 
 def plain_floats(name: str, stored: StoredTensor) -> Tensor:
@@ -109,6 +124,28 @@ def plain_floats(name: str, stored: StoredTensor) -> Tensor:
             f"training diverged: take an earlier checkpoint"
         )
     return tensor
+
+
+def _left_out(groups: Iterable[Group]) -> list[str]:
+    """Return notes on parts of the encoder that features do not use, besides its heads."""
+    return [
+        f"left out: {group.num_tensors} tensors of a {group.kind} below {group.prefix}"
+        for group in groups
+        if group.kind == "feature pyramid"
+    ]
+
+
+def _classifiers(networks: Iterable[Candidate], tensors: dict[str, StoredTensor]) -> list[str]:
+    """Return notes on networks with ImageNet's classifier, which labels have trained."""
+    notes = []
+    for network in networks:
+        name = f"{network.prefix}{network.scheme.heads}fc.weight"
+        if name in tensors and tensors[name].shape == (1000, feature_dim(network.arch)):
+            notes.append(
+                f"{name} tells 1000 classes apart: a supervised network, or one with a linear "
+                f"probe; a contrastive network has a projector there"
+            )
+    return notes
 
 
 def _notes(chosen: Candidate, contents: Contents) -> list[str]:

@@ -36,7 +36,7 @@ class Branches(nn.ModuleList):
         return torch.cat([branch(maps) for branch in self], dim=1)
 
 
-class WidenedResNet50(ResNet):
+class WidenedResNet50(ResNet):  # type: ignore[misc]  # torchvision has no types
     """ResNet-50 with a multiple of the channels in every layer, as SwAV and VICReg widen it."""
 
     def __init__(self, widening: int, norm_layer: Callable[..., nn.Module] | None = None) -> None:
@@ -51,7 +51,8 @@ class WidenedResNet50(ResNet):
         """Return a stage with the multiple of torchvision's channels."""
         if planes == 64:  # the first stage follows the stem, which is widened as well
             self.inplanes = planes * self.widening
-        return super()._make_layer(block, planes * self.widening, *sizes, **options)
+        stage: nn.Sequential = super()._make_layer(block, planes * self.widening, *sizes, **options)
+        return stage
 
 
 def new_network(arch: str, norm_layer: Callable[..., nn.Module] | None = None) -> ResNet:
