@@ -12,9 +12,12 @@ from transfer.backbone import BackboneError, load_backbone, random_backbone
 from transfer.convert.architectures import FEATURE_DIM, WIDE
 from transfer.convert.proof import prove
 from transfer.convert.resnet import network_with, tensor_shapes
+from transfer.detection.detectron2_engine import config
 from transfer.detection.engines import build_detector
+from transfer.segmentation.network import build_network
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
+from transfer.tasks.segmentation import Segmentation
 
 GetWeights = Callable[..., Weights]
 
@@ -97,6 +100,22 @@ def test_the_torchvision_engine_builds_them(arch: str, key: str) -> None:
         if name.startswith("backbone.")
     }
     assert places == shapes
+
+
+def test_engines_for_plain_networks_refuse_them_by_name(tmp_path: Path) -> None:
+    detector, segmentation = TASKS["coco_det"], TASKS["voc12_seg_fcn"]
+    assert isinstance(detector, Detection)
+    assert isinstance(segmentation, Segmentation)
+    with pytest.raises(ValueError, match="--engine torchvision"):
+        config(detector.recipe, arch="wide_resnet50_2", num_classes=3, norm="BN")
+    with pytest.raises(ValueError, match="wide_resnet50_2 was asked for"):
+        build_network(
+            segmentation.recipe,
+            arch="wide_resnet50_2",
+            num_classes=3,
+            norm="BN",
+            log=tmp_path / "log",
+        )
 
 
 def test_what_an_engine_cannot_build_is_unfit_before_training(
