@@ -64,6 +64,8 @@ class RunAll:
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
     """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
+    branch: tuple[str, ...] = ()
+    """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
     heads: tuple[str, ...] = ()
@@ -114,10 +116,19 @@ def origins(request: RunAll) -> list[Origin]:
             f"--name {' '.join(request.name)}: {len(request.name)} names for "
             f"{len(request.ckpt)} checkpoints"
         )
+    if request.branch and len(request.branch) != len(request.ckpt):
+        raise ValueError(
+            f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
+            f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
+        )
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
-    whole = [Origin(ckpt=p, name=n) for p, n in zip(request.ckpt, names, strict=True)]
+    branches = request.branch or ("",) * len(request.ckpt)
+    whole = [
+        Origin(ckpt=path, name=name, branch=branch)
+        for path, name, branch in zip(request.ckpt, names, branches, strict=True)
+    ]
     subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]

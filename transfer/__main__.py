@@ -53,6 +53,8 @@ class Inspect:
 
     file: Annotated[Path, tyro.conf.Positional]
     """Checkpoint file."""
+    branch: str = ""
+    """Part of the prefix of the ResNet to take where a file holds several, such as student."""
     all: bool = False
     """Also list every group of tensors, and all that the file says about its training."""
 
@@ -60,7 +62,7 @@ class Inspect:
         """Print the report; return the exit status."""
         from transfer.convert.inspection import render as render_inspection
 
-        print(render_inspection(inspect_file(self.file), everything=self.all))
+        print(render_inspection(inspect_file(self.file, self.branch), everything=self.all))
         return 0
 
 

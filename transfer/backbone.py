@@ -17,6 +17,7 @@ from transfer.convert.architectures import (
     BackboneError,
     Stem,
     feature_dim,
+    is_large,
     is_optional,
     network_and_heads,
 )
@@ -46,6 +47,9 @@ __all__ = [
 ]
 
 FORMAT = "ssl-backbone/1"
+
+MAX_SHOWN_PATH = 200
+"""Longest path in a message, in characters."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -161,18 +165,19 @@ def content_sha256(
     return digest.hexdigest()
 
 
-def load_backbone(path: Path, *, name: str | None = None) -> Backbone:
+def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Backbone:
     """Return the backbone in a file of ours or of another project; `name` defaults to path.stem.
 
+    branch: a part of the prefix of the ResNet to take where a foreign file holds several.
     BackboneError, with what was found and expected, unless the file holds exactly one complete
     ResNet whose conversion is proven.
     """
-    return _load(path, name or path.stem)[0]
+    return _load(path, name or path.stem, branch)[0]
 
 
-def inspect_file(path: Path) -> Inspection:
+def inspect_file(path: Path, branch: str = "") -> Inspection:
     """Return how `load_backbone` reads the file, for `render`; raise the same errors."""
-    backbone, inspection = _load(path, path.stem)
+    backbone, inspection = _load(path, path.stem, branch)
     form = backbone.input
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
     assumed = "" if inspection.layout == FORMAT else "; assumed, the file does not say"
@@ -217,18 +222,19 @@ def random_twin(backbone: Backbone) -> Backbone:
 
 def _usual_input(stem: Stem) -> InputFormat:
     """Return the input format that foreign checkpoints with this stem were trained on."""
-    return InputFormat(size_px=224 if stem == "imagenet" else 32)
+    return InputFormat(size_px=224 if is_large(stem) else 32)
 
 
-def _load(path: Path, name: str) -> tuple[Backbone, Inspection]:
+def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
     from transfer.convert.read_file import read_file
 
     try:
+        _check_path(path)
         contents = read_file(path)
         read = _read_own if _is_own(contents.tree) else _read_foreign
-        state_dict, input_format, inspection = read(contents, path)
+        state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
-        raise BackboneError(f"{path}: {error}") from error
+        raise BackboneError(f"{_shortened(path)}: {error}") from error
     arch, stem = inspection.arch, inspection.stem
     with path.open("rb") as file:
         file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -246,10 +252,27 @@ def _load(path: Path, name: str) -> tuple[Backbone, Inspection]:
     return backbone, inspection
 
 
-def _read_foreign(contents: Contents, path: Path) -> Loaded:
+def _check_path(path: Path) -> None:
+    """Raise BackboneError for a path that the system cannot look up, such as a very long name."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return  # the reader says so
+    except OSError as error:
+        raise BackboneError(
+            f"the system cannot open it ({error.strerror or error}); give another path"
+        ) from error
+
+
+def _shortened(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."
+
+
+def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
     from transfer.convert.from_public import convert
 
-    converted = convert(contents, path)
+    converted = convert(contents, path, branch)
     inspection = converted.inspection
     return converted.state_dict, _usual_input(inspection.stem), inspection
 
@@ -258,13 +281,18 @@ def _is_own(tree: Any) -> bool:
     return isinstance(tree, dict) and str(tree.get("format", "")).startswith("ssl-backbone")
 
 
-def _read_own(contents: Contents, path: Path) -> Loaded:
+def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     """Read our own file; check every field, and that names and shapes are the architecture's."""
     from transfer.convert.account import Group
     from transfer.convert.from_public import plain_floats
     from transfer.convert.inspection import Inspection
     from transfer.convert.resnet import tensor_shapes
 
+    if branch:
+        raise BackboneError(
+            f"--branch {branch} was asked for, but a file of this suite holds one network: leave "
+            f"out --branch"
+        )
     match contents.tree:
         case {
             "format": "ssl-backbone/1",  # FORMAT; a bare name in a pattern would match anything

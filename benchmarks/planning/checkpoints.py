@@ -28,6 +28,8 @@ class Origin:
     ckpt: Path
     name: str | None = None
     """Name of the whole backbone; the file's name if not given."""
+    branch: str = ""
+    """Part of the prefix of the ResNet to take where the file holds several."""
     heads: tuple[int, ...] = ()
     """Heads of the file that are used; all if empty."""
     random: bool = False
@@ -48,9 +50,11 @@ def load_backbones(origins: Sequence[Origin]) -> list[Backbone]:
 
     BackboneError if a file is no backbone.
     """
-    pairs = dict.fromkeys((origin.ckpt, origin.name) for origin in origins)
-    files = {(path, name): load_backbone(path, name=name) for path, name in pairs}
-    return [origin.select(files[origin.ckpt, origin.name]) for origin in origins]
+    files = {
+        (path, name, branch): load_backbone(path, name=name, branch=branch)
+        for path, name, branch in dict.fromkeys((o.ckpt, o.name, o.branch) for o in origins)
+    }
+    return [origin.select(files[origin.ckpt, origin.name, origin.branch]) for origin in origins]
 
 
 def inspect_checkpoint(origin: Origin, runs: Path) -> Backbone:
@@ -70,9 +74,9 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     path = origin.ckpt
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:  # missing, or a name that no file can have
         return load_backbone(path)  # raises the error that says what is wrong
-    version = [VERSION, _code_version(), list(origin.heads), origin.random]
+    version = [VERSION, _code_version(), list(origin.heads), origin.random, origin.branch]
     identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
     name = content_hash(identity, 24)
     cached = runs / "cache" / "checkpoints" / f"{name}.json"

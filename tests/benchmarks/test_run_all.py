@@ -299,3 +299,12 @@ def test_a_python_without_the_packages_is_told_what_to_do(tmp_path: Path) -> Non
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "run `make setup` once, then .venv/bin/python benchmarks/run_all.py" in line
+
+
+@pytest.mark.parametrize("option", [[], ["--plan"]])
+def test_a_file_name_of_300_characters_ends_with_status_2(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    assert main(["--ckpt", "a" * 300, *places, "--tasks", "cifar10_knn", *option]) == 2
+    assert "too long" in capsys.readouterr().err

@@ -34,6 +34,8 @@ class Evaluate:
     """Backbone file, or a checkpoint of another project."""
     name: str | None = None
     """Name of the row in the tables; the file's name if not given."""
+    branch: str = ""
+    """Part of the prefix of the ResNet to take where a file holds several, such as student."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
@@ -101,7 +103,7 @@ class Evaluate:
             training=self.training,
             features_in=self.features_in,
         )
-        backbone = load_backbone(self.ckpt, name=self.name)
+        backbone = load_backbone(self.ckpt, name=self.name, branch=self.branch)
         if self.heads:
             backbone = with_heads(backbone, self.heads)
         if self.random:

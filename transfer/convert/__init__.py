@@ -6,7 +6,10 @@ read_file.py      reads a file's tensors: format from its first bytes, names fro
 safe_pickle.py    reads a pickle without executing any of it
 torch_file.py     the zip and the legacy container of torch.save
 layouts.py        the names that each project gives a ResNet's tensors
-candidates.py     finds the ResNets in a file, and chooses the backbone among them
+candidates.py     finds the ResNets in a file
+choice.py         chooses the backbone among them
+statements.py     what the file says of its network beside the tensors
+variants.py       the variant of the network that tensors and statements agree on
 account.py        assigns every other tensor of the file to a group
 proof.py          proves that the converted network computes what the file's tensors compute
 from_public.py    the steps above in order: a foreign file under torchvision's names

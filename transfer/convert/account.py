@@ -12,6 +12,12 @@ from transfer.convert.safe_pickle import StoredTensor
 HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
 """Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""
 
+PYRAMID = r"fpn_?(lateral|output|inner|layer)\w*\."
+"""Pattern of a feature pyramid inside an encoder (ReSim), right after the backbone's prefix.
+
+It reads the maps of the ResNet and does not change them.
+"""
+
 OPTIMIZER = r"(^|[._])(optim\w*|(lr_)?schedulers?|grad_scaler|scaler|amp)([._]|$)"
 
 
@@ -21,7 +27,8 @@ class Group:
 
     prefix: str
     kind: str
-    """backbone, head, another ResNet (with its head), optimizer, or beside the backbone."""
+    """backbone, head, feature pyramid, another ResNet (with its head), optimizer, or beside the
+    backbone."""
     num_tensors: int
     num_values: int
 
@@ -47,6 +54,8 @@ def account(
             groups[_branch(name, chosen.prefix), "optimizer"].append(name)
         elif below and _is_head(name.removeprefix(chosen.prefix), chosen):
             groups[_branch(name, chosen.prefix), "head"].append(name)
+        elif below and re.match(PYRAMID, name.removeprefix(chosen.prefix)):
+            groups[chosen.prefix + "fpn", "feature pyramid"].append(name)
         elif below:
             unexpected.append(name)
         else:

@@ -1,4 +1,4 @@
-"""The architectures that can be transferred, by name: torchvision's ResNets with two kinds of stem.
+"""The architectures that can be transferred, by name: torchvision's ResNets with several stems.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
@@ -7,10 +7,27 @@ files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.0565
 import re
 from typing import Literal
 
-Stem = Literal["imagenet", "cifar"]
-"""imagenet: 7x7 convolution of stride 2, then max-pool; cifar: 3x3 of stride 1, no max-pool."""
+Stem = Literal["imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-pad2"]
+"""imagenet: 7x7 convolution of stride 2, then max-pool; cifar: 3x3 of stride 1, no max-pool.
 
-STEMS: tuple[Stem, ...] = ("imagenet", "cifar")
+The others differ as their names say; cifar-pad2 pads the 3x3 convolution by 2, not by 1.
+"""
+
+STEMS: tuple[Stem, ...] = ("imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-pad2")
+
+STEMS_BY_SHAPE: tuple[Stem, ...] = ("imagenet", "cifar")
+"""The stems that tensors alone stand for."""
+
+
+def is_large(stem: Stem) -> bool:
+    """Return whether the stem is the 7x7 convolution of stride 2, not the 3x3 one of stride 1."""
+    return stem.startswith("imagenet")
+
+
+def has_max_pool(stem: Stem) -> bool:
+    """Return whether a 3x3 max-pool of stride 2 follows the stem's convolution."""
+    return stem in ("imagenet", "cifar-maxpool")
+
 
 FEATURE_DIM = {
     "resnet18": 512,
@@ -18,8 +35,27 @@ FEATURE_DIM = {
     "resnet50": 2048,
     "resnet101": 2048,
     "resnet152": 2048,
+    "wide_resnet50_2": 2048,
+    "wide_resnet101_2": 2048,
+    "resnext50_32x4d": 2048,
+    "resnext101_32x8d": 2048,
+    "resnet50w2": 4096,
+    "resnet50w4": 8192,
 }
-"""Feature dimension C of each architecture, by torchvision's names."""
+"""Feature dimension C of each architecture, by torchvision's names.
+
+resnet50w2 and resnet50w4 are SwAV's: every layer has two or four times the channels, where
+torchvision's wide ResNets widen only the 3x3 convolutions.
+"""
+
+PLAIN = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+"""The architectures of He et al., which every engine can build."""
+
+WIDE = tuple(arch for arch in FEATURE_DIM if arch not in PLAIN)
+"""The architectures with more channels or with grouped convolutions."""
+
+WIDENING = {"resnet50w2": 2, "resnet50w4": 4}
+"""Factor of all channels of each widened ResNet-50."""
 
 MANY_HEADS = re.compile(r"(.+)-heads([1-9][0-9]?)")
 """Pattern of architectures with copies of layer4, such as resnet50-heads4 with four."""

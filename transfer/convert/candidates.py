@@ -1,4 +1,4 @@
-"""Find every ResNet in a list of tensors, and choose the backbone among them."""
+"""Find every ResNet in a list of tensors."""
 
 import re
 from collections import Counter
@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-import torch
-
-from transfer.convert.architectures import FEATURE_DIM, BackboneError, Stem, is_optional
+from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional
 from transfer.convert.layouts import SCHEMES, Scheme
 from transfer.convert.resnet import tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
 
 MIN_NAMES = 20
 """Fewest matching names for a prefix to be a candidate; the smallest ResNet has 100."""
-
-MOMENTUM_SIDE = (
-    r"encoder_k|key_encoder|momentum|moco_encoder|target|teacher|(^|[._])ema([._]|$)|_k\."
-)
-QUERY_SIDE = r"encoder_q|base_encoder|query|online|student"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +37,22 @@ class Candidate:
         """Number of missing, misshapen and unexpected tensors."""
         return len(self.missing) + len(self.misshapen) + len(self.surplus)
 
+    @property
+    def label(self) -> str:
+        """Return the prefix, or words for none."""
+        return self.prefix or "(no prefix)"
+
+    @property
+    def network(self) -> tuple[str, Stem]:
+        """Return architecture and stem."""
+        return self.arch, self.stem
+
     def has(self, side: str) -> bool:
-        """Return whether the prefix matches `side`, such as QUERY_SIDE."""
+        """Return whether the prefix matches the pattern of one side of a method."""
         return re.search(side, self.prefix) is not None
 
     def __str__(self) -> str:
-        return f"{self.prefix or '(no prefix)'} ({self.arch}, {self.stem} stem)"
+        return f"{self.label} ({self.arch}, {self.stem} stem)"
 
 
 @cache
@@ -125,91 +128,4 @@ def _compare(
         missing=tuple(missing),
         misshapen=tuple(misshapen),
         surplus=tuple(sorted(prefix + name for name in surplus)),
-    )
-
-
-def choose(
-    candidates: list[Candidate], tensors: Mapping[str, StoredTensor]
-) -> tuple[Candidate, str]:
-    """Return the backbone among the candidates, and the reason for the choice.
-
-    A complete candidate has every name, in its shape. BackboneError if none is complete, or if
-    several are and no name says which is the backbone.
-    """
-    complete = [candidate for candidate in candidates if candidate.num_flaws == 0]
-    if not complete:
-        raise BackboneError(_refusal(candidates, tensors))
-    chosen, reason = _prefer(complete, tensors)
-    if chosen.has(MOMENTUM_SIDE) and not chosen.has("teacher"):
-        # if the query encoder is damaged, the momentum copy must not silently replace it
-        damaged = [c for c in candidates if c.num_flaws and not c.has(MOMENTUM_SIDE)]
-        if damaged:
-            raise BackboneError(_refusal(damaged, tensors))
-    if chosen.scheme.refusal:
-        raise BackboneError(
-            f"below {chosen.prefix!r} stands a network that is not torchvision's ResNet: "
-            f"{chosen.scheme.refusal}; its features would differ. Train with a torchvision ResNet"
-        )
-    return chosen, reason
-
-
-def _prefer(
-    complete: list[Candidate], tensors: Mapping[str, StoredTensor]
-) -> tuple[Candidate, str]:
-    if len(complete) == 1:
-        return complete[0], "the only complete ResNet in the file"
-    teachers = [candidate for candidate in complete if candidate.has("teacher")]
-    if len(teachers) == 1 and any(candidate.has("student") for candidate in complete):
-        return teachers[0], "the teacher, which DINO's authors evaluate"
-    online = [candidate for candidate in complete if not candidate.has(MOMENTUM_SIDE)]
-    if len(online) == 1:
-        return online[0], "the query side, not its momentum copy"
-    if online and all(_equal(online[0], other, tensors) for other in online[1:]):
-        return online[0], f"one ResNet under {len(online)} names"
-    query = [candidate for candidate in online if candidate.has(QUERY_SIDE)]
-    if len(query) == 1:
-        return query[0], "the query side"
-    raise BackboneError(
-        f"{len(complete)} complete ResNets are in the file, and no name tells the backbone: "
-        f"{'; '.join(map(str, complete))}. Save the one that you mean in a file of its own"
-    )
-
-
-def _equal(one: Candidate, other: Candidate, tensors: Mapping[str, StoredTensor]) -> bool:
-    if (one.arch, one.stem) != (other.arch, other.stem):
-        return False
-    return all(
-        torch.equal(tensors[name].read(), tensors[other.names[key]].read())
-        for key, name in one.names.items()
-        if not is_optional(name)
-    )
-
-
-def _refusal(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -> str:
-    """Return a message that says what was found instead of a complete ResNet."""
-    if not candidates:
-        examples = ", ".join(list(tensors)[:3])
-        transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)
-        kind = "look like a Vision Transformer's" if transformer else "belong to no ResNet"
-        return (
-            f"its {len(tensors)} tensors ({examples}, ...) {kind}; expected the weights of one of "
-            f"{', '.join(FEATURE_DIM)} below some prefix. Only ResNets can be transferred"
-        )
-    best = max(candidates, key=lambda candidate: len(candidate.names) - candidate.num_flaws)
-    shapes = tensor_shapes(best.arch, best.stem)
-    convolutions = [name for name, shape in shapes.items() if len(shape) == 4]
-    found = sum(name in best.names for name in convolutions)
-    flaws = [
-        f"{word} {', '.join(names[:3])}" + (f" and {len(names) - 3} more" if names[3:] else "")
-        for word, names in (
-            ("missing", best.missing),
-            ("wrong shape", best.misshapen),
-            ("unexpected", best.surplus),
-        )
-        if names
-    ]
-    return (
-        f"no complete ResNet; nearest is {best.arch} ({best.stem} stem, {best.scheme.name} names) "
-        f"with {found} of {len(convolutions)} convolutions under prefix {best.prefix!r}: "
-        f"{'; '.join(flaws)}. Export the whole backbone, or fetch the file again"
     )

@@ -1,20 +1,25 @@
 """Convert a checkpoint of another project to torchvision's names, or say what is missing."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from transfer.convert.account import account
-from transfer.convert.architectures import BackboneError, is_optional
-from transfer.convert.candidates import Candidate, choose, find_candidates
+from transfer.convert.account import Group, account
+from transfer.convert.architectures import BackboneError, feature_dim, is_optional
+from transfer.convert.candidates import Candidate, find_candidates
+from transfer.convert.choice import choose
 from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.proof import prove
 from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.statements import read_statements
+from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -30,9 +35,10 @@ class Converted:
     inspection: Inspection
 
 
-def convert(contents: Contents, path: Path) -> Converted:
+def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
     """Return the one backbone in `contents`; `path` appears in the report only.
 
+    branch: prefix, or a part of it, of the ResNet to take; chosen by the names if empty.
     BackboneError unless there is exactly one, complete, finite, and proven to compute what the
     file's tensors compute.
     """
@@ -43,8 +49,9 @@ def convert(contents: Contents, path: Path) -> Converted:
             f"weights of a ResNet"
         )
     found = find_candidates(tensors)
-    chosen, choice = choose(found, tensors)
-    complete = [c for c in found if c.num_flaws == 0 and c is not chosen]
+    chosen, choice = choose(found, tensors, branch)
+    chosen, variant = heed(chosen, found, read_statements(contents.values))
+    complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
     groups = account(tensors, chosen, complete)
     raw = {
         name: plain_floats(name, tensors[name])
@@ -53,7 +60,9 @@ def convert(contents: Contents, path: Path) -> Converted:
     }
     state_dict = to_torchvision(chosen, raw, tensors)
     network = network_with(chosen.arch, chosen.stem, state_dict)
-    proof = prove(network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()})
+    proof = prove(
+        network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()}, chosen.stem
+    )
     inspection = Inspection(
         file=path.name,
         layout=layout_name(chosen.scheme, chosen.prefix, tensors.keys() - raw.keys()),
@@ -64,7 +73,12 @@ def convert(contents: Contents, path: Path) -> Converted:
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
         proof=proof,
-        notes=tuple(_notes(chosen, contents)),
+        notes=(
+            *variant,
+            *_notes(chosen, contents),
+            *_left_out(groups),
+            *_classifiers((chosen, *complete), tensors),
+        ),
     )
     return Converted(state_dict=state_dict, inspection=inspection)
 
@@ -84,8 +98,16 @@ def to_torchvision(
         elif name is None:
             state_dict[key] = torch.zeros((), dtype=torch.int64)
         else:
-            state_dict[key] = tensors[name].read().reshape(-1)[:1].sum().to(torch.int64)
+            state_dict[key] = _first_count(tensors[name])
     return state_dict
+
+
+def _first_count(stored: StoredTensor) -> Tensor:
+    """Return the first value of a step counter of any shape and type, () int64; else 0."""
+    tensor = stored.read() if stored.num_values and not stored.dtype.is_complex else torch.zeros(1)
+    first = tensor[(0,) * tensor.ndim].item()
+    is_count = math.isfinite(first) and 0 <= first < 2**63
+    return torch.tensor(int(first) if is_count else 0, dtype=torch.int64)
 
 
 def plain_floats(name: str, stored: StoredTensor) -> Tensor:
@@ -102,6 +124,28 @@ def plain_floats(name: str, stored: StoredTensor) -> Tensor:
             f"training diverged: take an earlier checkpoint"
         )
     return tensor
+
+
+def _left_out(groups: Iterable[Group]) -> list[str]:
+    """Return notes on parts of the encoder that features do not use, besides its heads."""
+    return [
+        f"left out: {group.num_tensors} tensors of a {group.kind} below {group.prefix}"
+        for group in groups
+        if group.kind == "feature pyramid"
+    ]
+
+
+def _classifiers(networks: Iterable[Candidate], tensors: dict[str, StoredTensor]) -> list[str]:
+    """Return notes on networks with ImageNet's classifier, which labels have trained."""
+    notes = []
+    for network in networks:
+        name = f"{network.prefix}{network.scheme.heads}fc.weight"
+        if name in tensors and tensors[name].shape == (1000, feature_dim(network.arch)):
+            notes.append(
+                f"{name} tells 1000 classes apart: a supervised network, or one with a linear "
+                f"probe; a contrastive network has a projector there"
+            )
+    return notes
 
 
 def _notes(chosen: Candidate, contents: Contents) -> list[str]:
@@ -126,6 +170,6 @@ def _notes(chosen: Candidate, contents: Contents) -> list[str]:
     if chosen.stem == "cifar":
         notes.append(
             "tensors cannot tell padding, stride and pooling of a 3x3 stem: padding 1, stride 1 "
-            "and no max-pool are assumed (some solo-learn versions pad by 2)"
+            "and no max-pool are assumed (solo-learn pads by 2)"
         )
     return notes

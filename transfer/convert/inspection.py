@@ -9,6 +9,7 @@ from transfer.convert.architectures import Stem, feature_dim
 PLACES = {
     "backbone": "in the backbone",
     "head": "in a head",
+    "feature pyramid": "in a feature pyramid",
     "another ResNet": "in another ResNet",
     "optimizer": "in the optimizer",
     "beside the backbone": "beside the backbone",

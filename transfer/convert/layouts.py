@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transfer.convert.architectures import STEMS, Stem
+from transfer.convert.architectures import STEMS_BY_SHAPE, Stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Scheme:
     """Names of the shortcut's convolution and norm."""
     heads: str = ""
     """Prefix of a head's name beside the backbone, below the backbone's own prefix."""
-    stems: tuple[Stem, ...] = STEMS
+    stems: tuple[Stem, ...] = STEMS_BY_SHAPE
     refusal: str = ""
     """Reason why a network under this scheme differs from torchvision's; empty if it does not."""
 
@@ -88,7 +88,11 @@ LAYOUTS: tuple[tuple[str, str, str], ...] = (
     (r"(teacher|student)\.(\w+\.)*", "", "DINO"),
     (r"online\w*\.(\w+\.)*", "", "BYOL"),
     (r"(^|\.)net\.", r"online_encoder\.", "BYOL"),
-    (r"module\.backbone\.", "", "Barlow Twins"),
+    (r"module\.backbone\.", r"(^|\.)module\.bn\.running_mean$", "Barlow Twins"),
+    (r"module\.backbone\.", r"(^|\.)module\.projector\.0\.bias$", "VICReg"),
+    (r"module\.backbone\.", r"(^|\.)module\.projector\.", "Barlow Twins"),
+    (r"encoder\.", r"(^|\.)projector\.linear1\.", "PixPro"),
+    (r"backbone\.", r"(^|\.)backbone\.fc\.0\.", "SimCLR of sthalles"),
     (r"(backbone|encoder)\.", r"(^|\.)(classifier|projector|momentum_backbone)\.", "solo-learn"),
     (r"backbone\.", r"(projection|prediction)_head\.", "lightly"),
     (r"backbone\.", "", "OpenMMLab"),

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import ResNet
 
-from transfer.convert.architectures import BackboneError
+from transfer.convert.architectures import BackboneError, Stem
 
 TOLERANCE = 1e-4
 """Largest allowed difference, relative to the largest feature; rounding gives about 1e-6."""
@@ -24,15 +24,15 @@ TOLERANCE = 1e-4
 Weights = Mapping[str, Tensor]
 
 
-def prove(network: ResNet, raw: Weights) -> float:
+def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
     """Return the largest relative difference of the features; BackboneError above TOLERANCE.
 
     network: converted weights, in eval mode. raw: the backbone's tensors in float32, under the
-    file's names without the prefix.
+    file's names without the prefix. stem: by the size of the first kernel if not given.
     """
     images = fixed_images()
     with torch.inference_mode():
-        expected, found = raw_features(raw, images), network(images)
+        expected, found = raw_features(raw, images, stem), network(images)
     finite = torch.isfinite(expected) & torch.isfinite(found)
     if not finite.all():
         raise BackboneError(
@@ -56,15 +56,16 @@ def fixed_images() -> Tensor:
     return torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
 
-def raw_features(raw: Weights, images: Tensor) -> Tensor:
+def raw_features(raw: Weights, images: Tensor, stem_kind: Stem | None = None) -> Tensor:
     """Return features (n, C) from the raw tensors of a ResNet, under the names of any scheme."""
     stem, stages = _split(raw)
     (kernel,) = (tensor for tensor in stem.values() if tensor.ndim == 4)
     (norm,) = _norms(stem)
     large = kernel.shape[-1] == 7
-    x = F.conv2d(images, kernel, stride=2 if large else 1, padding=kernel.shape[-1] // 2)
+    padding = 3 if large else 2 if stem_kind == "cifar-pad2" else 1
+    x = F.conv2d(images, kernel, stride=2 if large else 1, padding=padding)
     x = F.relu(_batch_norm(x, stem, norm))
-    if large:
+    if stem_kind == "cifar-maxpool" or (large and stem_kind != "imagenet-nopool"):
         x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
     for stage, blocks in enumerate(stages):
         for position, block in enumerate(blocks):
@@ -96,7 +97,11 @@ def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
         number = name[4]
         kernel = block[name]
         y = F.conv2d(
-            y, kernel, stride=stride if name == strided else 1, padding=kernel.shape[-1] // 2
+            y,
+            kernel,
+            stride=stride if name == strided else 1,
+            padding=kernel.shape[-1] // 2,
+            groups=y.shape[1] // kernel.shape[1],
         )
         (norm,) = norms & {f"bn{number}", f"conv{number}.norm"}
         norms.remove(norm)

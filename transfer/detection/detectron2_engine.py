@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transfer.convert.architectures import FEATURE_DIM
+from transfer.convert.architectures import FEATURE_DIM, PLAIN, WIDE
 from transfer.convert.to_detectron2 import to_detectron2
 from transfer.detection.fit import check_buildable, check_names_and_shapes
 from transfer.detection.recipe import DetectorRecipe
@@ -73,6 +73,11 @@ def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm:
 def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     """Return the recipe as detectron2's CfgNode, as far as that has options for it."""
     check_buildable(recipe, arch)
+    if arch in WIDE:
+        raise ValueError(
+            f"detectron2 on {arch} was asked for; this engine builds {', '.join(PLAIN)}: say "
+            f"--engine torchvision"
+        )
     from detectron2.config import get_cfg
 
     c = get_cfg()

@@ -7,6 +7,7 @@ from dataclasses import Field, asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from transfer.backbone import Backbone, BackboneError
+from transfer.convert.architectures import has_max_pool, is_large
 from transfer.finetuning.recipe import FineTuningRecipe
 from transfer.running.console import print_line
 from transfer.running.content_hash import content_hash
@@ -77,10 +78,12 @@ def prepare_training(
 def unfit(backbone: Backbone, strides: str) -> str:
     """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
 
-    strides: clause of the message on the strides that a backbone with a CIFAR stem does not have.
+    strides: clause of the message on the strides that a backbone with another stem does not have.
     """
     if backbone.stem != "imagenet":
-        return f"the {backbone.stem} stem keeps the image's full size: {strides}"
+        kept = "half the image's size" if is_large(backbone.stem) else "the image's full size"
+        kept = "half the image's size" if has_max_pool(backbone.stem) else kept
+        return f"the {backbone.stem} stem keeps {kept}: {strides}"
     if "-heads" in backbone.arch:
         return f"{backbone.arch} has several layer4; give the file of one head"
     return ""

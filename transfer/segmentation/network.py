@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate, pad
 
-from transfer.convert.architectures import FEATURE_DIM
+from transfer.convert.architectures import FEATURE_DIM, PLAIN
 from transfer.convert.to_mmseg import load_into_mmseg
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer
@@ -78,8 +78,8 @@ def build_network(
     recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
 ) -> FCN:
     """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
-    if arch not in FEATURE_DIM:
-        raise ValueError(f"a network on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
+    if arch not in PLAIN:
+        raise ValueError(f"a network on {arch} was asked for; known are {', '.join(PLAIN)}")
     with redirect_output(log):
         from mmseg.models import EncoderDecoder
 

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from transfer.backbone import Backbone
+from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
@@ -150,6 +151,11 @@ class Detection(TaskDefaults):
         """Return why a backbone cannot carry a detector; empty if it can."""
         from transfer.finetuning.prepared import unfit
 
+        if backbone.arch in WIDE and self.engine == "detectron2":
+            return (
+                f"the detectron2 engine builds {', '.join(PLAIN)}, not {backbone.arch}: say "
+                f"--engine torchvision, which builds it"
+            )
         return unfit(backbone, "the stages' strides are not the detectors' 4 to 32")
 
     @property

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from transfer.backbone import Backbone
+from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.finetuning.length import at_schedule
@@ -114,6 +115,8 @@ class Segmentation(TaskDefaults):
         """Return why a backbone cannot carry the network; empty if it can."""
         from transfer.finetuning.prepared import unfit
 
+        if backbone.arch in WIDE:
+            return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
         return unfit(backbone, "layer4 would not have the protocol's stride of 16")
 
     @property

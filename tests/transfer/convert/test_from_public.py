@@ -127,7 +127,11 @@ LAYOUTS: dict[str, tuple[str, str, Layout]] = {
         "model.module.backbone.",
         lambda w, _: {
             "epoch": 300,
-            "model": {**below("module.backbone.", w), **linear("module.projector.0", 64, 512)},
+            "model": {
+                **below("module.backbone.", w),
+                "module.projector.0.weight": torch.ones(64, 512),
+                "module.bn.running_mean": torch.zeros(64),
+            },
         },
     ),
     "solo-learn": (

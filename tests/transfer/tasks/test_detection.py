@@ -11,6 +11,7 @@ from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
+from transfer.convert.architectures import STEMS, Stem
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS
@@ -39,10 +40,11 @@ def test_several_heads_are_unfit(arch: str) -> None:
     assert "give the file of one head" in DETECTION["coco_det"].unfit(backbone)
 
 
-def test_a_cifar_stem_is_unfit(settings: CellSettings) -> None:
-    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem != "imagenet"])
+def test_every_stem_but_imagenets_is_unfit(stem: Stem, settings: CellSettings) -> None:
+    backbone = random_backbone(arch="resnet18", stem=stem, seed=0)
     asked = cell("coco_det", backbone, settings)
-    with pytest.raises(BackboneError, match="no network can be built on it: the cifar stem"):
+    with pytest.raises(BackboneError, match=f"no network can be built on it: the {stem} stem"):
         asked.task.prepare(backbone, asked.folders)
 
 

@@ -19,6 +19,7 @@ from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
+from transfer.convert.architectures import STEMS
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.images import DataError
 from transfer.datasets.objects.voc_masks import FOLDER
@@ -46,7 +47,10 @@ def names(split: Segmented) -> set[str]:
 
 @pytest.mark.parametrize(
     ("arch", "stem", "why"),
-    [("resnet18", "cifar", "the cifar stem"), ("resnet18-heads4", "imagenet", "one head")],
+    [
+        *[("resnet18", stem, f"the {stem} stem") for stem in STEMS if stem != "imagenet"],
+        ("resnet18-heads4", "imagenet", "one head"),
+    ],
 )
 def test_backbones_without_a_stride_of_16_or_with_many_heads_are_refused(
     arch: str, stem: str, why: str, settings: CellSettings, tmp_path: Path

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-import torchvision
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.architectures import FEATURE_DIM
+from transfer.convert.resnet import new_network
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine import heads
@@ -51,7 +51,7 @@ class RCNN(nn.Module):
         self.pixel_mean: Tensor
         self.pixel_std: Tensor
         make_norm = norm_layer(norm)
-        self.backbone = torchvision.models.get_model(arch, weights=None, norm_layer=make_norm)
+        self.backbone = new_network(arch, norm_layer=make_norm)
         self.backbone.fc = nn.Identity()
         width = FEATURE_DIM[arch]
         extra = norm_after_layer4(recipe, make_norm, width)

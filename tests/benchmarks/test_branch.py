@@ -1,0 +1,55 @@
+"""The branch of a file with several networks reaches the plan, the cells and their processes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.execution.one_cell import arguments_of
+from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones
+from benchmarks.run_all import RunAll, main, origins
+from transfer.backbone import random_backbone
+from transfer.cells.request import Cell, CellSettings
+
+
+@pytest.fixture
+def distilled(tmp_path: Path) -> Path:
+    """A student with a CIFAR stem and a teacher without, in one file."""
+    content = {
+        "student": random_backbone(arch="resnet18", stem="cifar", seed=0).state_dict,
+        "teacher": random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict,
+    }
+    torch.save(content, tmp_path / "kd.pth")
+    return tmp_path / "kd.pth"
+
+
+def test_a_run_gives_each_checkpoint_its_branch(distilled: Path) -> None:
+    request = RunAll(ckpt=(distilled, distilled), name=("s", "t"), branch=("student", "teacher"))
+    assert [backbone.stem for backbone in load_backbones(origins(request))] == ["cifar", "imagenet"]
+
+
+def test_branches_and_checkpoints_must_be_as_many(
+    distilled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--ckpt", str(distilled), "--branch", "student", "teacher", "--plan"]
+    assert main(words) == 2
+    assert "2 branches for 1 checkpoints" in capsys.readouterr().err
+
+
+def test_a_plan_remembers_each_branch_of_a_file(distilled: Path, tmp_path: Path) -> None:
+    def plan() -> list[tuple[str, str]]:
+        each = [Origin(ckpt=distilled, branch=branch) for branch in ("student", "teacher")]
+        rows = [inspect_checkpoint(origin, tmp_path) for origin in each]
+        return [(row.stem, row.source) for row in rows]
+
+    first = plan()
+    assert [stem for stem, _ in first] == ["cifar", "imagenet"]
+    assert plan() == first
+
+
+def test_the_arguments_of_a_cell_name_the_branch(settings: CellSettings, tmp_path: Path) -> None:
+    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+    origin = Origin(ckpt=tmp_path / "kd.pth", branch="student")
+    words = arguments_of(cell, {"random": origin})
+    assert words[words.index("--branch") + 1] == "student"

@@ -1,0 +1,157 @@
+"""A file with several networks: the user names one, or a rule that holds for them decides."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.transfer.convert.naming import Weights, another, below, linear
+from transfer.__main__ import main as transfer_main
+from transfer.backbone import Backbone, BackboneError, load_backbone
+
+GetWeights = Callable[..., Weights]
+
+
+@pytest.fixture
+def distilled(weights: GetWeights, tmp_path: Path) -> Path:
+    """A ResNet-18 that learned from a ResNet-34, in one file."""
+    content = {
+        **below("student.backbone.", weights()),
+        **below("teacher.backbone.", another(weights("resnet34"))),
+    }
+    torch.save(content, tmp_path / "kd.pth")
+    return tmp_path / "kd.pth"
+
+
+def is_resnet18(backbone: Backbone, expected: Weights) -> bool:
+    conv1 = backbone.state_dict["conv1.weight"]
+    return backbone.arch == "resnet18" and torch.equal(conv1, expected["conv1.weight"])
+
+
+def test_teacher_and_student_of_different_networks_are_listed_with_the_option(
+    distilled: Path,
+) -> None:
+    with pytest.raises(BackboneError) as error:
+        load_backbone(distilled)
+    for words in (
+        "student.backbone. (resnet18, imagenet stem)",
+        "teacher.backbone. (resnet34, imagenet stem)",
+        "--branch",
+    ):
+        assert words in str(error.value)
+
+
+@pytest.mark.parametrize("branch", ["student", "student.backbone", "student.backbone.", "dent.b"])
+def test_a_part_of_one_prefix_names_the_branch(
+    branch: str, distilled: Path, weights: GetWeights
+) -> None:
+    backbone = load_backbone(distilled, branch=branch)
+    assert is_resnet18(backbone, weights())
+    assert backbone.source == (
+        f"kd.pth: DINO layout, prefix student.backbone. (asked for by --branch {branch})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("branch", "words"),
+    [("backbone", "names 2 of them"), ("momentum", "names none of them"), ("", "no name tells")],
+)
+def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
+    branch: str, words: str, distilled: Path
+) -> None:
+    with pytest.raises(BackboneError, match=words) as error:
+        load_backbone(distilled, branch=branch)
+    assert "student.backbone. (resnet18" in str(error.value)
+
+
+@pytest.mark.parametrize("branch", ["net", "net."])
+def test_a_whole_prefix_goes_before_a_part_of_another(
+    branch: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**below("net.", weights()), **below("target.net.", another(weights()))}
+    torch.save(content, tmp_path / "file")
+    assert is_resnet18(load_backbone(tmp_path / "file", branch=branch), weights())
+
+
+def test_the_branch_goes_before_every_rule(weights: GetWeights, tmp_path: Path) -> None:
+    content = {**below("encoder_q.", another(weights())), **below("encoder_k.", weights())}
+    torch.save(content, tmp_path / "file")
+    assert is_resnet18(load_backbone(tmp_path / "file", branch="encoder_k"), weights())
+
+
+def test_a_network_without_a_prefix_is_named_as_the_list_names_it(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    torch.save({**weights(), **below("old.", another(weights("resnet34")))}, tmp_path / "file")
+    backbone = load_backbone(tmp_path / "file", branch="(no prefix)")
+    assert is_resnet18(backbone, weights())
+
+
+def test_a_damaged_branch_is_refused_with_its_flaws(weights: GetWeights, tmp_path: Path) -> None:
+    content = {**below("student.", weights()), **below("teacher.", another(weights()))}
+    del content["student.layer4.1.bn2.weight"]
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"missing student\.layer4\.1\.bn2\.weight"):
+        load_backbone(tmp_path / "file", branch="student")
+
+
+def transformer(prefix: str) -> Weights:
+    return below(prefix, {"patch_embed.proj.weight": torch.ones(8, 3, 16, 16)})
+
+
+def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    torch.save({**transformer("student."), **below("teacher.", weights())}, tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"student.*--branch teacher"):
+        load_backbone(tmp_path / "file")
+    assert is_resnet18(load_backbone(tmp_path / "file", branch="teacher"), weights())
+
+
+def test_dinos_teacher_is_taken_where_both_are_one_network(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {
+        "student": {**below("backbone.", another(weights())), **linear("head.mlp.0", 64, 512)},
+        "teacher": {**below("backbone.", weights()), **linear("head.mlp.0", 64, 512)},
+    }
+    torch.save(content, tmp_path / "file")
+    backbone = load_backbone(tmp_path / "file")
+    assert is_resnet18(backbone, weights())
+    assert "the teacher" in backbone.source
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("encoder_q.", "encoder_k."), ("online.", "target."), ("query.", "guide.")]
+)
+def test_no_rule_holds_between_different_networks(
+    one: str, other: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**below(one, weights()), **below(other, another(weights(stem="cifar")))}
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match="no name tells"):
+        load_backbone(tmp_path / "file")
+
+
+def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
+    with pytest.raises(BackboneError, match="leave out --branch"):
+        load_backbone(checkpoint, branch="student")
+
+
+def test_inspect_takes_the_branch(distilled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert transfer_main(["inspect", str(distilled)]) == 2
+    assert "--branch" in capsys.readouterr().err
+    assert transfer_main(["inspect", str(distilled), "--branch", "student"]) == 0
+    printed = capsys.readouterr().out
+    assert "asked for by --branch student" in printed
+    assert "resnet18, imagenet stem" in printed
+
+
+def test_a_task_takes_the_branch(
+    distilled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
+    assert transfer_main(words) == 2
+    assert transfer_main([*words, "--branch", "student"]) == 0
+    assert "asked for by --branch student" in capsys.readouterr().err

@@ -1,0 +1,194 @@
+"""What stands beside a ResNet in a file is named rightly, and does not keep it from loading."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.transfer.convert.naming import (
+    Weights,
+    another,
+    below,
+    linear,
+    refuse,
+)
+from transfer.__main__ import main
+from transfer.backbone import BackboneError, inspect_file, load_backbone
+
+GetWeights = Callable[..., Weights]
+
+COUNTERS: dict[str, tuple[Tensor, int]] = {
+    "(1,)": (torch.tensor([7]), 7),
+    "(3,)": (torch.tensor([7, 8, 9]), 7),
+    "(2, 2)": (torch.full((2, 2), 7), 7),
+    "(0,)": (torch.zeros(0, dtype=torch.int64), 0),
+    "float": (torch.tensor(7.0), 7),
+    "NaN": (torch.tensor(float("nan")), 0),
+    "infinite": (torch.tensor([float("inf")]), 0),
+    "negative": (torch.tensor(-3), 0),
+    "complex": (torch.tensor([1j]), 0),
+    "bool": (torch.tensor(True), 1),
+    "expanded": (torch.tensor(7).expand(2**20, 2**20), 7),
+}
+
+
+@pytest.mark.parametrize("case", COUNTERS)
+def test_a_step_counter_may_have_any_shape_and_type(
+    case: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    counter, expected = COUNTERS[case]
+    torch.save({**another(weights()), "bn1.num_batches_tracked": counter}, tmp_path / "file")
+    found = load_backbone(tmp_path / "file").state_dict["bn1.num_batches_tracked"]
+    assert torch.equal(found, torch.tensor(expected))
+
+
+def pixpro(w: Weights, o: Weights) -> dict[str, Any]:
+    head = {
+        "linear1.weight": torch.ones(64, 512, 1, 1),
+        "bn1.running_mean": torch.ones(64),
+        "linear2.weight": torch.ones(32, 64, 1, 1),
+    }
+    return {
+        "model": {
+            **below("module.encoder.", w),
+            **below("module.projector.", head),
+            **below("module.encoder_k.", o),
+            **below("module.projector_k.", head),
+            "module.value_transform.weight": torch.ones(32, 32, 1, 1),
+        }
+    }
+
+
+def sthalles(w: Weights, _: Weights) -> dict[str, Any]:
+    head = {**linear("backbone.fc.0", 512, 512), **linear("backbone.fc.2", 128, 512)}
+    return {"epoch": 100, "arch": "resnet18", "state_dict": {**below("backbone.", w), **head}}
+
+
+def vicreg(w: Weights, _: Weights) -> dict[str, Any]:
+    head = {
+        **linear("module.projector.0", 64, 512),
+        **linear("module.projector.1", 64),
+        "module.projector.3.weight": torch.ones(64, 64),
+    }
+    return {"epoch": 100, "model": {**below("module.backbone.", w), **head}}
+
+
+def barlow_twins(w: Weights, _: Weights) -> dict[str, Any]:
+    head = {
+        "module.projector.0.weight": torch.ones(64, 512),
+        **linear("module.projector.1", 64),
+        "module.bn.running_mean": torch.ones(64),
+    }
+    return {"epoch": 300, "model": {**below("module.backbone.", w), **head}}
+
+
+LAYOUTS = {
+    "PixPro": pixpro,
+    "SimCLR of sthalles": sthalles,
+    "VICReg": vicreg,
+    "Barlow Twins": barlow_twins,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_is_named_after_its_project(
+    layout: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    torch.save(LAYOUTS[layout](another(weights()), another(weights())), tmp_path / "file")
+    assert inspect_file(tmp_path / "file").layout == layout
+
+
+def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    expected = weights()
+    pyramid = {
+        **linear("fpn_lateral5", 256, 512, 1, 1),
+        **linear("fpn_lateral4", 256, 256, 1, 1),
+        **linear("fpn_output4.0", 256, 256, 3, 3),
+        "fpn_output4.1.running_mean": torch.ones(256),
+    }
+    content = {
+        **below("module.encoder_q.", {**expected, **pyramid, **linear("fc.0", 512, 512)}),
+        **below("module.encoder_k.", {**another(expected), **pyramid}),
+    }
+    torch.save({"state_dict": content}, tmp_path / "file")
+    inspection = inspect_file(tmp_path / "file")
+    kinds = {group.kind: group.num_tensors for group in inspection.account}
+    assert (kinds["feature pyramid"], kinds["head"]) == (7, 2)
+    assert "left out: 7 tensors of a feature pyramid" in " ".join(inspection.notes)
+    backbone = load_backbone(tmp_path / "file")
+    assert torch.equal(backbone.state_dict["conv1.weight"], expected["conv1.weight"])
+
+
+def test_something_else_called_fpn_is_still_refused(weights: GetWeights, tmp_path: Path) -> None:
+    content = below("encoder_q.", {**another(weights()), "fpnlike.weight": torch.ones(3)})
+    refuse(content, tmp_path / "file", "fpnlike.weight")
+
+
+def clip(prefix: str) -> Weights:
+    """Return the telling tensors of CLIP's ResNet-50, whose blocks have torchvision's names."""
+    blocks = {f"layer1.0.conv{i}.weight": torch.ones(64, 64, 1, 1) for i in (1, 2, 3)}
+    norms = {
+        f"layer{stage}.{block}.bn{i}.{kind}": torch.ones(64)
+        for stage in (1, 2)
+        for block in (0, 1, 2)
+        for i in (1, 2, 3)
+        for kind in ("weight", "bias")
+    }
+    stem = {f"conv{i}.weight": torch.ones(32, 3, 3, 3) for i in (1, 2, 3)}
+    pool = {"attnpool.positional_embedding": torch.ones(50, 2048)}
+    return below(prefix, {**stem, **blocks, **norms, **pool, **linear("attnpool.q_proj", 8, 8)})
+
+
+@pytest.mark.parametrize("prefix", ["", "visual.", "module.visual."])
+def test_clips_resnet_is_named_and_refused(prefix: str, tmp_path: Path) -> None:
+    text = {
+        "transformer.resblocks.0.attn.in_proj_weight": torch.ones(3, 3),
+        "pos_embed": torch.ones(1),
+    }
+    content = {**clip(prefix), **text}
+    refuse(content, tmp_path / "file", "CLIP's modified ResNet", "attention pooling")
+    with pytest.raises(BackboneError) as error:
+        load_backbone(tmp_path / "file")
+    assert "Vision Transformer" not in str(error.value)
+
+
+@pytest.mark.parametrize(("num_classes", "noted"), [(1000, True), (128, False)])
+def test_a_classifier_of_imagenet_is_noted(
+    num_classes: int, noted: bool, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**another(weights()), **linear("fc", num_classes, 512)}
+    torch.save({"state_dict": below("module.", content)}, tmp_path / "file")
+    notes = " ".join(inspect_file(tmp_path / "file").notes)
+    assert ("state_dict.module.fc.weight tells 1000 classes apart" in notes) == noted
+
+
+def test_the_classifier_of_a_network_that_is_not_taken_is_noted(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {
+        **below("encoder_q.", another(weights())),
+        **below("encoder_k.", {**another(weights()), **linear("fc", 1000, 512)}),
+    }
+    torch.save(content, tmp_path / "file")
+    assert "encoder_k.fc.weight tells 1000" in " ".join(inspect_file(tmp_path / "file").notes)
+
+
+LONG = "a" * 300
+
+
+def test_a_name_of_300_characters_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match="too long"):
+        load_backbone(tmp_path / f"{LONG}.pth")
+
+
+@pytest.mark.parametrize("words", [["inspect"], ["cifar10_knn", "--dry-run", "--ckpt"]])
+def test_a_long_name_ends_a_command_with_status_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, LONG]) == 2
+    assert "too long" in capsys.readouterr().err

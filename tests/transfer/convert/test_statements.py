@@ -1,0 +1,246 @@
+"""What a file says of its network is heeded: a known variant is built, a contradiction refused."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.transfer.convert.naming import Weights, another, below, linear, numbered, refuse
+from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.convert.architectures import Stem
+from transfer.convert.statements import depth_in, read_statements
+
+GetWeights = Callable[..., Weights]
+
+
+def bolts(*, first_conv: bool, maxpool1: bool) -> dict[str, Any]:
+    """Return hyper-parameters as pl_bolts stores them."""
+    return {"arch": "resnet18", "first_conv": first_conv, "maxpool1": maxpool1, "max_epochs": 100}
+
+
+SOLO_FLAT = {
+    "encoder": "resnet18",
+    "dataset": "cifar100",
+    "classifier_lr": 0.1,
+    "exclude_bias_n_norm": False,
+    "extra_optimizer_args": {"momentum": 0.9},
+}
+SOLO_NESTED = {
+    "method": "byol",
+    "backbone": {"name": "resnet18", "kwargs": {}},
+    "data": {"dataset": "cifar10", "num_large_crops": 2, "num_small_crops": 0},
+    "method_kwargs": {"proj_output_dim": 256},
+    "momentum": {"base_tau": 0.99},
+}
+
+BUILT: dict[str, tuple[Stem, Stem, dict[str, Any]]] = {
+    # case: (stem that the tensors show, stem that is built, what the file says)
+    "bolts, both": ("imagenet", "imagenet", bolts(first_conv=True, maxpool1=True)),
+    "bolts, no pool": ("imagenet", "imagenet-nopool", bolts(first_conv=True, maxpool1=False)),
+    "bolts, 3x3 and pool": ("cifar", "cifar-maxpool", bolts(first_conv=False, maxpool1=True)),
+    "bolts, neither": ("cifar", "cifar", bolts(first_conv=False, maxpool1=False)),
+    "solo-learn, old": ("cifar", "cifar-pad2", SOLO_FLAT),
+    "solo-learn": ("cifar", "cifar-pad2", SOLO_NESTED),
+    "solo-learn on large images": ("imagenet", "imagenet", SOLO_NESTED),
+    "padding by name": ("cifar", "cifar-pad2", {"conv1_padding": 2}),
+    "a data set alone": ("cifar", "cifar", {"dataset": "cifar10", "encoder": "resnet18"}),
+}
+
+
+@pytest.mark.parametrize("case", BUILT)
+@pytest.mark.parametrize("kind", [dict, Namespace])
+def test_a_stated_stem_is_built(case: str, kind: type, weights: GetWeights, tmp_path: Path) -> None:
+    tensors, stem, said = BUILT[case]
+    content = {"hyper_parameters": kind(**said), "state_dict": another(weights(stem=tensors))}
+    torch.save(content, tmp_path / "file")
+    assert load_backbone(tmp_path / "file").stem == stem
+
+
+def reference(stem: Stem, network: nn.Module) -> nn.Module:
+    """Change a torchvision network of the plain stem by hand to the variant."""
+    assert isinstance(network.conv1, nn.Conv2d)
+    if stem == "imagenet-nopool":
+        network.maxpool = nn.Identity()
+    elif stem == "cifar-maxpool":
+        network.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+    else:
+        network.conv1.padding = (2, 2)
+    return network
+
+
+@pytest.mark.parametrize("case", ["bolts, no pool", "bolts, 3x3 and pool", "solo-learn"])
+def test_a_variant_computes_what_its_own_project_computes(
+    case: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    tensors, stem, said = BUILT[case]
+    content = {"state_dict": weights(stem=tensors)}
+    torch.save(content, tmp_path / "plain")
+    torch.save({**content, "hyper_parameters": said}, tmp_path / "file")
+    variant = load_backbone(tmp_path / "file")
+    plain = load_backbone(tmp_path / "plain")
+    images = torch.randn(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
+    expected = reference(stem, plain.network())(images)
+    assert torch.equal(variant.network()(images), expected)
+    assert not torch.allclose(plain.network()(images), expected, rtol=1e-2)
+    assert variant.sha256 != plain.sha256
+
+
+def test_the_report_says_which_entry_was_heeded(weights: GetWeights, tmp_path: Path) -> None:
+    said = bolts(first_conv=True, maxpool1=False)
+    torch.save({"hyper_parameters": said, "state_dict": another(weights())}, tmp_path / "file")
+    notes = " ".join(inspect_file(tmp_path / "file").notes)
+    assert "imagenet-nopool stem, as the file says: hyper_parameters.maxpool1 False" in notes
+
+
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "another depth": ({"arch": "resnet50"}, "arch resnet50"),
+    "another depth in a namespace": ({"args": Namespace(arch="resnet34")}, "args.arch resnet34"),
+    "a depth by number": ({"cfg": {"backbone": {"depth": 50}}}, "cfg.backbone.depth 50"),
+    "large kernel denied": ({"hparams": {"first_conv": False}}, "hparams.first_conv False"),
+    "a cifar stem": ({"args": {"cifar_stem": True}}, "args.cifar_stem True"),
+    "output stride": ({"args": Namespace(output_stride=8)}, "args.output_stride 8"),
+    "dilation": (
+        {"args": {"replace_stride_with_dilation": [False, True, True]}},
+        "args.replace_stride_with_dilation",
+    ),
+    "stages' strides": ({"cfg": {"backbone": {"strides": (1, 2, 2, 1)}}}, "strides"),
+    "anti-aliased": ({"arch": "resnetblur18"}, "arch resnetblur18"),
+    "timm's anti-aliased": ({"arch": "resnetaa18.a1_in1k"}, "arch resnetaa18"),
+    "a dilated body": ({"args": {"model": "fcn_resnet18"}}, "args.model fcn_resnet18"),
+    "eps": ({"args": Namespace(bn_eps=1e-3)}, "args.bn_eps 0.001"),
+    "a text of openmmlab": (
+        {"meta": {"cfg": "model = dict(backbone=dict(type='ResNet', depth=50), head=dict())"}},
+        "meta.cfg: backbone.depth 50",
+    ),
+    "dilations in a text": (
+        {"meta": {"cfg": "model = dict(\n backbone=dict(dilations=(1, 1, 2, 4), depth=18))"}},
+        "meta.cfg: backbone.dilations",
+    ),
+    "two answers": ({"a": {"maxpool1": True}, "b": {"maxpool1": False}}, "b.maxpool1 False"),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(
+    case: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    said, entry = CONTRADICTIONS[case]
+    content = {**said, "state_dict": another(weights())}
+    refuse(content, tmp_path / "file", entry, "state_dict alone")
+
+
+def test_padding_of_two_with_max_pool_is_refused(weights: GetWeights, tmp_path: Path) -> None:
+    said = {"conv1_padding": 2, "maxpool1": True}
+    content = {"hparams": said, "state_dict": another(weights(stem="cifar"))}
+    refuse(content, tmp_path / "file", "conv1_padding 2", "maxpool1 True")
+
+
+def test_pooling_is_not_stated_where_the_names_show_that_it_is_absent(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    """nn.Sequential numbers its layers; without max-pool the stages begin at 3."""
+    content = {"maxpool1": True, "net": numbered(another(weights(stem="cifar")), first_layer=3)}
+    refuse(content, tmp_path / "file", "maxpool1 True")
+
+
+@pytest.mark.parametrize("said", [{"style": "caffe"}, {"stride_in_1x1": True}])
+def test_a_stride_in_the_1x1_concerns_bottlenecks_only(
+    said: dict[str, Any], weights: GetWeights, tmp_path: Path
+) -> None:
+    config = {"cfg": {"backbone": said}}
+    torch.save({**config, "state_dict": another(weights())}, tmp_path / "basic")
+    assert load_backbone(tmp_path / "basic").arch == "resnet18"
+    refuse({**config, "state_dict": another(weights("resnet50"))}, tmp_path / "file", "1x1")
+
+
+HARMLESS: dict[str, dict[str, Any]] = {
+    "method's name": {"arch": "simclr", "model": "moco_v2", "encoder": "f_q"},
+    "right": {"args": Namespace(arch="resnet18", output_stride=32, dilation=1, bn_eps=None)},
+    "other spelling": {"backbone": "ResNet-18", "arch": "torchvision.models.resnet18"},
+    "head": {"cfg": {"decode_head": {"dilation": 6}, "teacher": {"output_stride": 8}}},
+    "eps of the optimizer": {"args": {"eps": 1e-8}, "optimizer": {"eps": 1e-3}},
+    "stages": {"cfg": {"backbone": {"strides": (1, 2, 2, 2), "dilations": (1, 1, 1, 1)}}},
+    "no dilation": {"args": {"replace_stride_with_dilation": [False, False, False]}},
+    "text": {"meta": {"cfg": "model = dict(backbone=dict(depth=18), head=dict(depth=3))"}},
+}
+
+
+@pytest.mark.parametrize("case", HARMLESS)
+def test_what_does_not_contradict_does_not_refuse(
+    case: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    torch.save({**HARMLESS[case], "state_dict": another(weights())}, tmp_path / "file")
+    backbone = load_backbone(tmp_path / "file")
+    assert (backbone.arch, backbone.stem) == ("resnet18", "imagenet")
+
+
+def test_a_stated_network_may_be_the_other_one_in_the_file(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    """A distillation's arch is its student's; the teacher can still be asked for."""
+    content = {
+        "args": Namespace(arch="resnet18"),
+        **below("student.", another(weights())),
+        **below("teacher.", {**another(weights("resnet34")), **linear("fc", 10, 512)}),
+    }
+    torch.save(content, tmp_path / "file")
+    assert load_backbone(tmp_path / "file", branch="teacher").arch == "resnet34"
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        ("resnet50", 50),
+        ("ResNet-101", 101),
+        ("tv_resnet34", 34),
+        ("r50", 50),
+        ("RN50w2", 50),
+        ("wide_resnet50_2", 50),
+        ("resnext101_32x8d", 101),
+        ("torchvision.models.resnet18", 18),
+        ("cifar_resnet18", 18),
+        ("timm/resnet50.a1_in1k", 50),
+        ("resnet5", None),
+        ("resnet500", None),
+        ("seresnet50", None),
+        ("vit_small", None),
+        ("simclr", None),
+    ],
+)
+def test_depths_are_read_from_the_names_in_use(text: str, depth: int | None) -> None:
+    assert depth_in(text) == depth
+
+
+def test_entries_of_configuration_objects_are_found_under_their_keys() -> None:
+    """OmegaConf nests the values of an object below _content and _val, a namespace below 0."""
+    values: dict[str, str | int | float] = {
+        "hyper_parameters.0._content.backbone.0._content.name.0._val": "resnet18",
+        "hyper_parameters.0._content.maxpool1.0._val": False,
+        "args.0.output_stride": 16,
+    }
+    said = read_statements(values)
+    assert [(s.key, s.value) for s in said.depths] == [("hyper_parameters.backbone.name", 18)]
+    assert [(s.key, s.value) for s in said.max_pool] == [("hyper_parameters.maxpool1", False)]
+    assert [s.key for s in said.unbuildable] == ["args.output_stride"]
+
+
+def test_a_very_long_text_is_not_searched() -> None:
+    assert read_statements({"cfg": "backbone=dict(" * 10**6}).depths == ()
+
+
+def test_numbers_of_any_length_are_no_obstacle(weights: GetWeights, tmp_path: Path) -> None:
+    huge = 10**5000
+    said = {"arch": huge, "maxpool1": huge, "conv1_padding": huge, "backbone": {"depth": huge}}
+    content: dict[str, Any] = {"args": said, "strides": [huge], "dilation": huge}
+    content["state_dict"] = another(weights())
+    refuse(content, tmp_path / "file", "dilation (a long number)")
+
+
+def test_refusal_is_an_error_of_the_backbone(weights: GetWeights, tmp_path: Path) -> None:
+    torch.save({"arch": "resnet50", "state_dict": another(weights())}, tmp_path / "file")
+    with pytest.raises(BackboneError, match="resnet18, imagenet stem"):
+        load_backbone(tmp_path / "file")

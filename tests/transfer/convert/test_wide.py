@@ -1,0 +1,131 @@
+"""Wide and grouped ResNets are told from plain ones by their shapes, and built."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+
+from tests.transfer.convert.naming import Weights
+from transfer.backbone import BackboneError, load_backbone, random_backbone
+from transfer.convert.architectures import FEATURE_DIM, WIDE
+from transfer.convert.proof import prove
+from transfer.convert.resnet import network_with, tensor_shapes
+from transfer.detection.detectron2_engine import config
+from transfer.detection.engines import build_detector
+from transfer.segmentation.network import build_network
+from transfer.tasks import TASKS
+from transfer.tasks.detection import Detection
+from transfer.tasks.segmentation import Segmentation
+
+GetWeights = Callable[..., Weights]
+
+TORCHVISIONS = [arch for arch in WIDE if arch in torchvision.models.list_models()]
+
+
+@pytest.mark.parametrize("arch", TORCHVISIONS)
+def test_names_and_shapes_are_torchvisions(arch: str) -> None:
+    with torch.device("meta"):
+        expected = torchvision.models.get_model(arch, weights=None).state_dict()
+    shapes = {name: tuple(t.shape) for name, t in expected.items() if not name.startswith("fc")}
+    assert tensor_shapes(arch, "imagenet") == shapes
+
+
+@pytest.mark.parametrize("widening", [2, 4])
+def test_swavs_wide_networks_are_wider_in_every_layer(widening: int) -> None:
+    wide = tensor_shapes(f"resnet50w{widening}", "imagenet")
+    for name, shape in tensor_shapes("resnet50", "imagenet").items():
+        factors = [size * widening for size in shape]
+        if len(shape) == 4:  # kernels keep their size, and images their three channels
+            factors[2:] = shape[2:]
+            factors[1] = 3 if name == "conv1.weight" else factors[1]
+        assert wide[name] == tuple(factors)
+
+
+def zeros(arch: str) -> Weights:
+    """Return all tensors of a network; they take no space on disk."""
+    return {
+        name: torch.zeros((), dtype=torch.int64 if "num" in name else torch.float32).expand(shape)
+        for name, shape in tensor_shapes(arch, "imagenet").items()
+    }
+
+
+SIZES = [
+    pytest.param(arch, marks=() if arch == "resnext50_32x4d" else pytest.mark.slow)
+    for arch in WIDE
+    if arch != "resnet50w4"  # 1.5 GB of weights
+]
+
+
+@pytest.mark.parametrize("arch", SIZES)
+def test_a_file_is_read_as_the_network_of_its_shapes(arch: str, tmp_path: Path) -> None:
+    torch.save({"state_dict": zeros(arch)}, tmp_path / "file")
+    backbone = load_backbone(tmp_path / "file")
+    assert (backbone.arch, backbone.feature_dim) == (arch, FEATURE_DIM[arch])
+
+
+def test_the_proof_groups_the_convolutions_by_their_shapes(weights: GetWeights) -> None:
+    raw = weights("resnext50_32x4d")
+    # float32, 53 layers: 256 eps of the largest feature
+    assert prove(network_with("resnext50_32x4d", "imagenet", raw), raw) <= 256 * 2**-23
+
+
+@pytest.mark.slow
+def test_a_swap_of_two_groups_fails_the_proof(weights: GetWeights) -> None:
+    raw = weights("resnext50_32x4d")
+    name = "layer1.1.conv2.weight"
+    converted = {**raw, name: raw[name].roll(4, dims=0)}
+    with pytest.raises(BackboneError, match="differ"):
+        prove(network_with("resnext50_32x4d", "imagenet", converted), raw)
+
+
+def test_heads_of_a_wide_network_are_copies_of_its_layer4() -> None:
+    shapes = tensor_shapes("resnet50w2-heads2", "cifar")
+    assert shapes["layer4.1.0.conv1.weight"] == (1024, 2048, 1, 1)
+    assert shapes["conv1.weight"] == (128, 3, 3, 3)
+
+
+@pytest.mark.parametrize("arch", ["wide_resnet50_2", "resnext50_32x4d", "resnet50w2"])
+@pytest.mark.parametrize("key", ["coco_det", "voc0712_det_c4"])
+def test_the_torchvision_engine_builds_them(arch: str, key: str) -> None:
+    task = TASKS[key]
+    assert isinstance(task, Detection)
+    shapes = tensor_shapes(arch, "imagenet")
+    with torch.device("meta"):
+        detector = build_detector("torchvision", task.recipe, arch=arch, num_classes=3, norm="BN")
+    places = {
+        name.removeprefix("backbone."): tuple(tensor.shape)
+        for name, tensor in detector.network.state_dict().items()
+        if name.startswith("backbone.")
+    }
+    assert places == shapes
+
+
+def test_engines_for_plain_networks_refuse_them_by_name(tmp_path: Path) -> None:
+    detector, segmentation = TASKS["coco_det"], TASKS["voc12_seg_fcn"]
+    assert isinstance(detector, Detection)
+    assert isinstance(segmentation, Segmentation)
+    with pytest.raises(ValueError, match="--engine torchvision"):
+        config(detector.recipe, arch="wide_resnet50_2", num_classes=3, norm="BN")
+    with pytest.raises(ValueError, match="wide_resnet50_2 was asked for"):
+        build_network(
+            segmentation.recipe,
+            arch="wide_resnet50_2",
+            num_classes=3,
+            norm="BN",
+            log=tmp_path / "log",
+        )
+
+
+def test_what_an_engine_cannot_build_is_unfit_before_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backbone = random_backbone(arch="resnext50_32x4d", stem="imagenet", seed=0)
+    task = TASKS["coco_det"]
+    assert isinstance(task, Detection)
+    monkeypatch.setattr("transfer.detection.engines.is_available", lambda: True)
+    assert "--engine torchvision" in task.unfit(backbone)
+    monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
+    assert task.unfit(backbone) == ""
+    assert "resnext50_32x4d" in TASKS["voc12_seg_fcn"].unfit(backbone)

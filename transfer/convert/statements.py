@@ -1,0 +1,239 @@
+"""Read what a file says of its network: entries of its arguments and configurations, as values.
+
+Names and shapes of tensors do not show padding, pooling, strides and dilations. The entries that
+common code bases store beside the tensors often do: `arch` (MoCo, DINO, timm), `maxpool1` and
+`first_conv` (Lightning Bolts), `hyper_parameters` (Lightning), the configuration text of OpenMMLab,
+and the marks of solo-learn, whose 3x3 stem pads by 2. Nothing is executed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+Value = str | int | float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One entry of the file."""
+
+    key: str
+    """Keys that lead to the entry, joined by dots."""
+    found: str
+    """The stored value, in words."""
+    value: Value
+    """Its meaning: a depth, True or False, pixels, or the reason why it cannot be built."""
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.found}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statements:
+    """The entries of a file that describe its network."""
+
+    depths: tuple[Statement, ...] = ()
+    """Numbers of layers, such as 50."""
+    large_stem: tuple[Statement, ...] = ()
+    """True for a 7x7 convolution of stride 2, False for a 3x3 one of stride 1."""
+    max_pool: tuple[Statement, ...] = ()
+    """Presence of the stem's max-pool."""
+    stem_padding: tuple[Statement, ...] = ()
+    """Zero-padding of a 3x3 stem in pixels."""
+    stride_in_1x1: tuple[Statement, ...] = ()
+    """Bottlenecks with their stride in the first convolution, as in Caffe's weights."""
+    unbuildable: tuple[Statement, ...] = ()
+    """Other departures from torchvision's ResNet; the value names the departure."""
+
+
+MAX_TEXT = 100
+"""Longest value that can be a network's name."""
+MAX_NUMBER = 10**6
+"""Largest whole number that describes a network."""
+MAX_CONFIG_TEXT = 200_000
+"""Longest configuration text that is searched."""
+
+# fmt: off
+NETWORK_KEYS = frozenset({
+    "arch", "architecture", "encoder", "backbone", "base_encoder", "base_model", "base_network",
+    "model", "net", "network", "resnet", "trunk", "backbone_name", "encoder_name", "model_name",
+    "arch_name",
+})
+# fmt: on
+"""Keys whose value is a network's name."""
+PARTS = frozenset(["arch", "backbone", "encoder", "model", "network", "resnet", "resnets", "trunk"])
+"""Keys of configurations of a network, in which `name` and `depth` describe it."""
+ELSEWHERE = re.compile(
+    r"head|neck|decode|aspp|project|predict|optim|schedul|teacher|target|momentum|classifier"
+)
+"""Pattern of keys whose entries describe another part of the training."""
+
+WITH_POOL = frozenset({"maxpool1", "first_maxpool", "maxpool", "max_pool", "use_maxpool"})
+WITHOUT_POOL = frozenset({"no_maxpool", "nomaxpool", "remove_maxpool", "no_max_pool"})
+LARGE_STEM = frozenset({"first_conv"})
+SMALL_STEM = frozenset({"cifar_stem", "small_stem"})
+STEM_PADDING = frozenset({"conv1_padding", "first_conv_padding", "stem_padding"})
+OUTPUT_STRIDE = frozenset({"output_stride", "outputstride"})
+# fmt: off
+DILATION = frozenset({
+    "dilation", "dilations", "dilated", "dilate", "replace_stride_with_dilation",
+    "layer4_dilation",
+})
+# fmt: on
+NORM_EPS = frozenset({"bn_eps", "norm_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon"})
+BLUR = frozenset({"aa_layer", "anti_alias", "antialias", "antialiased", "anti_aliased", "blurpool"})
+
+# fmt: off
+SOLO_LEARN = frozenset({
+    "classifier_lr", "exclude_bias_n_norm", "extra_optimizer_args", "num_large_crops",
+    "method_kwargs", "exclude_bias_n_norm_wd",
+})
+# fmt: on
+"""Keys of solo-learn's hyper-parameters; no other project has two of them."""
+
+NAME = re.compile(
+    r"(?<![a-z0-9])(?:wide)?(?:res[-_ ]?ne(?:t|xt)(?P<blur>aa|blur)?|rn|r)[-_ ]?"
+    r"(?P<depth>18|34|50|101|152)(?![0-9])(?P<kind>[cdest](?![a-z0-9]))?"
+)
+"""Pattern of the names of ResNets, such as resnet50, wide_resnet50_2, ResNet-18, resnetblur50."""
+CONFIG_ENTRY = re.compile(
+    r"\b(depth|style|dilations|strides)\s?=\s?[\['\"(]?([\w, ]{1,40})(?=[\])'\",\n]|$)"
+)
+"""Pattern of the plain entries of a network in a configuration's text."""
+DILATED_BODY = re.compile(r"fcn|deeplab|pspnet|dilated|[-_](os|d)(8|16)(?![0-9])")
+
+
+def depth_in(text: str) -> int | None:
+    """Return the number of layers that a network's name states; None if it names no ResNet."""
+    match = NAME.search(text.lower()) if len(text) <= MAX_TEXT else None
+    return int(match["depth"]) if match else None
+
+
+def read_statements(values: Mapping[str, Value]) -> Statements:
+    """Return the statements among the values of a file, by their names in it."""
+    found: dict[str, list[Statement]] = {}
+    for key, several in _entries(values).items():
+        *parents, own = key.lower().split(".")
+        if any(ELSEWHERE.search(parent) for parent in parents):
+            continue
+        parent = parents[-1].rpartition(" ")[2] if parents else ""
+        for kind, value in _meanings(own, parent, several):
+            statement = Statement(key=key, found=_in_words(several), value=value)
+            found.setdefault(kind, []).append(statement)
+    if padding := _solo_learn_padding(values):
+        found.setdefault("stem_padding", []).append(padding)
+    return Statements(**{kind: tuple(statements) for kind, statements in found.items()})
+
+
+def _entries(values: Mapping[str, Value]) -> dict[str, list[Value]]:
+    """Return the values by their keys, those of a list together.
+
+    The names of containers inside configuration objects are left out: the numbers of parts and
+    items, and OmegaConf's _content and _val.
+    """
+    entries: dict[str, list[Value]] = {}
+    for name, value in values.items():
+        words = [word for word in name.split(".") if not word.isdecimal()]
+        key = ".".join(word for word in words if word not in ("_content", "_val"))
+        if isinstance(value, str) and "backbone" in value and len(value) <= MAX_CONFIG_TEXT:
+            for inner, numbers in _config_entries(value):
+                entries.setdefault(f"{key}: backbone.{inner}", []).extend(numbers)
+        if key:
+            entries.setdefault(key, []).append(value)
+    return entries
+
+
+def _config_entries(text: str) -> Iterator[tuple[str, list[Value]]]:
+    """Yield name and values of the plain entries of `backbone=dict(...)` in a configuration."""
+    start = re.search(r"\bbackbone\s*=\s*dict\(", text)
+    if start is None:
+        return
+    depth, end = 1, start.end()
+    while depth and end < len(text):
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        end += 1
+    inside = text[start.end() : end - 1]
+    for match in CONFIG_ENTRY.finditer(inside):
+        items = re.findall(r"\w+", match[2])
+        yield match[1], [int(item) if item.isdecimal() else item for item in items]
+
+
+def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str, Value]]:
+    """Yield field of Statements and meaning of the values of one key."""
+    value, flag = values[0], _flag(values[0])
+    if isinstance(value, str) and (own in NETWORK_KEYS or (own == "name" and parent in PARTS)):
+        yield from _name_meanings(value)
+    elif own == "depth" and parent in PARTS and isinstance(value, int) and 9 < value < MAX_NUMBER:
+        yield "depths", value
+    elif own in WITH_POOL | WITHOUT_POOL and flag is not None:
+        yield "max_pool", flag == (own in WITH_POOL)
+    elif own in LARGE_STEM | SMALL_STEM and flag is not None:
+        yield "large_stem", flag == (own in LARGE_STEM)
+    elif own in STEM_PADDING and isinstance(value, int) and 0 <= value < MAX_NUMBER:
+        yield "stem_padding", value
+    elif own in OUTPUT_STRIDE and value in (8, 16):
+        yield "unbuildable", f"an output stride of {value} instead of 32"
+    elif own in DILATION and any(map(_dilates, values)):
+        yield "unbuildable", "dilated convolutions"
+    elif own == "strides" and parent in PARTS and values != [1, 2, 2, 2]:
+        yield "unbuildable", "other strides of its stages"
+    elif own == "layer4_stride" and value == 1:
+        yield "unbuildable", "stride 1 in layer4"
+    elif own in NORM_EPS and isinstance(value, float) and not 0.99e-5 < value < 1.01e-5:
+        yield "unbuildable", f"batch norms with an eps of {value:g} instead of 1e-5"
+    elif own in BLUR and (flag or (isinstance(value, str) and flag is None and value)):
+        yield "unbuildable", "anti-aliased strides"
+    elif (own == "style" and value == "caffe") or (own == "stride_in_1x1" and flag):
+        yield "stride_in_1x1", True
+
+
+def _name_meanings(text: str) -> Iterator[tuple[str, Value]]:
+    text = text.lower()
+    match = NAME.search(text) if len(text) <= MAX_TEXT else None
+    if match is None:
+        return
+    yield "depths", int(match["depth"])
+    if match["blur"]:
+        yield "unbuildable", "anti-aliased strides"
+    if match["kind"]:
+        yield "unbuildable", "another stem or shortcut than the plain network"
+    if DILATED_BODY.search(text):
+        yield "unbuildable", "dilated convolutions"
+    if "caffe" in text:
+        yield "stride_in_1x1", True
+
+
+def _dilates(value: Value) -> bool:
+    """Return whether an entry for a dilation, a number or a flag, asks for one."""
+    if isinstance(value, bool | str):
+        return _flag(value) is True
+    return value > 1
+
+
+def _flag(value: Value) -> bool | None:
+    """Return the truth that a value states, as a bool, 0 or 1, or in words; None if it is none."""
+    if isinstance(value, str):
+        return {"true": True, "false": False, "none": False}.get(value.lower())
+    return bool(value) if value in (0, 1) else None
+
+
+def _in_words(values: list[Value]) -> str:
+    """Return a short text of the values; numbers of any length are cut."""
+    parts = [
+        "(a long number)" if isinstance(value, int) and abs(value) > MAX_NUMBER else str(value)
+        for value in values[:8]
+    ]
+    return (parts[0] if len(values) == 1 else f"({', '.join(parts)})")[:MAX_TEXT]
+
+
+def _solo_learn_padding(values: Mapping[str, Value]) -> Statement | None:
+    """Return the padding of solo-learn's stem for CIFAR, which its hyper-parameters imply."""
+    words = {word for name in values for word in name.split(".")}
+    marks = sorted(words & SOLO_LEARN)
+    if len(marks) < 2:
+        return None
+    return Statement(
+        key=f"hyper-parameters of solo-learn ({', '.join(marks[:2])}),",
+        found="whose 3x3 stem pads by 2",
+        value=2,
+    )
