@@ -4,6 +4,7 @@ run_all.py  the main command: plan, run, tables
 tables.py   python -m benchmarks.tables: from records to results/tables
 curves.py   python -m benchmarks.curves: a task over the snapshots of pre-training runs
 status.py   python -m benchmarks.status: the states of cells on a cluster
+topology.py python -m benchmarks.topology: how well running statistics tell networks apart
 planning/   what a run would do, what it costs, the resources it needs on a cluster
 execution/  one cell in a process of its own, cells side by side
 cluster/    cells as job arrays of a cluster, and their states

@@ -92,6 +92,8 @@ class RunAll:
     """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    trust_topology: bool = False
+    """Take foreign networks as assumed, even if their running statistics contradict."""
     workers: int = 1
     """Cells that run at the same time on this machine, each on its own GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
@@ -141,7 +143,16 @@ def backbones(request: RunAll) -> list[Backbone]:
     """
     sources = origins(request)
     if request.evaluates_here:
-        rows = load_backbones(sources)
+        from transfer.topology.require import with_checked_topology
+
+        rows = [
+            row
+            if origin.random
+            else with_checked_topology(
+                row, request.data, request.runs / "cache", trusted=request.trust_topology
+            )
+            for origin, row in zip(sources, load_backbones(sources), strict=True)
+        ]
     else:
         rows = [inspect_checkpoint(origin, request.runs) for origin in sources]
     twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
@@ -163,7 +174,9 @@ def _numbers(words: str, option: str, example: str, allowed: Range) -> list[int]
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
-    settings = settings_of(request, request.training)
+    settings = replace(
+        settings_of(request, request.training), trust_topology=request.trust_topology
+    )
     engine_for(request.training.engine)
     seeds = _numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite)

@@ -9,6 +9,7 @@ detection/     detectors: recipe, two engines, metrics
 segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
+topology/      which network the tensors of a foreign file belong to, by its running statistics
 backbone.py    reads the backbone file and foreign checkpoints
 convert/       conversion of weights between naming schemes, and the proof that it is right
 datasets/      one data set per file: description, reader, small version; the check of data sets

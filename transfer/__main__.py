@@ -13,7 +13,7 @@ from typing import Annotated
 
 import tyro
 
-from transfer.backbone import BackboneError, inspect_file
+from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
@@ -57,13 +57,34 @@ class Inspect:
     """Part of the prefix of the ResNet to take where a file holds several, such as student."""
     all: bool = False
     """Also list every group of tensors, and all that the file says about its training."""
+    images: Path | None = None
+    """Folder with photographs anywhere below it; compares every known network and input."""
+    write: Path | None = None
+    """With --images: file to write, as the network and input that fit best."""
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
         from transfer.convert.inspection import render as render_inspection
 
+        if self.write is not None and self.images is None:
+            raise ValueError("--write: give --images DIR, whose photographs tell the network")
         print(render_inspection(inspect_file(self.file, self.branch), everything=self.all))
+        if self.images is not None:
+            self.compare_networks(self.images)
         return 0
+
+    def compare_networks(self, images: Path) -> None:
+        """Print how well each known network fits, and write the best one if asked to."""
+        from transfer.topology.check import render as render_topology
+        from transfer.topology.rebuild import write_as_fits
+        from transfer.topology.require import compare_with_photographs
+
+        backbone = load_backbone(self.file, branch=self.branch)
+        topology = compare_with_photographs(backbone, images)
+        print(render_topology(topology))
+        if self.write is not None:
+            rebuilt = write_as_fits(backbone, topology, self.write)
+            print(f"{rebuilt.arch}, {rebuilt.stem} stem  ->  {self.write}")
 
 
 @dataclass(frozen=True, kw_only=True)

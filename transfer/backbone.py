@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transfer.convert.architectures import (
+    STEMS,
     BackboneError,
     Stem,
     feature_dim,
@@ -297,7 +298,11 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         case {
             "format": "ssl-backbone/1",  # FORMAT; a bare name in a pattern would match anything
             "arch": str() as arch,
-            "stem": "imagenet" | "cifar" as stem,
+            "stem": "imagenet"
+            | "imagenet-nopool"
+            | "cifar"
+            | "cifar-maxpool"
+            | "cifar-pad2" as stem,
             "state_dict": dict() as stored,
             "input": dict() as input_fields,
             "made_by": dict() as made_by,
@@ -307,9 +312,8 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
             fields = {key: value for key, value in tree.items() if key != "state_dict"}
             raise BackboneError(
                 f"the fields are {str(fields)[:300]} and {'a' if 'state_dict' in tree else 'no'} "
-                f"state_dict; "
-                f"expected format {FORMAT!r}, arch, stem imagenet or cifar, state_dict, input and "
-                f"made_by: export it again with this version"
+                f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
+                f"state_dict, input and made_by: export it again with this version"
             )
     _check_names(stored, shapes, arch)
     state_dict = {

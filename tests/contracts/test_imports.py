@@ -23,6 +23,7 @@ LAYERS = {
         ("detection", "segmentation"),
         ("finetuning",),
         ("frozen",),
+        ("topology",),
         ("backbone",),
         ("convert",),
         ("datasets",),
@@ -31,7 +32,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status"),
+        ("speed", "curves", "run_all", "status", "topology"),
         ("cluster",),
         ("execution",),
         ("planning",),

@@ -81,7 +81,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "unknown arch": ({"arch": "resnet51-heads4"}, "known are resnet18"),
     "unlikely many heads": ({"arch": "resnet18-heads100"}, "1 to 99 copies of layer4"),
     "heads that are not there": ({"arch": "resnet18-heads2"}, "of resnet18-heads2 are missing"),
-    "unknown stem": ({"stem": "3x3"}, "imagenet or cifar"),
+    "unknown stem": ({"stem": "3x3"}, "imagenet, cifar"),
     "no input": ({"input": None}, "input"),
     "input without mean": ({"input": {"size": 3}}, "mean and positive std"),
     "std of zero": (

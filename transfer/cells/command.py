@@ -54,6 +54,8 @@ class Evaluate:
     """Heads of a LooC++ or MoCo++ file, such as 0 2, with concatenated features; default all."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    trust_topology: bool = False
+    """Take a foreign network as assumed, even if its running statistics contradict."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
@@ -102,8 +104,15 @@ class Evaluate:
             tolerated=self.tolerate,
             training=self.training,
             features_in=self.features_in,
+            trust_topology=self.trust_topology,
         )
         backbone = load_backbone(self.ckpt, name=self.name, branch=self.branch)
+        if not (self.random or self.dry_run):
+            from transfer.topology.require import with_checked_topology
+
+            backbone = with_checked_topology(
+                backbone, self.data, self.runs / "cache", trusted=self.trust_topology
+            )
         if self.heads:
             backbone = with_heads(backbone, self.heads)
         if self.random:

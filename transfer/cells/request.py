@@ -30,6 +30,8 @@ class CellSettings:
     """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks."""
+    trust_topology: bool = False
+    """Foreign networks are taken as assumed, also where their running statistics contradict."""
 
     @property
     def records(self) -> Path:

@@ -141,4 +141,7 @@ def _group(group: Group) -> str:
 def _proof(difference: float | None) -> str:
     if difference is None:
         return "not needed: this suite wrote the file, and names and shapes agree"
-    return f"features equal those of the file's own tensors, relative difference {difference:.1e}"
+    return (
+        f"names and shapes fit, and features equal those of the file's own tensors under the "
+        f"same strides, paddings and pooling (relative difference {difference:.1e})"
+    )

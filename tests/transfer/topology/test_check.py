@@ -1,0 +1,109 @@
+"""Running statistics name the network and the input that they were taken from."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transfer.backbone import Backbone, random_backbone
+from transfer.convert.architectures import Stem
+from transfer.convert.resnet import build_resnet
+from transfer.topology.check import MIN_IMAGES, check_topology
+from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
+from transfer.topology.statistics import MAX_DIVERGENCE, divergence
+
+CASES: tuple[tuple[str, Stem], ...] = (("resnet18", "imagenet"), ("resnet18", "cifar"))
+SIZE_PX: dict[Stem, int] = {"imagenet": 32, "cifar": 16}
+"""Smallest sizes at which every variant has maps to filter."""
+
+
+@cache
+def photographs(size_px: int) -> Tensor:
+    """Return smooth random images (16, 3, H, W), whose neighbors are alike as in photographs."""
+    noise = torch.rand(MIN_IMAGES, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    tint = torch.tensor([0.9, 0.7, 0.5]).reshape(3, 1, 1)
+    return nn.functional.interpolate(noise * tint, size=size_px, mode="bicubic").clamp(0, 1)
+
+
+def trained(arch: str, stem: Stem, network: Network, way: Input) -> Backbone:
+    """Return a backbone whose running statistics are those of the photographs in this network."""
+    backbone = random_backbone(arch=arch, stem=stem, seed=0)
+    model = build_resnet(arch, stem)
+    model.load_state_dict(backbone.state_dict)
+    names = list(model.state_dict())
+    network.change(model)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 1.0  # keep the statistics of the last batch
+    with torch.no_grad():
+        model.train()(way(photographs(SIZE_PX[stem])))
+    weights = dict(zip(names, model.state_dict().values(), strict=True))
+    return replace(backbone, state_dict=weights)
+
+
+def known(arch: str, stem: Stem) -> list[Network]:
+    return [network for network in NETWORKS if network.fits(arch, stem)]
+
+
+@pytest.mark.parametrize(
+    ("arch", "stem", "network"),
+    [
+        pytest.param(arch, stem, network, id=f"{arch}-{stem}-{network.name}")
+        for arch, stem in CASES
+        for network in known(arch, stem)
+    ]
+    + [
+        pytest.param("resnet50", "imagenet", network, id=f"resnet50-{network.name}")
+        for network in known("resnet50", "imagenet")
+        if network.bottleneck
+    ],
+)
+def test_the_network_that_the_statistics_were_taken_from_is_named(
+    arch: str, stem: Stem, network: Network
+) -> None:
+    backbone = trained(arch, stem, network, INPUTS[0])
+    topology = check_topology(backbone, photographs(SIZE_PX[stem]))
+    best = min(topology.networks, key=lambda score: score.nats)
+    assert best.name == network.name
+    assumed = stem == network.stem
+    assert (topology.contradiction == "") == assumed
+    assert assumed == ("confirmed" in topology.sentence)
+    assert network.name in topology.sentence or assumed
+
+
+@pytest.mark.parametrize("way", [way for way in INPUTS if "CIFAR" not in way.name], ids=str)
+def test_the_input_that_the_statistics_were_taken_with_is_named(way: Input) -> None:
+    backbone = trained("resnet18", "imagenet", known("resnet18", "imagenet")[0], way)
+    topology = check_topology(backbone, photographs(32))
+    assert min(topology.inputs, key=lambda score: score.nats).name == way.name
+    assert topology.input.name == way.name
+    assert topology.network is topology.networks[0]  # the network is confirmed nevertheless
+
+
+def test_too_few_photographs_prove_nothing() -> None:
+    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    topology = check_topology(backbone, photographs(32)[: MIN_IMAGES - 1])
+    assert not topology.checked
+    assert topology.sentence.startswith(f"topology not checked: {MIN_IMAGES - 1} photographs")
+
+
+def test_statistics_of_no_known_network_are_undecided() -> None:
+    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    noise = {
+        name: tensor * 1e4 if name.endswith("running_var") else tensor
+        for name, tensor in backbone.state_dict.items()
+    }
+    topology = check_topology(replace(backbone, state_dict=noise), photographs(32))
+    assert "undecided" in topology.sentence
+
+
+def test_the_divergence_is_that_of_two_normals() -> None:
+    generator = torch.Generator().manual_seed(0)
+    (m, mu), (v, s) = torch.randn(2, 5, generator=generator), torch.rand(2, 5, generator=generator)
+    normal = torch.distributions.Normal
+    expected = torch.distributions.kl_divergence(normal(m, v.sqrt()), normal(mu, s.sqrt()))
+    assert divergence((m, v), (mu, s)) == pytest.approx(
+        float(expected.clamp(max=MAX_DIVERGENCE).mean()), rel=64 * torch.finfo(m.dtype).eps
+    )

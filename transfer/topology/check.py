@@ -1,0 +1,175 @@
+"""Which of the networks that share a file's names and shapes do its running statistics fit?
+
+Two questions are asked one after the other, since the first norm hardly depends on what follows it:
+which input explains the statistics of the first norm best, and which network those of all norms.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torchvision.models import ResNet
+
+from transfer.backbone import Backbone, InputFormat
+from transfer.convert.architectures import is_large
+from transfer.convert.resnet import build_resnet
+from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
+from transfer.topology.statistics import divergence, moments_of, score
+
+NUM_IMAGES = 32
+"""Photographs that are compared."""
+
+MIN_IMAGES = 16
+"""Fewest photographs that allow an answer."""
+
+CLEARLY_BETTER = 0.75
+"""A variant refutes the assumption if its score is below this share of the assumption's.
+
+Measured on networks trained for some hundred steps: `python -m benchmarks.topology`.
+"""
+
+MAX_SCORE = 0.5
+"""Largest score in nats that explains anything; networks trained here have 0.001 to 0.005."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How well one variant explains the stored statistics."""
+
+    name: str
+    nats: float
+    """Divergence of the photographs' statistics from the stored ones; 0 is best."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """Comparison of a file's running statistics with those of photographs."""
+
+    num_images: int
+    inputs: tuple[Score, ...] = ()
+    """Scores of the first norm for each input, the assumed one first."""
+    networks: tuple[Score, ...] = ()
+    """Scores over all norms for each network with the best input, the assumed network first."""
+
+    @property
+    def checked(self) -> bool:
+        """True if there were enough photographs."""
+        return self.num_images >= MIN_IMAGES
+
+    @property
+    def input(self) -> Score:
+        """Assumed input, or another that fits clearly better."""
+        return _winner(self.inputs)
+
+    @property
+    def network(self) -> Score:
+        """Assumed network, or another that fits clearly better."""
+        return _winner(self.networks)
+
+    @property
+    def undecided(self) -> bool:
+        """True if not even the best variants explain the statistics."""
+        return max(self.network.nats, self.input.nats) > MAX_SCORE
+
+    @property
+    def contradiction(self) -> str:
+        """Variants that fit clearly better than the assumed ones; empty if none does."""
+        return " and ".join(
+            f"{winner.name} ({winner.nats:.4f} nats; {scores[0].name}: {scores[0].nats:.4f})"
+            for scores in (self.networks, self.inputs)
+            if scores and (winner := _winner(scores)) is not scores[0]
+        )
+
+    @property
+    def sentence(self) -> str:
+        """One line that says what was proven."""
+        if not self.checked:
+            return (
+                f"topology not checked: {self.num_images} photographs are at hand, "
+                f"{MIN_IMAGES} are needed"
+            )
+        on_images = f"on {self.num_images} photographs"
+        if self.contradiction:
+            return f"running statistics {on_images} fit another network: {self.contradiction}"
+        assumed, *others = self.networks
+        if self.undecided:
+            return (
+                f"topology undecided: no known network fits {on_images} ({assumed.nats:.4f} nats)"
+            )
+        second = min(others, key=lambda entry: entry.nats)
+        return (
+            f"topology confirmed by running statistics {on_images} "
+            f"({assumed.nats:.4f} nats; next is {second.name}: {second.nats:.4f})"
+        )
+
+
+def render(topology: Topology) -> str:
+    """Return the sentence and, if there were enough photographs, a line per variant."""
+    lines = [("topology", topology.sentence)]
+    for label, scores in (("network", topology.networks), ("input", topology.inputs)):
+        best = min((entry.nats for entry in scores), default=0.0)
+        for number, entry in enumerate(scores):
+            words = ["assumed"] * (number == 0) + ["best"] * (entry.nats == best)
+            lines.append((label, f"{entry.nats:9.4f} nats  {entry.name}  {', '.join(words)}"))
+    return "\n".join(f"{label:<14}{text}".rstrip() for label, text in lines)
+
+
+def check_topology(backbone: Backbone, images: Tensor) -> Topology:
+    """Compare the known variants of the backbone's network and input.
+
+    images: natural photographs (n, 3, H, W), RGB from 0 to 1, H and W multiples of 32.
+    """
+    if len(images) < MIN_IMAGES:
+        return Topology(num_images=len(images))
+    with torch.inference_mode():
+        ways = {way.name: way for way in inputs_of(backbone.input)}
+        conv1 = build_variant(backbone, lambda network: None).conv1
+        stored = backbone.state_dict["bn1.running_mean"], backbone.state_dict["bn1.running_var"]
+        scores = tuple(
+            Score(name=name, nats=divergence(moments_of(conv1(way(images))), stored))
+            for name, way in ways.items()
+        )
+        x = ways[_winner(scores).name](images)
+        networks = tuple(
+            Score(name=variant.name, nats=score(network, x))
+            for variant, network in networks_of(backbone)
+        )
+    return Topology(num_images=len(images), inputs=scores, networks=networks)
+
+
+def inputs_of(form: InputFormat) -> list[Input]:
+    """Return the assumed input and every other known one."""
+    assumed = Input(name=f"RGB, {_words(form)}", mean=form.mean, std=form.std)
+    others = [way for way in INPUTS if (way.mean, way.std) != (form.mean, form.std) or way.reverse]
+    return [assumed, *others]
+
+
+def networks_of(backbone: Backbone) -> Iterator[tuple[Network, ResNet]]:
+    """Yield the assumed network, then every other known one, each with the backbone's weights."""
+    known = [variant for variant in NETWORKS if variant.fits(backbone.arch, backbone.stem)]
+    for variant in sorted(known, key=lambda variant: backbone.stem != variant.stem):
+        yield variant, build_variant(backbone, variant.change)
+
+
+def build_variant(backbone: Backbone, change: Callable[[ResNet], None]) -> ResNet:
+    """Return the backbone's network after the change, in eval mode, with the weights."""
+    with torch.device("meta"):  # no initialization, which would take longer than the comparison
+        network = build_resnet(backbone.arch, "imagenet" if is_large(backbone.stem) else "cifar")
+    network.load_state_dict(backbone.state_dict, assign=True)
+    change(network)
+    return network.eval()
+
+
+def _winner(scores: Sequence[Score]) -> Score:
+    """Return the first score, the assumption's, unless another is clearly better and good."""
+    best = min(scores, key=lambda entry: entry.nats)
+    refuted = best.nats < min(CLEARLY_BETTER * scores[0].nats, MAX_SCORE)
+    return best if refuted else scores[0]
+
+
+def _words(form: InputFormat) -> str:
+    for way in INPUTS:
+        if (way.mean, way.std, way.reverse) == (form.mean, form.std, False):
+            return way.name.removeprefix("RGB, ")
+    return "mean and std of the file"

@@ -1,0 +1,241 @@
+"""The networks that share names and shapes of tensors with torchvision's ResNets, and their inputs.
+
+Strides, paddings, pooling, dilation and the norms' epsilon have no tensors, so a file with the same
+names and shapes may come from any of the networks below. Sources: He et al., CVPR 2016 (stride in
+the first 1x1 convolution, as Caffe's weights have it); Zhang, ICML 2019, arXiv:1904.11486
+(anti-aliased down-sampling); Chen et al., arXiv:1706.05587 (dilation instead of stride).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.models import ResNet
+from torchvision.models.resnet import BasicBlock, Bottleneck
+
+from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD
+from transfer.convert.architectures import Stem, is_large
+
+Change = Callable[[ResNet], None]
+Filter = Callable[[], nn.Module]
+"""Function that makes a new module that halves height and width."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """One way to compute with the tensors of a ResNet."""
+
+    name: str
+    change: Change
+    """Function that turns torchvision's network, with the stem "imagenet" or "cifar", into it."""
+    kernels: tuple[str, ...] = ("7x7", "3x3")
+    """Kernels of the stems that have this variant."""
+    stem: Stem | None = None
+    """Stem with which `transfer` builds it; None if no stem makes the difference."""
+    eps: float | None = None
+    """Epsilon of its norms where that makes the difference."""
+    bottleneck: bool = False
+    """True if only networks with bottlenecks have this variant."""
+
+    def fits(self, arch: str, stem: Stem) -> bool:
+        """Return whether a network of this architecture and stem may be this variant."""
+        kernel = "7x7" if is_large(stem) else "3x3"
+        basic = arch.startswith(("resnet18", "resnet34"))
+        return kernel in self.kernels and not (self.bottleneck and basic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One way to hand an image to a network: channels in RGB or BGR, (x * scale - mean) / std."""
+
+    name: str
+    scale: float = 1.0
+    """Factor of the pixels, which lie between 0 and 1."""
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    """Mean in RGB order, in the units of the scaled pixels."""
+    std: tuple[float, float, float] = IMAGENET_STD
+    reverse: bool = False
+    """True if the channels are handed over as BGR."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the network's input for RGB images (n, 3, H, W) between 0 and 1."""
+        mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (self.mean, self.std))
+        normalized = (images * self.scale - mean) / std
+        return normalized.flip(1) if self.reverse else normalized
+
+
+CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+ZEROS, HALVES, ONES = (0.0, 0.0, 0.0), (0.5, 0.5, 0.5), (1.0, 1.0, 1.0)
+IMAGENET_MEAN_255 = (123.675, 116.28, 103.53)
+IMAGENET_STD_255 = (58.395, 57.12, 57.375)
+
+_RGB = (
+    Input(name="RGB, mean and std of ImageNet"),
+    Input(name="RGB, mean and std of CIFAR", mean=CIFAR_MEAN, std=CIFAR_STD),
+    Input(name="RGB from 0 to 1, mean and std 0.5", mean=HALVES, std=HALVES),
+    Input(name="RGB from 0 to 1, not normalized", mean=ZEROS, std=ONES),
+    Input(name="RGB from 0 to 255, not normalized", scale=255, mean=ZEROS, std=ONES),
+    Input(name="RGB from 0 to 255, mean of ImageNet", scale=255, mean=IMAGENET_MEAN_255, std=ONES),
+)
+
+INPUTS: tuple[Input, ...] = (
+    *_RGB,
+    *(
+        Input(
+            name=f"BGR{way.name.removeprefix('RGB')}",
+            scale=way.scale,
+            mean=way.mean,
+            std=way.std,
+            reverse=True,
+        )
+        for way in _RGB
+    ),
+)
+
+
+def _nothing(network: ResNet) -> None:
+    pass
+
+
+def _without_max_pool(network: ResNet) -> None:
+    network.maxpool = nn.Identity()
+
+
+def _with_max_pool(network: ResNet) -> None:
+    network.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+
+
+def _max_pool_ceil(network: ResNet) -> None:
+    network.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=0, ceil_mode=True)
+
+
+def _padding_2(network: ResNet) -> None:
+    network.conv1.padding = (2, 2)
+
+
+def _stem_stride_2(network: ResNet) -> None:
+    network.conv1.stride = (2, 2)
+
+
+def _dilated(*stages: int) -> Change:
+    """Replace the stride of these stages by dilation, as in torchvision's segmentation bodies."""
+
+    def change(network: ResNet) -> None:
+        dilation = 1
+        for stage in stages:
+            for layer in _copies(network, stage):
+                for position, block in enumerate(layer):
+                    # the first block keeps the dilation of the stage before
+                    factor = dilation if position == 0 else 2 * dilation
+                    for module in block.modules():
+                        if isinstance(module, nn.Conv2d):
+                            module.stride = (1, 1)
+                            if module.kernel_size == (3, 3):
+                                module.dilation = module.padding = (factor, factor)
+            dilation *= 2
+
+    return change
+
+
+def _copies(network: ResNet, stage: int) -> list[nn.Sequential]:
+    """Return the copies of a stage; there are several only in networks with heads."""
+    layer = network.get_submodule(f"layer{stage}")
+    if isinstance(layer, nn.Sequential):
+        return [layer]
+    return [copy for copy in layer.children() if isinstance(copy, nn.Sequential)]
+
+
+class BlurPool(nn.Module):
+    """Binomial filter 1-2-1 in both directions, then stride 2: (n, C, H, W) -> (n, C, H/2, W/2)."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return the filtered maps, with reflection at the border."""
+        line = torch.tensor([0.25, 0.5, 0.25], dtype=maps.dtype)
+        channels = maps.shape[1]
+        kernel = torch.outer(line, line).expand(channels, 1, 3, 3)
+        # one pixel cannot be reflected
+        mode = "reflect" if min(maps.shape[-2:]) > 1 else "replicate"
+        return F.conv2d(F.pad(maps, (1, 1, 1, 1), mode=mode), kernel, stride=2, groups=channels)
+
+
+def _anti_aliased(filtered: Filter, pool: Filter) -> Change:
+    """Replace stride 2 of 3x3 convolutions by a filter behind their ReLU, and the max-pool too."""
+
+    def change(network: ResNet) -> None:
+        if isinstance(network.maxpool, nn.MaxPool2d):
+            network.maxpool = pool()
+        for block in network.modules():
+            if isinstance(block, BasicBlock) and block.conv1.stride == (2, 2):
+                block.conv1.stride = (1, 1)
+                # the basic block applies one ReLU module twice: behind bn1 and behind the sum
+                block.bn1 = _NormReluFilter(block.bn1, filtered())
+            elif isinstance(block, Bottleneck) and block.conv2.stride == (2, 2):
+                block.conv2.stride = (1, 1)
+                block.bn2 = _NormReluFilter(block.bn2, filtered())
+
+    return change
+
+
+class _NormReluFilter(nn.Sequential):
+    """Norm, ReLU and filter; the ReLU that the block applies afterwards changes nothing."""
+
+    def __init__(self, norm: nn.Module, filtered: nn.Module) -> None:
+        super().__init__(norm, nn.ReLU(), filtered)
+
+
+def _stride_in_1x1(network: ResNet) -> None:
+    for block in network.modules():
+        if isinstance(block, Bottleneck) and block.conv2.stride == (2, 2):
+            block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
+
+
+def _eps(value: float) -> Change:
+    def change(network: ResNet) -> None:
+        for module in network.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eps = value
+
+    return change
+
+
+NETWORKS: tuple[Network, ...] = (
+    Network(name="as torchvision", change=_nothing, kernels=("7x7",), stem="imagenet"),
+    Network(
+        name="no max-pool",
+        change=_without_max_pool,
+        kernels=("7x7",),
+        stem="imagenet-nopool",
+    ),
+    Network(name="max-pool without padding", change=_max_pool_ceil, kernels=("7x7",)),
+    Network(
+        name="3x3 stem, padding 1, no max-pool",
+        change=_nothing,
+        kernels=("3x3",),
+        stem="cifar",
+    ),
+    Network(name="padding 2 in the stem", change=_padding_2, kernels=("3x3",), stem="cifar-pad2"),
+    Network(
+        name="max-pool after the stem",
+        change=_with_max_pool,
+        kernels=("3x3",),
+        stem="cifar-maxpool",
+    ),
+    Network(name="stride 2 in the stem", change=_stem_stride_2, kernels=("3x3",)),
+    Network(name="dilated, output stride halved", change=_dilated(4)),
+    Network(name="dilated, output stride quartered", change=_dilated(3, 4)),
+    Network(
+        name="anti-aliased by blur-pool",
+        change=_anti_aliased(
+            BlurPool, lambda: nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), BlurPool())
+        ),
+    ),
+    Network(
+        name="anti-aliased by average pool",
+        change=_anti_aliased(lambda: nn.AvgPool2d(2), lambda: nn.AvgPool2d(2)),
+    ),
+    Network(name="stride in the 1x1 convolutions", change=_stride_in_1x1, bottleneck=True),
+    Network(name="batch-norm eps 1e-3", change=_eps(1e-3), eps=1e-3),
+)
+"""Known networks; the first that has a stem's name is torchvision's or this suite's own."""

@@ -1,0 +1,100 @@
+"""Distance between the statistics that a file stores for its norms and those of real images.
+
+A batch norm stores the mean and variance of its input over the training images (Ioffe and Szegedy,
+ICML 2015, arXiv:1502.03167). A network with the same tensors but another padding, pooling, stride
+or filter gives its norms other inputs, so the stored numbers tell which network they belong to.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+MAX_DIVERGENCE = 10.0
+"""Upper bound of a channel's divergence in nats, so that no dead channel outweighs all others."""
+
+MIN_DIVERGENCE = 1e-9
+"""Smallest divergence of a norm in nats; rounding makes about this much."""
+
+MIN_VARIANCE = 1e-12
+"""Smallest variance that enters a divergence; the channels of a dead filter have variance 0."""
+
+
+def moments_of(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance (C,) of maps (n, C, H, W) in float64."""
+    variance, mean = torch.var_mean(maps.double(), dim=(0, 2, 3))
+    return mean, variance
+
+
+@contextmanager
+def recorded_moments(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Yield a dict that every forward pass fills with the moments of the norms' inputs."""
+    moments: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def record(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            moments[name] = moments_of(inputs[0])
+
+        return record
+
+    handles = [
+        module.register_forward_pre_hook(hook(name))
+        for name, module in network.named_modules()
+        if isinstance(module, nn.BatchNorm2d)
+    ]
+    try:
+        yield moments
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def stored_moments(network: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the running mean and variance of every norm in float64."""
+    return {
+        name: (module.running_mean.double(), module.running_var.double())
+        for name, module in network.named_modules()
+        if isinstance(module, nn.BatchNorm2d)
+        and module.running_mean is not None
+        and module.running_var is not None
+    }
+
+
+def divergence(found: tuple[Tensor, Tensor], stored: tuple[Tensor, Tensor]) -> float:
+    """Return the mean over channels of the Kullback-Leibler divergence of two normals, in nats.
+
+    KL(N(m, v) || N(mu, s)) = ((m - mu)^2 / s + v / s - 1 - log(v / s)) / 2, at most MAX_DIVERGENCE.
+    """
+    (mean, variance), (stored_mean, stored_variance) = found, stored
+    stored_variance = stored_variance.clamp(min=MIN_VARIANCE)
+    ratio = variance.clamp(min=MIN_VARIANCE) / stored_variance
+    shift = (mean - stored_mean).square() / stored_variance
+    return float(((shift + ratio - 1 - ratio.log()) / 2).clamp(max=MAX_DIVERGENCE).mean())
+
+
+def divergences(network: nn.Module, images: Tensor) -> dict[str, float]:
+    """Return the divergence at each norm for images (n, 3, H, W) in the network's own format.
+
+    Each norm normalizes by the statistics of the images themselves, as in training. Otherwise
+    brighter or plainer images than those of the training would shift every norm after the first,
+    by more than a wrong padding does.
+    """
+    stored = stored_moments(network)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.train()
+            module.momentum = 0.0  # the running statistics stay
+    with torch.inference_mode(), recorded_moments(network) as moments:
+        network(images)
+    return {name: divergence(found, stored[name]) for name, found in moments.items()}
+
+
+def score(network: nn.Module, images: Tensor) -> float:
+    """Return the geometric mean over the norms of their divergences in nats.
+
+    One layer in a hundred may differ by much for reasons of its own; in a mean it would hide the
+    others. The network's norms are left in training mode with momentum 0.
+    """
+    values = torch.tensor(list(divergences(network, images).values()), dtype=torch.float64)
+    return float(values.clamp(min=MIN_DIVERGENCE).log().mean().exp())
