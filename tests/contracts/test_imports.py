@@ -31,7 +31,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status"),
+        ("speed", "curves", "run_all", "status", "reliability"),
         ("cluster",),
         ("execution",),
         ("planning",),
