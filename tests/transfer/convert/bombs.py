@@ -49,9 +49,9 @@ KEYS = b"}(" + b"".join(
 )
 
 
-def _zip(program: bytes, **options: int) -> bytes:
+def _zip(program: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", **options) as archive:  # type: ignore[arg-type]
+    with zipfile.ZipFile(file, "w", compression) as archive:
         archive.writestr("net/data.pkl", program)
         archive.writestr("net/data/0", bytes(400))
     return file.getvalue()
