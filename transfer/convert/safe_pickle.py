@@ -112,7 +112,7 @@ def load_pickle(
 
     def find_global(module: str, name: str) -> object:
         if (module, name) == ("torch.storage", "_load_from_bytes") and nested is not None:
-            return Replacement(nested)
+            return Replacement(nested, copies=False)
         return find_replacement(module, name)
 
     def load_persistent(identity: object) -> Storage:

@@ -31,7 +31,7 @@ def read_zip(data: memoryview) -> Any:
     entries = read_directory(data)
     root = _root(entries)
     order = entries.get(f"{root}/byteorder")
-    if order is not None and order.content(data) != b"little":
+    if order is not None and bytes(order.content(data)) != b"little":
         raise BackboneError(
             "the file was written on a big-endian machine; save it again on a little-endian one"
         )

@@ -18,6 +18,7 @@ from tests.transfer.convert.guarded import Reader
 from transfer.__main__ import main
 from transfer.convert.read_file import read_file
 from transfer.convert.safe_pickle import Budget, ByteReader, load_pickle
+from transfer.convert.torch_file import read_nested
 from transfer.convert.untrusted.budget import MAX_OPERATIONS
 
 
@@ -110,6 +111,16 @@ def test_a_plain_number_takes_one_operation() -> None:
     budget = Budget(len(content))
     assert load_pickle(ByteReader(content), budget=budget) == list(range(50_000))
     assert budget.operations > MAX_OPERATIONS - 51_000
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_of_any_protocol_cost_at_most_twice_their_file(protocol: int) -> None:
+    array = np.arange(100_000, dtype=np.float32)
+    content = memoryview(pickle.dumps({"a": array, "b": torch.from_numpy(array)}, protocol))
+    budget = Budget(len(content))
+    before = budget.bytes_left
+    load_pickle(ByteReader(content), budget=budget, nested=read_nested)
+    assert before - budget.bytes_left < 2.1 * len(content)
 
 
 def nested_values(dice: random.Random, depth: int) -> Any:

@@ -10,10 +10,12 @@ from transfer.convert.architectures import BackboneError
 
 MAX_OPERATIONS = 6_000_000
 """Opcodes and similar steps of one file; 100,000 log entries of three numbers take half."""
-MAX_COPIED_BYTES = 2**31
+MAX_READ_BYTES = 3 * 2**30
 """Bytes that are copied out of the file as text, arrays inside pickles and the like."""
+MAX_SECOND_COPY_BYTES = 3 * 2**29
+"""Bytes of second copies, such as text of Python 2 that is turned into bytes."""
 SPARE_BYTES = 2**29
-"""Bytes that may be allocated beyond the size of the file."""
+"""Bytes that may be allocated beyond these."""
 MAX_VALUE_BYTES = 2**30
 """Longest value in bytes."""
 MAX_TEXT_BYTES = 2**27
@@ -42,7 +44,8 @@ class Budget:
     _num_composite_keys: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.bytes_left = min(self.file_bytes, MAX_COPIED_BYTES) + SPARE_BYTES
+        copies = min(self.file_bytes, MAX_READ_BYTES), min(self.file_bytes, MAX_SECOND_COPY_BYTES)
+        self.bytes_left = sum(copies) + SPARE_BYTES
 
     def allocate(self, num_bytes: int) -> None:
         """Pay for memory; BackboneError if too little is left."""

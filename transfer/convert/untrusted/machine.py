@@ -32,7 +32,6 @@ BYTES_PER_ITEM = 64
 STOP = pickle.STOP[0]
 MAX_NAME_BYTES = 10_000
 """Longest line with a name or a number."""
-_CHUNK_BYTES = 4096
 
 
 class ByteReader:
@@ -133,8 +132,7 @@ class PickleMachine:
     def push_text(self, content: bytes, encoding: str, errors: str = "strict") -> None:
         """Push decoded text, and pay for what its characters take beyond a byte each."""
         text = content.decode(encoding, errors)
-        if len(content) > _CHUNK_BYTES:
-            self.budget.allocate(text.__sizeof__())
+        self.budget.allocate(max(0, text.__sizeof__() - len(content)))
         self.stack.append(text)
 
     def text_line(self) -> bytes:
@@ -165,7 +163,8 @@ class PickleMachine:
         if not isinstance(args, tuple) or not isinstance(keywords, dict | None):
             raise pickle.UnpicklingError(f"a call has {shorten(args)} as its arguments")
         self.budget.operate(CALL_OPERATIONS)
-        self.budget.allocate(_cost(args))
+        if not isinstance(function, Replacement) or function.copies:
+            self.budget.allocate(_cost(args))
         if isinstance(function, Replacement):
             self.stack.append(function(self.budget, *args))
         elif isinstance(function, InertClass | ForeignFunction):
@@ -216,7 +215,8 @@ class PickleMachine:
         state = self.stack.pop()
         target = self.stack[-1]
         self.budget.operate(CALL_OPERATIONS)
-        self.budget.allocate(_cost((state,)))
+        if isinstance(state, tuple):  # text of an array is copied, bytes are not
+            self.budget.allocate(sum(len(part) for part in state if isinstance(part, str)))
         if not isinstance(target, Buildable):
             raise pickle.UnpicklingError(f"the pickle tries to alter a {type(target).__name__}")
         target.set_state(state)

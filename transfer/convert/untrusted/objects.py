@@ -123,6 +123,8 @@ class Replacement:
     function: Callable[..., object]
     rebuilds: bool = False
     """Whether it makes a tensor of a storage."""
+    copies: bool = True
+    """Whether the result may be a copy of the arguments."""
 
     def __call__(self, budget: Budget, *args: object) -> object:
         return self.function(budget, *args)

@@ -4,7 +4,12 @@ import codecs
 import pickle
 from collections.abc import Callable
 
-from transfer.convert.untrusted.budget import CALL_OPERATIONS, MAX_NUMBER_BYTES, MAX_TEXT_BYTES
+from transfer.convert.untrusted.budget import (
+    CALL_OPERATIONS,
+    MAX_NUMBER_BYTES,
+    MAX_TEXT_BYTES,
+    MAX_VALUE_BYTES,
+)
 from transfer.convert.untrusted.machine import MAX_NAME_BYTES, Opcode, PickleMachine
 from transfer.convert.untrusted.objects import NeedsCodeError
 
@@ -65,9 +70,11 @@ def _bytes(form: str) -> Opcode:
 
 
 def _bytearray(machine: PickleMachine) -> None:
-    content = machine.take_bytes(machine.unpack("<Q"))
-    machine.budget.allocate(len(content))
-    machine.stack.append(bytearray(content))
+    num_bytes = machine.unpack("<Q")
+    if num_bytes > MAX_VALUE_BYTES:
+        raise pickle.UnpicklingError(f"a value of {num_bytes:,} bytes is announced")
+    machine.budget.allocate(num_bytes)
+    machine.stack.append(bytearray(machine.reader.take(num_bytes)))
 
 
 def _number(form: str) -> Opcode:
