@@ -16,6 +16,7 @@ import torch
 from tests.transfer.convert.bombs import FILES, SPARSE
 from tests.transfer.convert.guarded import Reader
 from transfer.__main__ import main
+from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.read_file import read_file
 from transfer.convert.safe_pickle import Budget, ByteReader, load_pickle
 from transfer.convert.torch_file import read_nested
@@ -77,6 +78,31 @@ def test_a_bomb_ends_the_command_line_with_status_2(
     (tmp_path / "file").write_bytes(FILES["bytearray of 8e9 by REDUCE, pickle"])
     assert main(["inspect", str(tmp_path / "file")]) == 2
     assert "bytes are spelled as int" in capsys.readouterr().err
+
+
+LONG = "x" * 1_000_000
+OWN = {
+    "format": "ssl-backbone/1",
+    "arch": "resnet18",
+    "stem": "imagenet",
+    "state_dict": {},
+    "input": {},
+    "made_by": {},
+}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"arch": LONG}, {"stem": LONG}, {"state_dict": {LONG: 1}}, {"input": {LONG: LONG}}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_long_texts_of_our_own_format_are_not_repeated(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(pickle.dumps({**OWN, **fields}))
+    with pytest.raises(BackboneError) as raised:
+        load_backbone(tmp_path / "file")
+    assert len(str(raised.value)) < 5000
 
 
 @pytest.mark.slow
