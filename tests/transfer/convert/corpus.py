@@ -19,7 +19,7 @@ from benchmarks.reliability import Row, Section, write_section
 from tests.transfer.convert.damage import KINDS, base_weights
 from tests.transfer.convert.guarded import MAX_SECONDS, SPARE_BYTES, Outcome, Reader
 from transfer.convert.architectures import is_optional
-from transfer.running.console import print_line
+from transfer.running.console import print_line, progress
 
 COUNTED = {
     "refused": "refused",
@@ -64,7 +64,7 @@ def read_corpus(seed: int, count: int, folder: Path) -> list[Read]:
     torch.save(weights, reference)
     kinds = list(KINDS)
     reads = []
-    with Reader(reference) as reader:
+    with Reader(reference) as reader, progress("corpus", "damage", count, "files") as counter:
         for number in range(count):
             kind = kinds[number % len(kinds)]
             damaged = KINDS[kind](random.Random(f"{seed} {number}"), marker)
@@ -74,6 +74,7 @@ def read_corpus(seed: int, count: int, folder: Path) -> list[Read]:
             end = _end(outcome, marker, "changed" in damaged.expected)
             reads.append(Read(kind, number, end, end in damaged.expected, outcome.message[:300]))
             marker.unlink(missing_ok=True)
+            counter.add(1)
     return reads
 
 

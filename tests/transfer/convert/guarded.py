@@ -16,7 +16,11 @@ from types import TracebackType
 
 ROOT = Path(__file__).parents[3]
 MAX_SECONDS = 10.0
+"""Processor time of one file."""
 SPARE_BYTES = 2 * 10**9
+"""Memory above the size of the file."""
+MAX_WAIT_SECONDS = 300.0
+"""Time after which a process counts as waiting for something."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,8 @@ class Reader:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{path}\n")
         self._process.stdin.flush()
-        # longer than what counts, since other programs may hold the processor
-        answered, _, _ = select.select([self._process.stdout], [], [], 3 * MAX_SECONDS)
+        # processor time is limited by the process itself, since others may hold the processor
+        answered, _, _ = select.select([self._process.stdout], [], [], MAX_WAIT_SECONDS)
         line = self._process.stdout.readline() if answered else ""
         if not line:
             self._end()
@@ -78,8 +82,11 @@ class Reader:
         return Outcome(**json.loads(line))
 
 
-def _limit_memory(file_bytes: int) -> None:
-    """Let this process take 2 GB more than now, beside the mapped file."""
+def _limit_resources(file_bytes: int) -> None:
+    """Let this process take 2 GB more than now, beside the mapped file, and ten seconds."""
+    _, most_seconds = resource.getrlimit(resource.RLIMIT_CPU)
+    end = int(time.process_time() + MAX_SECONDS) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (end, most_seconds))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = pages * resource.getpagesize() + file_bytes + SPARE_BYTES
@@ -124,7 +131,7 @@ def main(words: list[str]) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))
-        _limit_memory(path.stat().st_size)
+        _limit_resources(path.stat().st_size)
         print(json.dumps(asdict(_attempt(path, reference))), flush=True)
 
 
