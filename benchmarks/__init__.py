@@ -1,14 +1,15 @@
 """Evaluation of checkpoints on every task, and tables beside those of the papers.
 
-run_all.py  the main command: plan, run, tables
-tables.py   python -m benchmarks.tables: from records to results/tables
-curves.py   python -m benchmarks.curves: a task over the snapshots of pre-training runs
-status.py   python -m benchmarks.status: the states of cells on a cluster
-topology.py python -m benchmarks.topology: how well running statistics tell networks apart
-planning/   what a run would do, what it costs, the resources it needs on a cluster
-execution/  one cell in a process of its own, cells side by side
-cluster/    cells as job arrays of a cluster, and their states
-pages/      from records to tables
-published/  the numbers printed in the five papers, one file each
-speed/      speed benchmarks, most of two ways in one process and their ratio
+run_all.py      the main command: plan, run, tables
+tables.py       python -m benchmarks.tables: from records to results/tables
+curves.py       python -m benchmarks.curves: a task over the snapshots of pre-training runs
+status.py       python -m benchmarks.status: the states of cells on a cluster
+topology.py     python -m benchmarks.topology: how well running statistics tell networks apart
+reliability.py  the page of damage that was done on purpose, from sections that commands write
+planning/       what a run would do, what it costs, the resources it needs on a cluster
+execution/      one cell in a process of its own, cells side by side
+cluster/        cells as job arrays of a cluster, and their states
+pages/          from records to tables
+published/      the numbers printed in the five papers, one file each
+speed/          speed benchmarks, most of two ways in one process and their ratio
 """

@@ -51,6 +51,8 @@ FORMAT = "ssl-backbone/1"
 
 MAX_SHOWN_PATH = 200
 """Longest path in a message, in characters."""
+MAX_MESSAGE = 4000
+"""Longest reason for a refusal, in characters."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -235,7 +237,8 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         read = _read_own if _is_own(contents.tree) else _read_foreign
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
-        raise BackboneError(f"{_shortened(path)}: {error}") from error
+        # names and values of the file stand in the message, and may be of any length
+        raise BackboneError(f"{_shortened(path)}: {str(error)[:MAX_MESSAGE]}") from error
     arch, stem = inspection.arch, inspection.stem
     with path.open("rb") as file:
         file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()

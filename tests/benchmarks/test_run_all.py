@@ -306,5 +306,6 @@ def test_a_file_name_of_300_characters_ends_with_status_2(
     option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    assert main(["--ckpt", "a" * 300, *places, "--tasks", "cifar10_knn", *option]) == 2
+    words = ["--ckpt", "a" * 300, "--name", "long", *places, "--tasks", "cifar10_knn", *option]
+    assert main(words) == 2
     assert "too long" in capsys.readouterr().err

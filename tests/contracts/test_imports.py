@@ -32,7 +32,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status", "topology"),
+        ("speed", "curves", "run_all", "status", "topology", "reliability"),
         ("cluster",),
         ("execution",),
         ("planning",),

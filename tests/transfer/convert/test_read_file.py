@@ -180,3 +180,115 @@ def test_a_safetensors_header_that_lies_about_sizes_is_refused(tmp_path: Path) -
     (tmp_path / "file").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     with pytest.raises(BackboneError, match="safetensors"):
         read_file(tmp_path / "file")
+
+
+BAD_HEADERS: dict[str, dict[str, Any]] = {
+    "sizes that are truths": {"shape": [True, 2]},
+    "sizes that are fractions": {"shape": [2.0]},
+    "sizes that are text": {"shape": ["2"]},
+    "negative sizes": {"shape": [-2, -1]},
+    "huge sizes": {"shape": [2**62, 0]},
+    "sizes that are no list": {"shape": 2},
+    "sizes inside a dict": {"shape": {"2": 0}},
+    "offsets that are truths": {"data_offsets": [False, 8]},
+    "offsets that are fractions": {"data_offsets": [0.0, 8.0]},
+    "offsets that are text": {"data_offsets": ["0", "8"]},
+    "negative offsets": {"data_offsets": [-8, 0]},
+    "huge offsets": {"data_offsets": [2**61, 2**61 + 8]},
+    "three offsets": {"data_offsets": [0, 4, 8]},
+    "offsets in reverse": {"data_offsets": [8, 0]},
+    "a type that is a list": {"dtype": ["F32"]},
+    "an unknown type": {"dtype": "F4"},
+    "a further field": {"strides": [1]},
+}
+
+
+def raw_safetensors(header: str, num_bytes: int) -> bytes:
+    return len(header).to_bytes(8, "little") + header.encode() + bytes(num_bytes)
+
+
+@pytest.mark.parametrize("name", BAD_HEADERS)
+def test_a_safetensors_header_with_wrong_fields_is_refused(name: str, tmp_path: Path) -> None:
+    fields = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **BAD_HEADERS[name]}
+    (tmp_path / "file").write_bytes(raw_safetensors(json.dumps({"w": fields}), 8))
+    with pytest.raises(BackboneError, match="safetensors"):
+        read_file(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("spans", "num_bytes"),
+    [(((0, 8), (4, 12)), 12), (((0, 8), (0, 8)), 8), (((0, 8), (12, 20)), 20), (((0, 8),), 12)],
+    ids=["overlap", "the same bytes", "gap", "surplus"],
+)
+def test_safetensors_that_do_not_fill_the_file_side_by_side_are_refused(
+    spans: tuple[tuple[int, int], ...], num_bytes: int, tmp_path: Path
+) -> None:
+    header = {
+        f"w{start}-{index}": {"dtype": "F32", "shape": [2], "data_offsets": [start, end]}
+        for index, (start, end) in enumerate(spans)
+    }
+    (tmp_path / "file").write_bytes(raw_safetensors(json.dumps(header), num_bytes))
+    with pytest.raises(BackboneError, match="byte"):
+        read_file(tmp_path / "file")
+
+
+@pytest.mark.parametrize("first", [0x80, ord("<")], ids=["pickle", "web page"])
+def test_a_safetensors_header_may_be_as_long_as_another_format_starts(
+    first: int, tmp_path: Path
+) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})
+    (tmp_path / "file").write_bytes(raw_safetensors(header.ljust(first + 256), 8))
+    assert list(read_file(tmp_path / "file").tensors) == ["w"]
+
+
+def test_a_name_that_stands_twice_in_a_safetensors_header_is_refused(tmp_path: Path) -> None:
+    one = '"w": {"dtype": "F32", "shape": [2], "data_offsets": [%d, %d]}'
+    header = "{" + ", ".join(one % span for span in ((0, 8), (8, 16))) + "}"
+    (tmp_path / "file").write_bytes(raw_safetensors(header, 16))
+    with pytest.raises(BackboneError, match="two entries are called 'w'"):
+        read_file(tmp_path / "file")
+
+
+def test_a_repeated_value_is_read_where_it_fits_and_refused_where_it_is_huge(
+    tmp_path: Path,
+) -> None:
+    content = {"few": torch.ones(1).expand(3, 4), "many": torch.ones(1).expand(10**12)}
+    (tmp_path / "file").write_bytes(zip_bytes(content))
+    tensors = read_file(tmp_path / "file").tensors
+    assert torch.equal(tensors["few"].read(), torch.ones(3, 4))
+    assert tensors["many"].num_values == 10**12
+    with pytest.raises(BackboneError, match="repeats 1 stored values"):
+        tensors["many"].read()
+
+
+def test_a_small_part_of_a_large_storage_is_read_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(zip_bytes({"part": torch.arange(10_000)[5000:5003]}))
+    part = read_file(tmp_path / "file").tensors["part"].read()
+    assert part.untyped_storage().nbytes() == 3 * 8
+    assert part.tolist() == [5000, 5001, 5002]
+
+
+def test_two_entries_of_one_name_in_a_zip_file_are_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "file", "w") as archive:
+        archive.writestr("net/data.pkl", pickle.dumps({}))
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("net/data.pkl", pickle.dumps({}))
+    with pytest.raises(BackboneError, match=r"two entries.*data\.pkl"):
+        read_file(tmp_path / "file")
+
+
+def test_entries_of_a_zip_file_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    content = bytearray(zip_bytes({"a": torch.ones(3), "b": torch.zeros(3)}))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        offsets = [e.header_offset for e in archive.infolist() if "/data/" in e.filename]
+    # in the directory, let the second storage lie where the first one does
+    place = content.rindex(offsets[1].to_bytes(4, "little"))
+    content[place : place + 4] = offsets[0].to_bytes(4, "little")
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(BackboneError, match="overlap"):
+        read_file(tmp_path / "file")
+
+
+def test_a_path_that_no_file_can_have_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match="cannot be read"):
+        read_file(tmp_path / ("a" * 300))

@@ -3,9 +3,9 @@
 import argparse
 import copyreg
 import datetime
-import io
 import os
 import pickle
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +17,8 @@ import torch
 
 from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.read_file import read_file
-from transfer.convert.safe_pickle import Inert, NeedsCodeError, load_pickle
-from transfer.convert.torch_file import read_nested
+from transfer.convert.safe_pickle import ByteReader, Inert, NeedsCodeError, load_pickle
+from transfer.convert.torch_file import _storage_fields, read_nested
 
 
 class Payload:
@@ -96,14 +96,15 @@ OPCODES = {
 @pytest.mark.parametrize("name", OPCODES)
 def test_each_opcode_that_names_a_global_is_guarded(name: str) -> None:
     with pytest.raises(NeedsCodeError):
-        load_pickle(io.BytesIO(OPCODES[name]))
+        load_pickle(reader(OPCODES[name]))
 
 
-def test_registered_extension_codes_are_guarded() -> None:
+@pytest.mark.parametrize("opcode", [b"\x82\xf0", b"\x83\xf0\x00", b"\x84\xf0\x00\x00\x00"])
+def test_registered_extension_codes_are_refused(opcode: bytes) -> None:
     copyreg.add_extension("os", "getcwd", 240)
     try:
-        with pytest.raises(NeedsCodeError, match=r"getcwd"):
-            load_pickle(io.BytesIO(b"\x80\x02\x82\xf0."))
+        with pytest.raises(NeedsCodeError, match="extension registry"):
+            load_pickle(reader(b"\x80\x02" + opcode + b"."))
     finally:
         copyreg.remove_extension("os", "getcwd", 240)
 
@@ -120,12 +121,12 @@ BUILDS = {
 def test_what_stands_for_a_global_cannot_be_altered_by_the_pickle(name: str) -> None:
     state = b"N}X\x05\x00\x00\x00_callK\x01s\x86b."  # (None, {"_call": 1}), which sets attributes
     with pytest.raises(BackboneError, match="damaged"):
-        load_pickle(io.BytesIO(b"\x80\x02" + BUILDS[name] + state))
+        load_pickle(reader(b"\x80\x02" + BUILDS[name] + state))
 
 
 def test_inert_objects_cannot_be_called() -> None:
     with pytest.raises(BackboneError, match="not callable"):
-        load_pickle(io.BytesIO(b"\x80\x02cargparse\nNamespace\n)R)R."))
+        load_pickle(reader(b"\x80\x02cargparse\nNamespace\n)R)R."))
 
 
 @pytest.mark.parametrize("save", SAVE)
@@ -159,7 +160,7 @@ def test_logs_that_name_methods_of_their_own_class_are_inert() -> None:
     """Pickle as mmengine's history buffers do: getattr(HistoryBuffer, "mean")."""
     by_name = b"cbuiltins\ngetattr\ncmmengine.logging.history_buffer\nHistoryBuffer\n"
     assert isinstance(
-        load_pickle(io.BytesIO(b"\x80\x02" + by_name + b"X\x04\x00\x00\x00mean\x86R.")), Inert
+        load_pickle(reader(b"\x80\x02" + by_name + b"X\x04\x00\x00\x00mean\x86R.")), Inert
     )
 
 
@@ -192,4 +193,94 @@ def test_a_tensor_beyond_its_numbers_is_refused() -> None:
 
 
 def read_bytes(content: bytes) -> Any:
-    return load_pickle(io.BytesIO(content), nested=read_nested)
+    return load_pickle(reader(content), nested=read_nested)
+
+
+def reader(content: bytes) -> ByteReader:
+    return ByteReader(memoryview(content))
+
+
+class Args:
+    """A class of a user's script."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+class TrackedTensor(torch.Tensor):
+    """A tensor with a class of its own, as some libraries save them."""
+
+
+def named_main(content: object, save: Callable[[object, Path], None], path: Path) -> None:
+    """Save `content` as a script would whose classes are those of this module."""
+    main = sys.modules["__main__"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "Args", Args, raising=False)
+        patch.setattr(Args, "__module__", "__main__")
+        save(content, path)
+
+
+@pytest.mark.parametrize("save", SAVE)
+def test_tensors_beside_an_object_of_an_unknown_class_are_read(
+    save: Callable[[object, Path], None], tmp_path: Path
+) -> None:
+    shared = {"weight": torch.ones(3)}
+    args = Args(arch="resnet18", ema=torch.zeros(2), again=shared)
+    named_main({"args": args, "state_dict": shared}, save, tmp_path / "file")
+    contents = read_file(tmp_path / "file")
+    assert list(contents.tensors) == ["state_dict.weight"]
+    assert isinstance(contents.tree["args"], Inert)
+    assert contents.tree["args"].path == "__main__.Args"
+
+
+@pytest.mark.parametrize("save", SAVE)
+def test_tensors_inside_an_object_of_an_unknown_class_are_refused_with_its_name(
+    save: Callable[[object, Path], None], tmp_path: Path
+) -> None:
+    named_main({"net": Args(weight=torch.ones(3))}, save, tmp_path / "file")
+    with pytest.raises(NeedsCodeError, match=r"__main__\.Args.*state_dict"):
+        read_file(tmp_path / "file")
+
+
+def test_a_weight_that_unknown_code_rebuilds_is_refused_although_others_are_plain(
+    tmp_path: Path,
+) -> None:
+    class Rebuilt:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Args, (torch.ones(3),)
+
+    content = {"net": {"a": torch.ones(2), "b": Rebuilt()}}
+    named_main(content, save_zip, tmp_path / "file")
+    with pytest.raises(NeedsCodeError, match=r"__main__\.Args"):
+        read_file(tmp_path / "file")
+
+
+def test_a_module_beside_the_weights_does_not_refuse_them(tmp_path: Path) -> None:
+    content = {"loss": torch.nn.CrossEntropyLoss(torch.ones(3)), "net": {"a": torch.ones(2)}}
+    torch.save(content, tmp_path / "file")
+    assert list(read_file(tmp_path / "file").tensors) == ["net.a"]
+
+
+def test_a_tensor_of_an_unknown_subclass_is_read_as_a_tensor(tmp_path: Path) -> None:
+    tensor = torch.arange(3.0).as_subclass(TrackedTensor)
+    torch.save({"net": {"a": tensor}}, tmp_path / "file")
+    stored = read_file(tmp_path / "file").tensors["net.a"]
+    assert stored.read().tolist() == [0, 1, 2]
+
+
+def test_a_function_of_torch_is_refused_where_it_is_called_only() -> None:
+    named = b"\x80\x02}X\x03\x00\x00\x00actctorch.nn.functional\nrelu\n"
+    assert "act" in load_pickle(reader(named + b"s."))
+    with pytest.raises(NeedsCodeError, match="relu"):
+        load_pickle(reader(named + b")Rs."))
+
+
+def test_messages_do_not_repeat_long_values() -> None:
+    content = pickle.dumps({"a": 1}, protocol=2)[:-1] + b"X\x00\x00\x01\x00" + b"x" * 65536 + b"Q."
+    with pytest.raises(BackboneError) as raised:
+        load_pickle(reader(content), storage=refuse)
+    assert len(str(raised.value)) < 500
+
+
+def refuse(identity: Any) -> Any:
+    return _storage_fields(identity)

@@ -1,0 +1,311 @@
+"""A ResNet-18 in every file format, and the kinds of damage that files of it can take.
+
+Each convolution repeats one stored value where a format allows it, so that a file has 60 kB.
+"""
+
+import argparse
+import io
+import os
+import pickle
+import random
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as save_safetensors
+from torch import Tensor
+
+from tests.transfer.convert.bombs import FILES, SPARSE
+from transfer.convert.architectures import is_optional
+from transfer.convert.resnet import tensor_shapes
+
+Weights = dict[str, Tensor]
+
+REFUSED = frozenset({"refused"})
+EQUAL = frozenset({"equal"})
+NOTICED = REFUSED | EQUAL
+"""Ends of damage that a checksum covers, or that hits bytes which nobody reads."""
+UNNOTICED = NOTICED | {"changed"}
+"""Ends of damage to a format without a checksum."""
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A damaged file and the ends that are right for it."""
+
+    write: Callable[[Path], object]
+    expected: frozenset[str]
+
+
+Kind = Callable[[random.Random, Path], Damaged]
+"""Function that damages by dice; the path is where a payload would leave its mark."""
+
+
+@cache
+def base_weights() -> Weights:
+    """Return the weights in float16: random norms, and a value per convolution."""
+    dice = torch.Generator().manual_seed(0)
+    weights: Weights = {}
+    for place, (name, shape) in enumerate(tensor_shapes("resnet18", "imagenet").items()):
+        if is_optional(name):
+            weights[name] = torch.tensor(7)
+        elif len(shape) == 4:
+            weights[name] = torch.full((1,), 0.001 * (place + 1)).half().expand(shape)
+        else:
+            weights[name] = (torch.rand(shape, generator=dice) + 0.5).half()
+    return weights
+
+
+def zip_bytes(content: object, protocol: int = 2) -> bytes:
+    """Return a torch zip file."""
+    file = io.BytesIO()
+    torch.save(content, file, pickle_protocol=protocol)
+    return file.getvalue()
+
+
+def legacy_bytes(content: object, protocol: int = 2) -> bytes:
+    """Return a torch file as torch before 1.6 wrote it."""
+    file = io.BytesIO()
+    torch.save(content, file, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
+    return file.getvalue()
+
+
+@cache
+def whole_file(form: str) -> bytes:
+    """Return the undamaged file of a format."""
+    weights = base_weights()
+    match form:
+        case "zip":
+            return zip_bytes({"state_dict": weights, "epoch": 3})
+        case "legacy":
+            return legacy_bytes({"state_dict": weights, "epoch": 3})
+        case "safetensors":
+            return bytes(save_safetensors({n: t.contiguous() for n, t in weights.items()}))
+    return pickle.dumps({name: tensor.numpy() for name, tensor in weights.items()}, protocol=2)
+
+
+def _written(content: bytes, expected: frozenset[str]) -> Damaged:
+    return Damaged(lambda path: path.write_bytes(content), expected)
+
+
+def _ends(form: str) -> frozenset[str]:
+    return NOTICED if form == "zip" else UNNOTICED
+
+
+def truncated(form: str) -> Kind:
+    """Cut the file at a random byte."""
+
+    def damage(dice: random.Random, _: Path) -> Damaged:
+        whole = whole_file(form)
+        return _written(whole[: dice.randrange(len(whole))], REFUSED)
+
+    return damage
+
+
+def flipped(form: str) -> Kind:
+    """Flip a bit; half of the time among the first and last bytes, which hold the structure."""
+
+    def damage(dice: random.Random, _: Path) -> Damaged:
+        content = bytearray(whole_file(form))
+        reach = len(content) if dice.random() < 0.5 else 9000
+        place = dice.choice((1, -1)) * dice.randrange(1, reach)
+        content[place] ^= 1 << dice.randrange(8)
+        return _written(bytes(content), _ends(form))
+
+    return damage
+
+
+def zeroed(form: str) -> Kind:
+    """Fill a block of the file with zeros, as a dying machine does."""
+
+    def damage(dice: random.Random, _: Path) -> Damaged:
+        content = bytearray(whole_file(form))
+        start = dice.randrange(len(content) if dice.random() < 0.5 else 9000)
+        end = min(start + dice.choice((16, 512, 4096)), len(content))
+        content[start:end] = bytes(end - start)
+        return _written(bytes(content), _ends(form))
+
+    return damage
+
+
+def _saved(
+    dice: random.Random, change: Callable[[Weights, str], object], expected: frozenset[str]
+) -> Damaged:
+    """Return a file of changed weights; `change` gets the name of a tensor of the network."""
+    weights = dict(base_weights())
+    name = dice.choice([name for name in weights if not is_optional(name)])
+    content = {"state_dict": weights, "epoch": 3}
+    change(weights, name)
+    save = dice.choice((zip_bytes, legacy_bytes, lambda tree: pickle.dumps(tree, protocol=2)))
+    return _written(save(content), expected)
+
+
+def dropped(dice: random.Random, _: Path) -> Damaged:
+    """Leave a tensor out."""
+    return _saved(dice, lambda weights, name: weights.pop(name), REFUSED)
+
+
+def renamed(dice: random.Random, _: Path) -> Damaged:
+    """Give a tensor another name."""
+    suffix = dice.choice(("s", ".1", "_orig", "\x00", " "))
+
+    def change(weights: Weights, name: str) -> None:
+        weights[name + suffix] = weights.pop(name)
+
+    return _saved(dice, change, REFUSED)
+
+
+def reshaped(dice: random.Random, _: Path) -> Damaged:
+    """Give a tensor another shape with the same values."""
+
+    def change(weights: Weights, name: str) -> None:
+        tensor = weights[name]
+        flat = dice.random() < 0.5 and tensor.ndim > 1
+        weights[name] = tensor.flatten()[:100] if flat else tensor[None]
+
+    return _saved(dice, change, REFUSED)
+
+
+def duplicated(dice: random.Random, _: Path) -> Damaged:
+    """Store a tensor under a second name of the network, or twice under one name."""
+
+    def change(weights: Weights, name: str) -> None:
+        if dice.random() < 0.5:
+            outer, _, inner = name.partition(".")
+            weights[outer] = {inner: weights[name]}  # type: ignore[assignment]
+        else:
+            weights[f"layer5.{name}"] = weights[name]
+
+    return _saved(dice, change, REFUSED)
+
+
+def other_float(dice: random.Random, _: Path) -> Damaged:
+    """Store a tensor in another type that holds the same values."""
+    dtype = dice.choice((torch.float32, torch.float64))
+
+    def change(weights: Weights, name: str) -> None:
+        small = base_weights()[name]
+        first = small.flatten()[:1].to(dtype)
+        weights[name] = first.expand(small.shape) if small.ndim > 1 else small.to(dtype)
+
+    return _saved(dice, change, EQUAL)
+
+
+def other_type(dice: random.Random, _: Path) -> Damaged:
+    """Store a tensor in a type that holds no weights."""
+    dtype = dice.choice((torch.int8, torch.int64, torch.uint8, torch.bool, torch.complex64))
+
+    def change(weights: Weights, name: str) -> None:
+        weights[name] = torch.ones(1, dtype=dtype).expand(weights[name].shape)
+
+    return _saved(dice, change, REFUSED)
+
+
+def not_finite(dice: random.Random, _: Path) -> Damaged:
+    """Put a value that is not finite into a tensor."""
+    value = dice.choice((float("nan"), float("inf"), -float("inf")))
+
+    def change(weights: Weights, name: str) -> None:
+        tensor = weights[name]
+        if tensor.ndim == 4:
+            weights[name] = torch.full((1,), value).half().expand(tensor.shape)
+        else:
+            weights[name] = tensor.clone()
+            weights[name][dice.randrange(len(tensor))] = value
+
+    return _saved(dice, change, REFUSED)
+
+
+def repeated(dice: random.Random, _: Path) -> Damaged:
+    """Let a tensor or a step counter claim a huge number of values."""
+
+    def change(weights: Weights, name: str) -> None:
+        counter = dice.choice([name for name in weights if is_optional(name)])
+        weights[dice.choice((name, counter))] = torch.zeros(1).expand(10**12)
+
+    return _saved(dice, change, REFUSED)
+
+
+class Payload:
+    """An object that writes a file when Python unpickles it."""
+
+    def __init__(self, function: Callable[..., object], argument: object) -> None:
+        self.reduced = function, (argument,)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object]]:
+        return self.reduced
+
+
+def payload(dice: random.Random, marker: Path) -> Damaged:
+    """Hide a call of Python beside the weights, in any protocol."""
+    python = f"__import__('pathlib').Path({str(marker)!r}).touch()"
+    hidden: Any = dice.choice(
+        (
+            Payload(os.system, f"touch {marker}"),
+            Payload(subprocess.call, ["touch", str(marker)]),
+            Payload(eval, python),
+            Payload(exec, python),
+        )
+    )
+    hidden = dice.choice((hidden, [hidden], argparse.Namespace(hidden=hidden)))
+    tree: Any = {"state_dict": dict(base_weights())}
+    place = dice.choice(("beside", "among", "instead", "key"))
+    if place == "beside":
+        tree["args"] = hidden
+    elif place == "instead":
+        tree["state_dict"]["conv1.weight"] = hidden
+    elif place == "among":
+        tree["state_dict"]["extra"] = hidden
+    else:
+        tree = (tree, hidden)
+    save = dice.choice((zip_bytes, legacy_bytes, pickle.dumps))
+    protocol = dice.randrange(0 if save is pickle.dumps else 2, 6)
+    return _written(save(tree, protocol), REFUSED)
+
+
+def foreign_object(dice: random.Random, _: Path) -> Damaged:
+    """Store an object of a class that only the file's author has."""
+    name = dice.choice(("Args", "Config", "Trainer")).encode()
+    package = dice.choice((b"__main__", b"main_moco", b"utils.options"))
+    tree = pickle.dumps(base_weights(), protocol=2)
+    # a dict of both: the object is made by its class, and gets a state
+    foreign = b"c" + package + b"\n" + name + b"\n)\x81}X\x04\x00\x00\x00archX\x01\x00\x00\x00rsb"
+    start = b"\x80\x02}(X\x04\x00\x00\x00args" + foreign + b"X\x03\x00\x00\x00net"
+    return _written(start + tree[2:-1] + b"u.", EQUAL)
+
+
+def bomb(dice: random.Random, _: Path) -> Damaged:
+    """Return a file that asks for gigabytes or ages."""
+    name = dice.choice(sorted(FILES))
+    return _written(FILES[name], REFUSED)
+
+
+def sparse(dice: random.Random, _: Path) -> Damaged:
+    """Return a file that is far longer than what the disk holds of it."""
+    return Damaged(SPARSE[dice.choice(sorted(SPARSE))], REFUSED)
+
+
+FORMATS = ("zip", "legacy", "safetensors", "NumPy pickle")
+KINDS: dict[str, Kind] = {
+    **{
+        f"{name}, {form}": make(form)
+        for name, make in (("truncated", truncated), ("flipped bit", flipped), ("zeroed", zeroed))
+        for form in FORMATS
+    },
+    "dropped tensor": dropped,
+    "renamed tensor": renamed,
+    "reshaped tensor": reshaped,
+    "duplicated tensor": duplicated,
+    "other float type": other_float,
+    "type that holds no weights": other_type,
+    "NaN or infinity": not_finite,
+    "huge repeated tensor": repeated,
+    "hidden call": payload,
+    "object of an unknown class": foreign_object,
+    "bomb": bomb,
+    "sparse file": sparse,
+}

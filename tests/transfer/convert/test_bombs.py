@@ -1,0 +1,170 @@
+"""Files that ask for gigabytes or ages are refused within ten seconds and 2 GB; real ones are not.
+
+Each is read in another process with a limit of its memory.
+"""
+
+import pickle
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.transfer.convert.bombs import FILES, SPARSE
+from tests.transfer.convert.guarded import Reader
+from transfer.__main__ import main
+from transfer.backbone import BackboneError, load_backbone
+from transfer.convert.read_file import read_file
+from transfer.convert.safe_pickle import Budget, ByteReader, load_pickle
+from transfer.convert.torch_file import read_nested
+from transfer.convert.untrusted.budget import MAX_OPERATIONS
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    """A process that reads files within the limits."""
+    with Reader() as process:
+        yield process
+
+
+PRINTED = (
+    "doubled lists",
+    "doubled tuples",
+    "doubled lists in our own",
+    "doubled lists as a field",
+)
+"""Bombs that would only go off in a message; the walk to the end of the budget takes seconds."""
+QUICK = sorted(
+    name
+    for name, content in FILES.items()
+    if len(content) < 300_000 and not name.rpartition(",")[0].startswith(PRINTED)
+)
+SLOW_SPARSE = "bytes of 0.9 GB each"
+
+
+def test_small_bombs_are_refused_within_the_budget(reader: Reader, tmp_path: Path) -> None:
+    for name in QUICK[::3]:  # every third; the slow test tries each
+        (tmp_path / "file").write_bytes(FILES[name])
+        outcome = reader.read(tmp_path / "file")
+        assert outcome.end == "refused", (name, outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_each_bomb_is_refused_within_the_budget(name: str, reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(FILES[name])
+    outcome = reader.read(tmp_path / "file")
+    assert outcome.end == "refused", outcome
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n == SLOW_SPARSE else n for n in SPARSE],
+)
+def test_sparse_files_are_refused_without_being_read(
+    name: str, reader: Reader, tmp_path: Path
+) -> None:
+    SPARSE[name](tmp_path / "file")
+    outcome = reader.read(tmp_path / "file")
+    assert outcome.end == "refused", outcome
+
+
+def test_a_bomb_ends_the_command_line_with_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(FILES["bytearray of 8e9 by REDUCE, pickle"])
+    assert main(["inspect", str(tmp_path / "file")]) == 2
+    assert "bytes are spelled as int" in capsys.readouterr().err
+
+
+LONG = "x" * 1_000_000
+OWN = {
+    "format": "ssl-backbone/1",
+    "arch": "resnet18",
+    "stem": "imagenet",
+    "state_dict": {},
+    "input": {},
+    "made_by": {},
+}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"arch": LONG}, {"stem": LONG}, {"state_dict": {LONG: 1}}, {"input": {LONG: LONG}}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_long_texts_of_our_own_format_are_not_repeated(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(pickle.dumps({**OWN, **fields}))
+    with pytest.raises(BackboneError) as raised:
+        load_backbone(tmp_path / "file")
+    assert len(str(raised.value)) < 5000
+
+
+@pytest.mark.slow
+def test_a_log_of_100_000_entries_stays_within_the_budget(tmp_path: Path) -> None:
+    log = [{"iter": i, "loss": float(i), "lr": np.float64(i)} for i in range(100_000)]
+    for protocol in (2, pickle.HIGHEST_PROTOCOL):
+        content = {"weight": torch.ones(2), "log": log}
+        (tmp_path / "file").write_bytes(pickle.dumps(content, protocol=protocol))
+        contents = read_file(tmp_path / "file")
+        assert contents.values["log.99999.iter"] == 99_999
+        assert list(contents.tensors) == ["weight"]
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_thousands_of_tensors_with_their_optimizer_stay_within_the_budget(
+    is_zip: bool, tmp_path: Path
+) -> None:
+    parameters = [torch.nn.Parameter(torch.full((2,), float(i))) for i in range(500)]
+    optimizer = torch.optim.Adam(parameters)
+    for parameter in parameters:
+        parameter.grad = torch.ones(2)
+    optimizer.step()
+    content = {"model": parameters, "optimizer": optimizer.state_dict()}
+    torch.save(content, tmp_path / "file", _use_new_zipfile_serialization=is_zip)
+    tensors = read_file(tmp_path / "file").tensors
+    assert len(tensors) == 2000
+    assert torch.equal(tensors["model.499"].read(), parameters[499])
+
+
+def test_a_plain_number_takes_one_operation() -> None:
+    content = memoryview(pickle.dumps(list(range(50_000)), protocol=2))
+    budget = Budget(len(content))
+    assert load_pickle(ByteReader(content), budget=budget) == list(range(50_000))
+    assert budget.operations > MAX_OPERATIONS - 51_000
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_of_any_protocol_cost_at_most_twice_their_file(protocol: int) -> None:
+    array = np.arange(100_000, dtype=np.float32)
+    content = memoryview(pickle.dumps({"a": array, "b": torch.from_numpy(array)}, protocol))
+    budget = Budget(len(content))
+    before = budget.bytes_left
+    load_pickle(ByteReader(content), budget=budget, nested=read_nested)
+    assert before - budget.bytes_left < 2.1 * len(content)
+
+
+def nested_values(dice: random.Random, depth: int) -> Any:
+    """A random value that every protocol can hold."""
+    inner = [nested_values(dice, depth - 1) for _ in range(dice.randint(0, 4 if depth else 0))]
+    leaf = dice.choice(
+        [None, True, -1, 2**70, -(2**40), 1.5, "text\n\u20ac", b"\x00\xff", "", 70_000, 1j, ()]
+    )
+    keys = [f"key{index}" for index in range(len(inner))]
+    return dice.choice(
+        [leaf, inner, tuple(inner), dict(zip(keys, inner, strict=True)), {1, 2}, frozenset("ab")]
+    )
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_values_are_read_as_python_reads_them(protocol: int) -> None:
+    dice = random.Random(protocol)
+    for _ in range(100):
+        value = nested_values(dice, 4)
+        content = pickle.dumps([value, value], protocol=protocol)
+        assert load_pickle(ByteReader(memoryview(content))) == [value, value]

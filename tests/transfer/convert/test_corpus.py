@@ -1,0 +1,60 @@
+"""Damaged files end as they should: refused with a reason, or loaded equal to the original."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.transfer.convert.corpus import Read, count_by_kind, read_corpus
+from tests.transfer.convert.damage import KINDS, REFUSED, base_weights, whole_file
+from transfer.backbone import load_backbone
+from transfer.convert.architectures import is_optional
+
+
+def unexpected(reads: list[Read]) -> list[Read]:
+    """Return the files that ended otherwise than they should."""
+    return [read for read in reads if not read.is_expected]
+
+
+def test_two_files_of_each_kind_end_as_expected(tmp_path: Path) -> None:
+    reads = read_corpus(seed=1, count=2 * len(KINDS), folder=tmp_path)
+    assert {read.kind for read in reads} == KINDS.keys()
+    assert not unexpected(reads)
+
+
+@pytest.mark.slow
+def test_a_thousand_files_end_as_expected(tmp_path: Path) -> None:
+    assert not unexpected(read_corpus(seed=0, count=1000, folder=tmp_path))
+
+
+@pytest.mark.parametrize("form", ["zip", "legacy"])
+def test_the_undamaged_file_loads_equal(form: str, tmp_path: Path) -> None:
+    (tmp_path / "file.pth").write_bytes(whole_file(form))
+    state_dict = load_backbone(tmp_path / "file.pth").state_dict
+    for name, tensor in base_weights().items():
+        assert is_optional(name) or state_dict[name].equal(tensor.float())
+
+
+def test_the_same_seed_makes_the_same_file(tmp_path: Path) -> None:
+    contents = []
+    for name in ("a", "b"):
+        KINDS["flipped bit, zip"](random.Random(5), tmp_path / "marker").write(tmp_path / name)
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
+    assert contents[0] != whole_file("zip")
+
+
+def test_a_wrong_load_and_a_change_without_a_checksum_are_not_survived() -> None:
+    ends = (("equal", True), ("changed", True), ("wrong load", False), ("refused", True))
+    reads = [Read("flip", number, end, good, "") for number, (end, good) in enumerate(ends)]
+    (row,) = count_by_kind(reads)
+    assert (row.tried, row.survived) == (4, 2)
+    assert row.counts["wrong loads"] == row.counts["changed, no checksum"] == 1
+    assert "checksum" in row.not_survived
+    assert "1 ended otherwise" in row.not_survived
+
+
+def test_a_payload_is_expected_to_be_refused(tmp_path: Path) -> None:
+    damaged = KINDS["hidden call"](random.Random(0), tmp_path / "marker")
+    assert damaged.expected == REFUSED
+    assert not (tmp_path / "marker").exists()

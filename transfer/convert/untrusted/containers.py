@@ -1,0 +1,116 @@
+"""Walks through the containers that a file holds, which may be shared, cyclic or very deep."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from transfer.convert.architectures import BackboneError
+from transfer.convert.untrusted.budget import (
+    MAX_DEPTH,
+    MAX_TEXT_BYTES,
+    shorten,
+)
+from transfer.convert.untrusted.objects import Inert
+from transfer.convert.untrusted.replacements import NumpyArray
+
+MAX_NAME = 2000
+"""Longest name of a tensor, in characters."""
+
+MAX_CONTAINERS = 600_000
+"""Most containers of a file, each counted as often as it would be printed."""
+ITEMS_PER_CONTAINER = 16
+"""Items that take as long to pass by as a container."""
+CONTAINERS = (dict, list, tuple, set, frozenset)
+TEXTS = (str, bytes, bytearray)
+
+Leaf = tuple[str, object]
+
+
+def check_extent(tree: object) -> None:
+    """Raise BackboneError if `tree` is nested too deep, or if its text would be too long.
+
+    A list that holds another twice, which holds a third one twice, and so on, is small in memory
+    but endless in print. This walk goes where `repr` goes, until the budget ends.
+    """
+    path: list[tuple[int, Iterator[object]]] = []
+    num_containers = num_characters = 0
+    waiting: Iterator[object] = iter((tree,))
+    enclosing: set[int] = set()
+    while True:
+        node = next((item for item in waiting if isinstance(item, CONTAINERS)), None)
+        if node is None:
+            if not path:
+                return
+            own, waiting = path.pop()
+            enclosing.discard(own)
+        elif id(node) not in enclosing:
+            items = [*node, *node.values()] if isinstance(node, dict) else list(node)
+            num_containers += 1 + len(items) // ITEMS_PER_CONTAINER
+            num_characters += sum(len(item) for item in items if isinstance(item, TEXTS))
+            enclosing.add(id(node))
+            path.append((id(node), waiting))
+            waiting = iter(items)
+        if (
+            len(path) > MAX_DEPTH
+            or num_containers > MAX_CONTAINERS
+            or num_characters > MAX_TEXT_BYTES
+        ):
+            raise BackboneError(
+                f"the containers in the file are nested deeper than {MAX_DEPTH}, or so many times "
+                f"inside each other that they cannot be printed; the file may be hostile"
+            )
+
+
+def leaves(tree: object) -> tuple[list[Leaf], list[tuple[Leaf, Inert]]]:
+    """Return the leaves of a tree by dotted name, in file order.
+
+    The second list holds the leaves inside objects of unknown classes, each with the outermost such
+    object. Each container is visited once, so that cycles end, and hidden ones last.
+    """
+    seen: set[int] = set()
+    closed: list[tuple[str, Inert]] = []
+    visible = list(_walk("", tree, seen, closed))
+    hidden = []
+    # objects within an object are found while it is walked through, and belong to it
+    for name, outermost in list(closed):
+        inner = [(f"{name}.{index}", part) for index, part in enumerate(outermost.parts)]
+        for start, part in inner:
+            hidden += [(leaf, outermost) for leaf in _walk(start, part, seen, None)]
+    return visible, hidden
+
+
+def _walk(
+    name: str, tree: object, seen: set[int], closed: list[tuple[str, Inert]] | None
+) -> Iterator[Leaf]:
+    """Yield the leaves; objects of unknown classes are put into `closed`, or walked through."""
+    waiting: list[tuple[str, Any]] = [(name, tree)]
+    while waiting:
+        name, node = waiting.pop()
+        if closed is not None and isinstance(node, Inert) and not node.is_known:
+            closed.append((name, node))
+            continue
+        children = _children(node)
+        if children is None:
+            yield name, node.stored if isinstance(node, NumpyArray) else node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            waiting.extend((_join(name, key), child) for key, child in reversed(children))
+
+
+def _join(name: str, key: object) -> str:
+    """Return the name of an entry, cut where it would grow without an end."""
+    word = key if isinstance(key, str) else str(key) if isinstance(key, int) else shorten(key)
+    return f"{name}.{word}"[:MAX_NAME] if name else word[:MAX_NAME]
+
+
+def _children(node: Any) -> list[tuple[object, object]] | None:
+    """Return the (key, child) pairs of a container; None for a leaf."""
+    match node:
+        case dict():
+            return list(node.items())
+        case list() | tuple() | set() | frozenset():
+            return list(enumerate(node))
+        case Inert():
+            return list(enumerate(node.parts))
+        case NumpyArray(stored=None):
+            return [("", node.rest)]
+    return None
