@@ -1,3 +1,6 @@
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +34,17 @@ def test_a_second_run_on_a_folder_is_refused_until_the_first_is_dead(tmp_path: P
         first.kill()
     with folder_lock(tmp_path):
         assert "123" not in (tmp_path / ".lock").read_text()
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(LaunchError, match=r"cannot be locked .*choose an --out on"):
+        folder_lock(tmp_path).__enter__()
 
 
 def test_a_process_alone_is_the_first_of_one() -> None:
