@@ -9,6 +9,8 @@ processes.py    commands in forked processes, and all processes below them
 disturbance.py  the kinds of kills and stops
 trial.py        one trial
 campaign.py     all trials, their log, and the section of the page of reliability
+faults.py       faults of machines: --faults 1 does these in place of kills
+faulty.py       a command on a machine with a fault
 corruptions.py  make-corruptions with noise in place of its package
 """
 
@@ -28,6 +30,8 @@ class Request:
     """Trials in total, those of earlier starts included."""
     seed: int = 0
     """Seed of subjects, kinds and moments."""
+    faults: int = 0
+    """Rounds of faults of machines, in place of kills."""
     minutes: float = 0.0
     """Time after which no further trial begins; 0: no limit."""
     subjects: str = ""
@@ -43,6 +47,11 @@ def main() -> int:
     request = tyro.cli(Request, description=__doc__)
     # before torch is imported, for this process and all that it starts: threads would share cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return run_faults(request) if request.faults else run_kills(request)
+
+
+def run_kills(request: Request) -> int:
+    """Run the trials of the campaign and write their counts; return the exit status."""
     from tests.campaign.campaign import run, write_counts
 
     trials = run(
@@ -56,6 +65,19 @@ def main() -> int:
         command = f"python -m tests.campaign --kills {request.kills} --seed {request.seed}"
         print(write_counts(request.results, trials, request.seed, command))
     return int(not all(trial.survived for trial in trials))
+
+
+def run_faults(request: Request) -> int:
+    """Do the faults of machines and write their counts; return the exit status."""
+    from tests.campaign.faults import run, write_counts
+
+    outcomes = run(
+        request.folder, rounds=request.faults, seed=request.seed, minutes=request.minutes
+    )
+    if request.results is not None:
+        command = f"python -m tests.campaign --faults {request.faults} --seed {request.seed}"
+        print(write_counts(request.results, outcomes, request.seed, command))
+    return int(any(outcome.problem for outcome in outcomes))
 
 
 if __name__ == "__main__":

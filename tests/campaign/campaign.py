@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.reliability import Row, Section, write_section
-from tests.campaign.processes import adopt_orphans, running
+from tests.campaign.processes import Commands, adopt_orphans, running
 from tests.campaign.subjects import SUBJECTS, Places, write_inputs
 from tests.campaign.trial import Trial, Undisturbed, run_trial, run_undisturbed
 
@@ -47,13 +47,8 @@ def run(
     if unknown:
         raise ValueError(f"no subject is called {unknown[0]!r}; known are {', '.join(SUBJECTS)}")
     names = list(names or SUBJECTS)
-    adopt_orphans()
-    for module in IMPORTED:
-        import_module(module)
     folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    inputs, log = folder / "inputs", folder / f"trials-seed{seed}.jsonl"
-    write_inputs(inputs, lambda commands: _run_to_end(commands, folder / "inputs.log"))
+    inputs, log = prepare_inputs(folder), folder / f"trials-seed{seed}.jsonl"
     trials = read_trials(log)
     begin_s = time.monotonic()
     for number in range(kills):
@@ -61,14 +56,31 @@ def run(
             continue
         if minutes and time.monotonic() - begin_s > 60 * minutes:
             break
-        places = Places(inputs=inputs, out=folder / "work" / _slug(names[number % len(names)]))
-        expected = _undisturbed(folder, names[number % len(names)], places)
+        subject = names[number % len(names)]
+        places = places_of(folder, inputs, subject)
+        expected = undisturbed_result(folder, subject, places)
         trial = run_trial(number, seed, names, expected, places)
         with log.open("a") as file:
             file.write(trial.line() + "\n")
         trials.append(trial)
         _report(trial, folder, places)
     return trials
+
+
+def prepare_inputs(folder: Path) -> Path:
+    """Import what forks need, write the inputs of all subjects, and return their folder."""
+    adopt_orphans()
+    for module in IMPORTED:
+        import_module(module)
+    folder.mkdir(parents=True, exist_ok=True)
+    inputs = folder / "inputs"
+    write_inputs(inputs, lambda commands: _run_to_end(commands, folder / "inputs.log"))
+    return inputs
+
+
+def places_of(folder: Path, inputs: Path, subject: str) -> Places:
+    """Return the folders of a subject's trials, always the same: results may name them."""
+    return Places(inputs=inputs, out=folder / "work" / _slug(subject))
 
 
 def read_trials(log: Path) -> list[Trial]:
@@ -110,7 +122,7 @@ def _row(subject: str, trials: Sequence[Trial]) -> Row | None:
     )
 
 
-def _undisturbed(folder: Path, subject: str, places: Places) -> Undisturbed:
+def undisturbed_result(folder: Path, subject: str, places: Places) -> Undisturbed:
     """Return the undisturbed result of a subject, measured once and kept in the folder."""
     file = folder / "undisturbed" / f"{_slug(subject)}.json"
     if file.exists():
@@ -132,18 +144,22 @@ def _report(trial: Trial, folder: Path, places: Places) -> None:
         file=sys.stderr,
         flush=True,
     )
-    kept = folder / "failed" / str(trial.number)
     if not trial.survived or trial.traceback:
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir(parents=True)
-        for log in places.out.parent.glob(f"{places.out.name}*.log"):
-            shutil.copy(log, kept)
-        if not trial.survived:
-            shutil.copytree(places.out, kept / "out", symlinks=True)
+        keep_logs(folder / "failed" / str(trial.number), places, failed=not trial.survived)
     shutil.rmtree(places.out, ignore_errors=True)
 
 
-def _run_to_end(commands: tuple[tuple[str, ...], ...], log: Path) -> None:
+def keep_logs(kept: Path, places: Places, *, failed: bool) -> None:
+    """Copy what the commands of a trial have printed, and their files if the trial failed."""
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for log in places.out.parent.glob(f"{places.out.name}*.log"):
+        shutil.copy(log, kept)
+    if failed:
+        shutil.copytree(places.out, kept / "out", symlinks=True)
+
+
+def _run_to_end(commands: Commands, log: Path) -> None:
     """Run commands that nothing disturbs; RuntimeError if one fails."""
     with running(commands, log) as run:
         run.wait(600)

@@ -48,8 +48,8 @@ def _content(path: Path, name: Path) -> bytes | None:
     if path.name == "metrics.jsonl":
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         return json.dumps([[line["step"], line["loss"]] for line in lines]).encode()
-    if path.name == "checkpoint.pt" or path.suffix == ".pt":
-        return _of_tensors(torch.load(path, weights_only=True))
+    if path.suffix == ".pt":
+        return _of_tensors(_without_versions(torch.load(path, weights_only=True)))
     return None
 
 
@@ -57,6 +57,13 @@ def _of_record(record: dict[str, Any]) -> dict[str, Any]:
     kept = {name: record[name] for name in RESULT_FIELDS if name in record}
     details = record.get("details", {})
     return kept | {"details": {k: v for k, v in details.items() if k not in VOLATILE_DETAILS}}
+
+
+def _without_versions(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a file without commit and versions, which are not the run's result."""
+    made_by = content.get("made_by", {})
+    kept = {name: value for name, value in made_by.items() if name not in ("commit", "versions")}
+    return content | {"made_by": kept}
 
 
 def _of_tensors(value: Any) -> bytes:

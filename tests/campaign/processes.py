@@ -20,6 +20,9 @@ from typing import NoReturn
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's <sys/prctl.h>
 PAUSE_S = 0.02
 
+Commands = tuple[tuple[str, ...], ...]
+"""Words after `python -m` of commands that are started together."""
+
 
 def adopt_orphans() -> None:
     """Become the parent of all descendants whose own parent ends, so that none is lost sight of."""
@@ -56,13 +59,20 @@ def send(number: signal.Signals, pids: list[int]) -> None:
 
 @dataclass
 class Running:
-    """Commands that were started together; each leads a session of its own."""
+    """Commands that were started together; each leads a session of its own.
+
+    What they print comes through a pipe, so that it arrives also where they can write no file.
+    """
 
     log: Path
-    """File with what the commands print."""
+    """File to which all that the commands print is copied."""
     leaders: list[int] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
     """Exit status by process, negative for a signal; adopted orphans are among them."""
+
+    def __post_init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
 
     def start(self, words: tuple[str, ...]) -> None:
         """Start `python -m WORDS` in a fork."""
@@ -71,11 +81,12 @@ class Running:
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _become(words, self.log, parent)
+            _become(words, self.writing, parent)
         self.leaders.append(pid)
 
     def have_ended(self) -> bool:
         """Return whether all commands have ended; processes below them may still run."""
+        self._copy_printed()
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self.statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
@@ -102,6 +113,15 @@ class Running:
         """Return the exit status of each command."""
         return [self.statuses[pid] for pid in self.leaders]
 
+    def printed(self) -> str:
+        """Return all that the commands have printed."""
+        self._copy_printed()
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def last_line(self) -> str:
+        """Return the last line that the commands have printed."""
+        return ["", *self.printed().splitlines()][-1]
+
     def kill_all(self) -> None:
         """Kill every process below this one, also those that start meanwhile."""
         while pids := descendants(os.getpid()):
@@ -110,9 +130,20 @@ class Running:
             time.sleep(PAUSE_S)
         self.have_ended()
 
+    def close(self) -> None:
+        """Close the pipe; nothing may be printed any more."""
+        self._copy_printed()
+        os.close(self.reading)
+        os.close(self.writing)
+
+    def _copy_printed(self) -> None:
+        with self.log.open("ab") as file, suppress(BlockingIOError):
+            while content := os.read(self.reading, 65536):
+                file.write(content)
+
 
 @contextmanager
-def running(commands: tuple[tuple[str, ...], ...], log: Path) -> Iterator[Running]:
+def running(commands: Commands, log: Path) -> Iterator[Running]:
     """Start commands together; none of their processes outlives the context."""
     run = Running(log)
     try:
@@ -121,9 +152,10 @@ def running(commands: tuple[tuple[str, ...], ...], log: Path) -> Iterator[Runnin
         yield run
     finally:
         run.kill_all()
+        run.close()
 
 
-def _become(words: tuple[str, ...], log: Path, parent: int) -> NoReturn:
+def _become(words: tuple[str, ...], output: int, parent: int) -> NoReturn:
     """Run a module as the main program of this fork, and end with its exit status."""
     status = 1
     try:
@@ -131,10 +163,9 @@ def _become(words: tuple[str, ...], log: Path, parent: int) -> NoReturn:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
         sys.argv = list(words)
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)

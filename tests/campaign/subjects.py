@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.campaign.processes import Commands
 from tests.transfer.running.many_images import generate_many
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.synthetic.patterns import jpeg, paint
@@ -43,7 +44,7 @@ def _no_preparation(places: Places) -> None:
 class Subject:
     """Commands that are started together, disturbed, and started again."""
 
-    commands: tuple[tuple[str, ...], ...]
+    commands: Commands
     """Words after `python -m`; INPUTS and OUT stand for folders."""
     prepare: Callable[[Places], None] = _no_preparation
     """Puts into the trial's folder what the commands need to write to."""
@@ -52,7 +53,7 @@ class Subject:
 def _pretrain(out: str, *options: str) -> tuple[str, ...]:
     small = ("--batch-size", "8", "--size-px", "32", "--epochs", "4", "--read-every-steps", "2")
     # checkpoints within epochs, so that kills hit many of them
-    often = ("--save-every-min", "0.01", "--device", "cpu", "--seed", "3")
+    often = ("--save-every-min", "0.03", "--device", "cpu", "--seed", "3")
     place = ("--data", "INPUTS/images", "--out", out)
     return ("pretrain", "jcl/smoke", *place, *small, *often, *options)
 
@@ -127,7 +128,7 @@ SUBJECTS: Mapping[str, Subject] = {
 }
 
 
-def write_inputs(inputs: Path, run: Callable[[tuple[tuple[str, ...], ...]], None]) -> None:
+def write_inputs(inputs: Path, run: Callable[[Commands], None]) -> None:
     """Write all that the subjects read, unless it is there already.
 
     run: runs commands to their end.

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from tests.campaign.disturbance import KINDS
 from tests.campaign.outcome import differences, outcome
-from tests.campaign.processes import Running, running
+from tests.campaign.processes import Commands, running
 from tests.campaign.subjects import SUBJECTS, Places
 
 MAX_STARTS = 4
@@ -66,10 +66,10 @@ class Trial:
 
 def run_undisturbed(subject: str, places: Places) -> Undisturbed:
     """Run a subject to its end and return its result; RuntimeError if it fails."""
-    _start_anew(subject, places)
+    start_anew(subject, places)
     start_s = time.monotonic()
     log = places.out.with_suffix(".log")
-    with running(_commands(subject, places), log) as run:
+    with running(commands_of(subject, places), log) as run:
         run.wait(600)
         run.wait_for_orphans(5)
     if run.results() != [0] * len(run.leaders):
@@ -83,19 +83,20 @@ def run_trial(
     """Disturb a subject once at a random moment, then start it until it ends by itself."""
     subject, draw = names[number % len(names)], random.Random(f"{seed} {number}")
     kind, share = draw.choice(list(KINDS)), draw.random()
-    _start_anew(subject, places)
+    start_anew(subject, places)
     begin_s = time.monotonic()
     log = places.out.with_suffix(".log")
-    with running(_commands(subject, places), log) as run:
+    commands = commands_of(subject, places)
+    with running(commands, log) as run:
         in_time = not run.wait(share * expected.duration_s)
         if in_time:
             KINDS[kind](run, draw)
         ended = run.wait(expected.limit_s)
         statuses = [run.results()] if ended else []
         problem = "" if ended else "hangs after it"
-        asked = "SIGTERM" in kind and "Traceback" in log.read_text()
+        asked = "SIGTERM" in kind and "Traceback" in run.printed()
         if not problem and any(statuses[0]):
-            problem = _start_again(subject, places, expected, statuses, run)
+            problem = start_again(commands, places, expected, statuses)
         elif not problem:
             run.wait_for_orphans(5)
     if not problem:
@@ -114,43 +115,38 @@ def run_trial(
     )
 
 
-def _start_again(
-    subject: str,
-    places: Places,
-    expected: Undisturbed,
-    statuses: list[list[int]],
-    before: Running,
+def start_again(
+    commands: Commands, places: Places, expected: Undisturbed, statuses: list[list[int]]
 ) -> str:
-    """Start the subject until it succeeds; return why it does not, else nothing.
+    """Start the commands until they succeed; return why they do not, else nothing.
 
     Processes of the start before may still run. The new start may wait for them or say that they
     work; in the latter case they get time to end.
+    statuses: gets the exit statuses of each start.
     """
     for attempt in range(1, MAX_STARTS + 1):
         log = places.out.with_suffix(f".again{attempt}.log")
         log.unlink(missing_ok=True)
-        again = Running(log)
-        for words in _commands(subject, places):
-            again.start(words)
-        if not again.wait(expected.limit_s):
-            return f"start {attempt + 1} hangs"
-        statuses.append(again.results())
-        if not any(again.results()):
-            return ""
-        text = log.read_text()
-        if not any(words in text for words in BUSY):
-            last = (text.splitlines() or [""])[-1]
-            return f"start {attempt + 1} ends with {again.results()}: {last}"
-        if before.wait_for_orphans(ORPHANS_S):
-            return f"processes outlive the command by {ORPHANS_S:.0f} s"
+        with running(commands, log) as again:
+            if not again.wait(expected.limit_s):
+                return f"start {attempt + 1} hangs"
+            statuses.append(again.results())
+            if not any(again.results()):
+                again.wait_for_orphans(5)
+                return ""
+            if not any(words in again.printed() for words in BUSY):
+                return f"start {attempt + 1} ends with {again.results()}: {again.last_line()}"
+            if again.wait_for_orphans(ORPHANS_S):
+                return f"processes outlive the command by {ORPHANS_S:.0f} s"
     return f"not finished after {MAX_STARTS} further starts"
 
 
-def _commands(subject: str, places: Places) -> tuple[tuple[str, ...], ...]:
+def commands_of(subject: str, places: Places) -> Commands:
+    """Return the commands of a subject in these folders."""
     return tuple(places.words(words) for words in SUBJECTS[subject].commands)
 
 
-def _start_anew(subject: str, places: Places) -> None:
+def start_anew(subject: str, places: Places) -> None:
     """Empty the trial's folder and prepare it."""
     shutil.rmtree(places.out, ignore_errors=True)
     for log in places.out.parent.glob(f"{places.out.name}*.log"):
