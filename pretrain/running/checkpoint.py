@@ -1,5 +1,6 @@
 """Checkpoints, from which a run resumes; each is complete or absent."""
 
+import errno
 import io
 import os
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
+
+TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
+"""Errors of loading a file that is no checkpoint, was cut short, or was filled with zeros."""
 
 UNKNOWN_TO_OLDER = {"batch_norm_groups", "local_prior_images"}
 """Settings that older checkpoints lack; where they are missing, they count as equal."""
@@ -76,7 +80,11 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         saved = state["settings"]
-    except (RuntimeError, EOFError, KeyError, TypeError, UnpicklingError) as error:
+    except TORN as error:
+        # torch seeks before the start of a torn file, which is an invalid argument; other errors
+        # of the system, such as a disk that cannot be read, are no reason to delete the file
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
         raise CheckpointError(
             f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
         ) from error

@@ -1,5 +1,6 @@
 """Processes and devices of a run, and its folder, which belongs to one run at a time."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -78,7 +79,8 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a run's folder and create it if absent.
 
-    Raises a LaunchError if a run holds it, and if it is a file or cannot be written.
+    Raises a LaunchError if a run holds it, if it is a file or cannot be written, and if its file
+    system has no locks.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,6 +96,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
             # unlike flock's lock, it is not inherited: a worker that outlives its run holds none
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise LaunchError(
+                    f"{folder} cannot be locked ({error.strerror}); its file system must have "
+                    f"locks, which keep two runs apart: choose an --out on another one"
+                ) from error
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
             raise LaunchError(

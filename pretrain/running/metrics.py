@@ -2,13 +2,15 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
-from pretrain.running.checkpoint import explain_write_errors
+from pretrain.running.checkpoint import explain_write_errors, write_atomically
 
 
 class NotFiniteError(ArithmeticError):
@@ -58,15 +60,15 @@ class Log:
 
     def __init__(self, folder: Path, first_step: int) -> None:
         self.path = folder / "metrics.jsonl"
-        kept = [line for line in _lines(self.path) if json.loads(line)["step"] <= first_step]
-        with explain_write_errors(self.path):
-            self.path.write_text("".join(f"{line}\n" for line in kept))
+        kept = [line for step, line in _lines(self.path) if step <= first_step]
+        # whole or not at all: a kill between emptying and writing it would lose all earlier lines
+        write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
         self.board_folder = folder / "tensorboard"
         with explain_write_errors(self.board_folder):
             self.board = SummaryWriter(str(self.board_folder), purge_step=first_step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Write one line of values; step counts finished steps."""
+        """Write one line of values; step counts finished steps. Raise a SaveError if that fails."""
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
@@ -78,8 +80,12 @@ class Log:
         self.board.close()
 
 
-def _lines(path: Path) -> list[str]:
-    """Return the complete lines of a file; a killed run may leave half a line at the end."""
-    if not path.exists():
-        return []
-    return [line for line in path.read_text().split("\n")[:-1] if line.endswith("}")]
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield step and text of each complete line of a log.
+
+    A killed run may leave half a line at the end, a dying machine zeros.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    for line in content.decode(errors="replace").split("\n")[:-1]:
+        with suppress(ValueError, KeyError, TypeError):
+            yield int(json.loads(line)["step"]), line

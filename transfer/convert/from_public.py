@@ -23,8 +23,14 @@ from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
+MAX_COUNTERS = 1024
+"""Values of a step counter that is read; one of a process per GPU has as many as GPUs."""
+
 REPORTED_VALUES = ("epoch", "arch", "global_step", "__author__", "matching_heuristics")
 """Names of plain values that the report repeats."""
+
+MAX_SHOWN = 100
+"""Characters of a value that are repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +110,9 @@ def to_torchvision(
 
 def _first_count(stored: StoredTensor) -> Tensor:
     """Return the first value of a step counter of any shape and type, () int64; else 0."""
-    tensor = stored.read() if stored.num_values and not stored.dtype.is_complex else torch.zeros(1)
+    if stored.num_values not in range(1, MAX_COUNTERS + 1) or stored.dtype.is_complex:
+        return torch.tensor(0, dtype=torch.int64)
+    tensor = stored.read()
     first = tensor[(0,) * tensor.ndim].item()
     is_count = math.isfinite(first) and 0 <= first < 2**63
     return torch.tensor(int(first) if is_count else 0, dtype=torch.int64)
@@ -151,7 +159,7 @@ def _classifiers(networks: Iterable[Candidate], tensors: dict[str, StoredTensor]
 def _notes(chosen: Candidate, contents: Contents) -> list[str]:
     """Return notes for people: values stored in the file, and assumptions about the network."""
     notes = [
-        f"the file says: {name} {contents.values[name]}"
+        f"the file says: {name} {str(contents.values[name])[:MAX_SHOWN]}"
         for name in REPORTED_VALUES
         if name in contents.values
     ]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +28,14 @@ from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.metrics import top1
 from transfer.running import stop
 from transfer.running.atomic_files import write_whole
-from transfer.running.console import progress
+from transfer.running.console import print_line, progress
 from transfer.running.content_hash import content_hash
 from transfer.running.lock import BusyError, lock_folder
 from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
+TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
+"""Errors of torch.load for a file that was cut short or filled with zeros."""
 
 
 class NotFrozenError(RuntimeError):
@@ -270,10 +273,19 @@ class SavedTraining:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def restore(self, optimizer: HeadOptimizer, curve: EpochAccuracies | None = None) -> int:
-        """Load the saved state, if any; return its number of finished steps."""
+        """Load the saved state, if any; return its number of finished steps.
+
+        A state that a dying machine has torn counts as none: the training starts anew.
+        """
         if not self.path.exists():
             return 0
-        state = torch.load(self.path, map_location="cpu", weights_only=True)
+        content = io.BytesIO(self.path.read_bytes())  # an unreadable disk is another error
+        try:
+            state = torch.load(content, map_location="cpu", weights_only=True)
+        except TORN as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            print_line("train", f"{self.path} is torn ({reason}); the training starts anew")
+            return 0
         optimizer.load(state)
         if curve is not None:
             curve.top1 = state["curve"]

@@ -17,6 +17,8 @@ ADVICE = {
     errno.EROFS: "make it writable",
 }
 """Advice by error number."""
+LOCKLESS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of a file system without locks, such as a mounted folder without a lock service."""
 
 
 class WriteError(OSError):
@@ -35,9 +37,13 @@ def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
         raise
     except OSError as error:
         advice = ADVICE.get(error.errno or 0, "see that it can be written")
+        action = "written"
+        if error.errno in LOCKLESS:
+            advice = "its file system must have locks, which keep two processes apart"
+            action = "locked"
         elsewhere = f", or give another {option}" if option else ""
         raise WriteError(
-            f"{path}: cannot be written ({error.strerror or error}); {advice}{elsewhere}; "
+            f"{path}: cannot be {action} ({error.strerror or error}); {advice}{elsewhere}; "
             "the same command goes on"
         ) from error
 

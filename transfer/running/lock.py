@@ -14,12 +14,17 @@ class BusyError(RuntimeError):
 
 @contextmanager
 def lock_folder(work: Path) -> Iterator[None]:
-    """Lock a folder; BusyError if another process has it locked."""
+    """Lock a folder; BusyError if another process has it locked.
+
+    WriteError if the folder cannot be written, or is on a file system without locks.
+    """
     with explain_write_errors(work / "lock", "--runs"):
         work.mkdir(parents=True, exist_ok=True)
         file = (work / "lock").open("w")
     with file:
-        if not lock_file(file.fileno()):
+        with explain_write_errors(work / "lock", "--runs"):
+            locked = lock_file(file.fileno())
+        if not locked:
             raise BusyError(f"{work}: another process works on this cell; wait for it, or stop it")
         yield
 

@@ -93,9 +93,29 @@ def test_a_broken_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) 
         load(path, SETTINGS)
 
 
-def test_a_truncated_checkpoint_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.5, 0.97])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_checkpoint_that_a_dying_machine_has_torn_is_refused(
+    tmp_path: Path, kept: float, zeros: bool
+) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save(path, {**state(1.0), "large": torch.ones(100_000)})  # torch fails otherwise if it is small
+    content = path.read_bytes()
+    length = int(kept * len(content))
+    path.write_bytes(content[:length] + bytes(len(content) - length if zeros else 0))
+    with pytest.raises(CheckpointError, match=r"checkpoint.pt is no checkpoint of a run .*delete"):
+        load(path, SETTINGS)
+
+
+def test_a_disk_that_cannot_be_read_is_no_broken_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "checkpoint.pt"
     save(path, state(1.0))
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(CheckpointError, match="is no checkpoint of a run"):
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(OSError, match="Input/output error"):
         load(path, SETTINGS)

@@ -1,3 +1,6 @@
+import errno
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +44,17 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, place: str) 
         folder_lock(tmp_path / place),
     ):
         pass
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(LaunchError, match=r"cannot be locked .*choose an --out on"):
+        folder_lock(tmp_path).__enter__()
 
 
 def test_a_process_alone_is_the_first_of_one() -> None:

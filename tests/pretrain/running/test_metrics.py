@@ -44,6 +44,35 @@ def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize("torn", [b"\0" * 20, b"\0\0{}\n", b'{"step": "\xff', b"[1]\n"])
+def test_a_log_that_a_dying_machine_has_left_keeps_its_whole_lines(
+    tmp_path: Path, torn: bytes
+) -> None:
+    log = Log(tmp_path, 0)
+    log.write(2, {"loss": 2.0})
+    log.close()
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(torn)
+    Log(tmp_path, 4).close()
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 2, "loss": 2.0}\n'
+
+
+def test_a_kill_while_a_log_is_resumed_loses_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path, 0)
+    log.write(2, {"loss": 2.0})
+    log.close()
+
+    def killed(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Log(tmp_path, 4)
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 2, "loss": 2.0}\n'
+
+
 def test_a_full_disk_of_the_log_is_named_with_its_path(tmp_path: Path) -> None:
     log = Log(tmp_path, 0)
     log.path = Path("/dev/full")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import transfer.datasets.check
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.check import Report, check, render, require
+from transfer.datasets.check import NUM_NAMED, Report, check, render, require
 from transfer.datasets.expected import SMALL_DATA, Sizes, mark_small
 from transfer.datasets.images import DataError
 
@@ -41,6 +42,28 @@ def test_all_broken_images_are_named(decode: bool, copy_of: Callable[[str], Path
     assert report.missing_images == 0
     for name in names:
         assert name in render([report])
+
+
+def test_a_broken_image_in_any_block_of_files_is_named(
+    copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.datasets.check, "BLOCK", 7)  # as 4,096 with a larger set
+    data = copy_of("pets")
+    images = open_split("pets", data, "trainval")
+    assert len(images) > 3 * 7
+    names = [images.name(i) for i in (0, 6, 7, 20, len(images) - 1)]
+    for name in names:
+        cut_in_half(data / name)
+    assert sorted(check("pets", data, decode=False).unreadable) == sorted(names)
+
+
+def test_more_problems_than_a_message_quotes_are_counted(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("pets")
+    images = open_split("pets", data, "trainval")
+    for i in range(NUM_NAMED + 3):
+        cut_in_half(data / images.name(i))
+    with pytest.raises(DataError, match="\n  and 3 more\n"):
+        require("pets", data, tolerated=0)
 
 
 def test_only_full_decoding_sees_damage_between_whole_ends(copy_of: Callable[[str], Path]) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from transfer.frozen.classifier import (
+    IMAGES_PER_PART,
     Heads,
     classifier_file,
     classifier_scores,
@@ -23,6 +24,12 @@ def test_a_kept_classifier_scores_as_before(tmp_path: Path) -> None:
     features = torch.arange(20.0).view(5, 4)  # whole numbers, whose products and sums are exact
     expected = features @ HEAD.weight[0].T + HEAD.bias[0]
     assert torch.equal(classifier_scores(found, features), expected)
+
+
+def test_more_images_than_one_part_holds_are_scored_in_their_order() -> None:
+    features = (torch.arange(4.0 * (IMAGES_PER_PART + 9)) % 61).view(-1, 4)
+    expected = features @ HEAD.weight[0].T + HEAD.bias[0]  # whole numbers: exact
+    assert torch.equal(classifier_scores(HEAD, features), expected)
 
 
 def test_a_torn_or_absent_file_is_none(tmp_path: Path) -> None:

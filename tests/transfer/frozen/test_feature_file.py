@@ -24,7 +24,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.extraction import EvalImages
 from transfer.frozen.feature_cache import features_of_backbones
-from transfer.frozen.feature_file import LAYOUT, unfinished_rows
+from transfer.frozen.feature_file import LAYOUT, ROWS_PER_LOOK, read_rows, unfinished_rows
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.atomic_files import WriteError
 from transfer.running.folders import Folders
@@ -349,3 +349,14 @@ def test_what_another_process_finishes_meanwhile_is_not_made_again(
         monkeypatch.setattr(time, "sleep", sleep)
         monkeypatch.delattr(transfer.frozen.extraction, "forward")
         assert same(extract(), expected)
+
+
+@pytest.mark.parametrize("empty", [None, 5, ROWS_PER_LOOK + 3])
+def test_an_older_entry_of_several_looks_is_searched_to_its_end(
+    tmp_path: Path, empty: int | None
+) -> None:
+    rows = np.ones((2 * ROWS_PER_LOOK + 1, 2), np.float32)
+    if empty is not None:
+        rows[empty] = 0
+    np.save(tmp_path / "rows.npy", rows)
+    assert (read_rows(tmp_path / "rows.npy", (len(rows), 2)) is None) == (empty is not None)

@@ -132,6 +132,32 @@ def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert torch.equal(second.heads().weight, train(RATES, training, 10).weight)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_state_that_a_dying_machine_has_torn_counts_as_none(
+    tmp_path: Path, share: float, zeros: bool
+) -> None:
+    training = ProbeTraining(learning_rates=RATES, steps=10)
+    saved = SavedTraining(tmp_path / "heads.pt")
+    saved.save(HeadOptimizer(start(), training, CPU), 4)
+    content = saved.path.read_bytes()
+    kept = int(share * len(content))
+    saved.path.write_bytes(content[:kept] + bytes(len(content) - kept if zeros else 0))
+    optimizer = HeadOptimizer(start(), training, CPU)
+    assert saved.restore(optimizer) == 0
+    assert torch.equal(optimizer.heads().weight, start().weight)
+
+
+def test_a_training_that_saves_in_between_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.linear_heads, "SAVE_EVERY_S", -1)  # always due
+    saved = SavedTraining(tmp_path / "heads.pt")
+    optimizer = HeadOptimizer(start(), ProbeTraining(learning_rates=RATES, steps=10), CPU)
+    saved.save_when_due(optimizer, 3, None)
+    assert saved.restore(optimizer) == 3
+
+
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
     """Whose bias is a tensor like any other, as apex's LARC has it."""
     training = ProbeTraining(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transfer.frozen.features import Features
-from transfer.frozen.nearest import knn_scores
+from transfer.frozen.nearest import QUERIES_PER_PART, knn_scores
 
 
 def test_votes_equal_a_loop_over_all_pairs() -> None:
@@ -39,3 +39,11 @@ def test_more_neighbors_than_images_is_an_error() -> None:
     bank = Features(torch.eye(3), torch.arange(3))
     with pytest.raises(ValueError, match="4 neighbors are asked of a bank of 3"):
         knn_scores(bank, torch.eye(3), num_classes=3, num_neighbors=4, temperature=0.1)
+
+
+def test_queries_of_several_parts_vote_in_their_order() -> None:
+    count = 2 * QUERIES_PER_PART + 5
+    kinds = torch.arange(count) % 7
+    bank = Features(torch.eye(7), torch.arange(7))
+    votes = knn_scores(bank, torch.eye(7)[kinds], num_classes=7, num_neighbors=1, temperature=0.1)
+    assert torch.equal(votes.argmax(dim=1), kinds)

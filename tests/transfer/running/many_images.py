@@ -13,9 +13,12 @@ from transfer.frozen.extraction import num_workers
 PER_CLASS = 350
 
 
-def generate_many(data: Path) -> None:
-    """Write a CIFAR-10 of 2,148 training and 120 test images."""
-    many = PerClass(classes=6, train=PER_CLASS, val=8, test=20)
+def generate_many(data: Path, per_class: int = PER_CLASS) -> None:
+    """Write a CIFAR-10 of 6 * (per_class + 8) training images, usually 2,148, and 120 test images.
+
+    per_class: images of train; enough for loader processes.
+    """
+    many = PerClass(classes=6, train=per_class, val=8, test=20)
     assert num_workers(many.classes * many.trainval)
     info = DATASETS["cifar10"]
     larger = replace(info, small=replace(info.small, sizes=many.sizes))

@@ -7,6 +7,7 @@ mixes them with ImageNet-C.
 """
 
 import hashlib
+import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -60,6 +61,8 @@ RESIZE_PX, CROP_PX = 256, 224
 """Shorter side and crop of the clean images, the same as in ImageNet-C."""
 JPEG_QUALITY = 85
 """JPEG quality of the published images."""
+JPEG_START, JPEG_END = b"\xff\xd8", b"\xff\xd9"
+"""First and last marker of every JPEG file."""
 UNFINISHED_FILE = "making.json"
 """Name of the manifest until all images are there."""
 
@@ -158,7 +161,7 @@ class MissingCorruptions:
     def __getitem__(self, i: int) -> int:
         name = _corrupted_name(self.images, i)
         files = {key: self.folder / key[0] / str(key[1]) / name for key in self.corruptions}
-        missing = [key for key, file in files.items() if not file.exists()]
+        missing = [key for key, file in files.items() if not is_whole(file)]
         if missing:
             small = functional.resize(self.images[i][0], [RESIZE_PX])
             crop = functional.center_crop(small, [CROP_PX, CROP_PX])
@@ -171,6 +174,21 @@ class MissingCorruptions:
                 image.save(partial, "JPEG", quality=JPEG_QUALITY)
                 partial.replace(files[key])
         return len(files)
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a JPEG file exists and has its first and last marker.
+
+    Images are not synced to the disk one by one, so a machine that dies may cut them short, or
+    leave zeros.
+    """
+    try:
+        with file.open("rb") as content:
+            start = content.read(len(JPEG_START))
+            content.seek(-len(JPEG_END), os.SEEK_END)
+            return start == JPEG_START and content.read() == JPEG_END
+    except OSError:  # absent, or shorter than a marker
+        return False
 
 
 def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:

@@ -88,6 +88,17 @@ def test_an_image_made_again_is_the_same_whatever_was_drawn_before(data: Path) -
     assert len(set(before.values())) == len(before)
 
 
+def test_images_that_a_dying_machine_has_left_torn_are_made_anew(data: Path) -> None:
+    make_corruptions(data)
+    before = contents(data)
+    cut, zeros, empty = sorted((data / "imagenet-c-made" / "fog").rglob("*.JPEG"))[:3]
+    cut.write_bytes(cut.read_bytes()[:-40])
+    zeros.write_bytes(bytes(zeros.stat().st_size))
+    empty.write_bytes(b"")
+    make_corruptions(data)
+    assert contents(data) == before
+
+
 def test_images_are_the_same_with_any_number_of_workers(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,77 @@
+"""The result of a subject, as a digest of each of its parts."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULT_FIELDS = ("backbone", "task", "protocol", "schedule", "seed", "engine", "metrics", "details")
+RESULT_FIELDS += ("data", "departures", "primary_metric", "heading")
+"""Fields of a record that do not depend on time, load or memory."""
+VOLATILE_DETAILS = ("training",)
+"""Details with times and rates."""
+EXACT_SUFFIXES = (".md", ".csv", ".npy", ".JPEG")
+"""Files that are compared byte by byte: tables, figures, features, corrupted images."""
+
+
+def outcome(folder: Path) -> dict[str, str]:
+    """Return the digest of each part of the result by the path of its file."""
+    parts = {}
+    for path in sorted(folder.rglob("*")):
+        content = _content(path, path.relative_to(folder))
+        if content is not None:
+            name = path.relative_to(folder).as_posix()
+            parts[name] = hashlib.sha256(content).hexdigest()[:16]
+    return parts
+
+
+def differences(expected: dict[str, str], found: dict[str, str]) -> str:
+    """Return what is missing, surplus or different, in one line; empty if nothing is."""
+    parts = {
+        "missing": sorted(expected.keys() - found.keys()),
+        "surplus": sorted(found.keys() - expected.keys()),
+        "different": sorted(k for k in expected.keys() & found.keys() if expected[k] != found[k]),
+    }
+    return "; ".join(f"{word}: {', '.join(names[:3])}" for word, names in parts.items() if names)
+
+
+def _content(path: Path, name: Path) -> bytes | None:
+    """Return the bytes that must be equal; None for a file that is no part of the result."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    if path.suffix in EXACT_SUFFIXES:
+        return path.read_bytes()
+    if path.suffix == ".json" and "records" in name.parts:
+        return json.dumps(_of_record(json.loads(path.read_text())), sort_keys=True).encode()
+    if path.name == "metrics.jsonl":
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return json.dumps([[line["step"], line["loss"]] for line in lines]).encode()
+    if path.suffix == ".pt":
+        return _of_tensors(_without_versions(torch.load(path, weights_only=True)))
+    return None
+
+
+def _of_record(record: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: record[name] for name in RESULT_FIELDS if name in record}
+    details = record.get("details", {})
+    return kept | {"details": {k: v for k, v in details.items() if k not in VOLATILE_DETAILS}}
+
+
+def _without_versions(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a file without commit and versions, which are not the run's result."""
+    made_by = content.get("made_by", {})
+    kept = {name: value for name, value in made_by.items() if name not in ("commit", "versions")}
+    return content | {"made_by": kept}
+
+
+def _of_tensors(value: Any) -> bytes:
+    """Return tensors and plain values, however nested, as bytes."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype).encode() + value.contiguous().numpy().tobytes()
+    if isinstance(value, dict):
+        return b"".join(str(key).encode() + _of_tensors(value[key]) for key in value)
+    if isinstance(value, list | tuple):
+        return b"".join(map(_of_tensors, value))
+    return repr(value).encode()

@@ -1,0 +1,181 @@
+"""Commands in forked processes, and all processes that they have started.
+
+A fork has the suite's packages in memory, so a signal hits the work and not the import of torch.
+Processes that a command starts itself, such as those of torchrun, begin with a new Python.
+"""
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's <sys/prctl.h>
+PAUSE_S = 0.02
+
+Commands = tuple[tuple[str, ...], ...]
+"""Words after `python -m` of commands that are started together."""
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose own parent ends, so that none is lost sight of."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes below this one that have not ended, in the order of their numbers."""
+    found: list[int] = []
+    for child in _children(pid):
+        found += [*([child] if _runs(child) else []), *descendants(child)]
+    return sorted(found)
+
+
+def _children(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError):  # the thread has ended meanwhile
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _runs(pid: int) -> bool:
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+    return False
+
+
+def send(number: signal.Signals, pids: list[int]) -> None:
+    """Send a signal to processes; one that has ended is left out."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@dataclass
+class Running:
+    """Commands that were started together; each leads a session of its own.
+
+    What they print comes through a pipe, so that it arrives also where they can write no file.
+    """
+
+    log: Path
+    """File to which all that the commands print is copied."""
+    leaders: list[int] = field(default_factory=list)
+    statuses: dict[int, int] = field(default_factory=dict)
+    """Exit status by process, negative for a signal; adopted orphans are among them."""
+
+    def __post_init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        os.set_blocking(self.reading, False)
+
+    def start(self, words: tuple[str, ...]) -> None:
+        """Start `python -m WORDS` in a fork."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if not pid:
+            _become(words, self.writing, parent)
+        self.leaders.append(pid)
+
+    def have_ended(self) -> bool:
+        """Return whether all commands have ended; processes below them may still run."""
+        self._copy_printed()
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self.statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+        return all(pid in self.statuses for pid in self.leaders)
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait until all commands have ended; return whether that was within the limit."""
+        until = time.monotonic() + limit_s
+        while not self.have_ended():
+            if time.monotonic() > until:
+                return False
+            time.sleep(PAUSE_S)
+        return True
+
+    def wait_for_orphans(self, limit_s: float) -> int:
+        """Wait until no process below this one is left, and return how many remain at the limit."""
+        until = time.monotonic() + limit_s
+        while descendants(os.getpid()) and time.monotonic() < until:
+            self.have_ended()
+            time.sleep(PAUSE_S)
+        return len(descendants(os.getpid()))
+
+    def results(self) -> list[int]:
+        """Return the exit status of each command."""
+        return [self.statuses[pid] for pid in self.leaders]
+
+    def printed(self) -> str:
+        """Return all that the commands have printed."""
+        self._copy_printed()
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def last_line(self) -> str:
+        """Return the last line that the commands have printed."""
+        return ["", *self.printed().splitlines()][-1]
+
+    def kill_all(self) -> None:
+        """Kill every process below this one, also those that start meanwhile."""
+        while pids := descendants(os.getpid()):
+            send(signal.SIGKILL, pids)
+            self.have_ended()
+            time.sleep(PAUSE_S)
+        self.have_ended()
+
+    def close(self) -> None:
+        """Close the pipe; nothing may be printed any more."""
+        self._copy_printed()
+        os.close(self.reading)
+        os.close(self.writing)
+
+    def _copy_printed(self) -> None:
+        with self.log.open("ab") as file, suppress(BlockingIOError):
+            while content := os.read(self.reading, 65536):
+                file.write(content)
+
+
+@contextmanager
+def running(commands: Commands, log: Path) -> Iterator[Running]:
+    """Start commands together; none of their processes outlives the context."""
+    run = Running(log)
+    try:
+        for words in commands:
+            run.start(words)
+        yield run
+    finally:
+        run.kill_all()
+        run.close()
+
+
+def _become(words: tuple[str, ...], output: int, parent: int) -> NoReturn:
+    """Run a module as the main program of this fork, and end with its exit status."""
+    status = 1
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
+        sys.argv = list(words)
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
