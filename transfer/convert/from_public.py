@@ -56,7 +56,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         )
     found = find_candidates(tensors)
     chosen, choice = choose(found, tensors, branch)
-    chosen, variant = heed(chosen, found, read_statements(contents.values))
+    chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
     complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
     groups = account(tensors, chosen, complete)
     raw = {

@@ -7,7 +7,7 @@ and the marks of solo-learn, whose 3x3 stem pads by 2. Nothing is executed.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 Value = str | int | float
@@ -90,6 +90,8 @@ SOLO_LEARN = frozenset({
 })
 # fmt: on
 """Keys of solo-learn's hyper-parameters; no other project has two of them."""
+LIGHTNING = "pytorch-lightning_version"
+"""Name of the value that Lightning stores in every checkpoint."""
 
 NAME = re.compile(
     r"(?<![a-z0-9])(?:wide)?(?:res[-_ ]?ne(?:t|xt)(?P<blur>aa|blur)?|rn|r)[-_ ]?"
@@ -109,8 +111,11 @@ def depth_in(text: str) -> int | None:
     return int(match["depth"]) if match else None
 
 
-def read_statements(values: Mapping[str, Value]) -> Statements:
-    """Return the statements among the values of a file, by their names in it."""
+def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> Statements:
+    """Return the statements among the values of a file, by their names in it.
+
+    names: the names of its tensors, by which a file of solo-learn without hyper-parameters is told.
+    """
     found: dict[str, list[Statement]] = {}
     for key, several in _entries(values).items():
         *parents, own = key.lower().split(".")
@@ -120,8 +125,8 @@ def read_statements(values: Mapping[str, Value]) -> Statements:
         for kind, value in _meanings(own, parent, several):
             statement = Statement(key=key, found=_in_words(several), value=value)
             found.setdefault(kind, []).append(statement)
-    if padding := _solo_learn_padding(values):
-        found.setdefault("stem_padding", []).append(padding)
+    if "stem_padding" not in found and (padding := _solo_learn_padding(values, names)):
+        found["stem_padding"] = [padding]
     return Statements(**{kind: tuple(statements) for kind, statements in found.items()})
 
 
@@ -226,14 +231,21 @@ def _in_words(values: list[Value]) -> str:
     return (parts[0] if len(values) == 1 else f"({', '.join(parts)})")[:MAX_TEXT]
 
 
-def _solo_learn_padding(values: Mapping[str, Value]) -> Statement | None:
-    """Return the padding of solo-learn's stem for CIFAR, which its hyper-parameters imply."""
+def _solo_learn_padding(values: Mapping[str, Value], names: Iterable[str]) -> Statement | None:
+    """Return the padding of solo-learn's stem for CIFAR, if the file is one of solo-learn's."""
     words = {word for name in values for word in name.split(".")}
     marks = sorted(words & SOLO_LEARN)
-    if len(marks) < 2:
+    if len(marks) >= 2:
+        evidence = f"hyper-parameters of solo-learn ({', '.join(marks[:2])})"
+    elif LIGHTNING in values and _has_solo_learn_tensors(names):
+        evidence = f"tensors of solo-learn (classifier, projector) beside {LIGHTNING}"
+    else:
         return None
-    return Statement(
-        key=f"hyper-parameters of solo-learn ({', '.join(marks[:2])}),",
-        found="whose 3x3 stem pads by 2",
-        value=2,
-    )
+    return Statement(key=f"{evidence},", found="whose 3x3 stem pads by 2", value=2)
+
+
+def _has_solo_learn_tensors(names: Iterable[str]) -> bool:
+    """Return whether the backbone stands beside the parts that all of solo-learn's methods have."""
+    parts = {name.split(".")[1] for name in names if name.startswith("state_dict.")}
+    trained = parts & {"projector", "momentum_backbone", "momentum_encoder", "momentum_projector"}
+    return bool(parts & {"backbone", "encoder"} and "classifier" in parts and trained)

@@ -60,6 +60,27 @@ def test_a_stated_stem_is_built(case: str, kind: type, weights: GetWeights, tmp_
     assert load_backbone(tmp_path / "file").stem == stem
 
 
+@pytest.mark.parametrize(
+    ("lightning", "head", "stem"),
+    [
+        (True, "projector.0", "cifar-pad2"),
+        (False, "projector.0", "cifar"),
+        (True, "projection_head.0", "cifar"),
+    ],
+)
+def test_solo_learns_own_files_are_told_without_hyper_parameters(
+    lightning: bool, head: str, stem: Stem, weights: GetWeights, tmp_path: Path
+) -> None:
+    """Its own training stores none: Lightning's version and the names of all parts tell."""
+    tensors = below("backbone.", another(weights(stem="cifar")))
+    content: dict[str, Any] = {
+        "state_dict": {**tensors, **linear(head, 64, 512), **linear("classifier", 10, 512)}
+    }
+    content |= {"pytorch-lightning_version": "2.1.2"} if lightning else {}
+    torch.save(content, tmp_path / "file")
+    assert load_backbone(tmp_path / "file").stem == stem
+
+
 def reference(stem: Stem, network: nn.Module) -> nn.Module:
     """Change a torchvision network of the plain stem by hand to the variant."""
     assert isinstance(network.conv1, nn.Conv2d)
