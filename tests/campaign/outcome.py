@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
-RESULT_FIELDS = ("backbone", "task", "protocol", "schedule", "seed", "engine", "metrics", "details")
-RESULT_FIELDS += ("data", "departures", "primary_metric", "heading")
+RESULT_FIELDS = (
+    *("backbone", "task", "protocol", "schedule", "seed", "engine", "metrics", "details"),
+    *("data", "departures", "primary_metric", "heading"),
+)
 """Fields of a record that do not depend on time, load or memory."""
 VOLATILE_DETAILS = ("training",)
 """Details with times and rates."""
