@@ -280,9 +280,9 @@ def _attempt(folder: Path, inputs: Path, kind: str, number: int, seed: int) -> O
 def write_counts(results: Path, outcomes: Sequence[Outcome], seed: int, command: str) -> Path:
     """Write the counts by kind to the page of reliability; return the page's path."""
     rows = []
-    for kind in FAULTS:
-        tried = [outcome for outcome in outcomes if outcome.kind == kind]
-        failed = [f"{outcome.subject}: {outcome.problem}" for outcome in tried if outcome.problem]
+    for kind in dict.fromkeys(end.kind for end in outcomes):
+        tried = [end for end in outcomes if end.kind == kind]
+        failed = [f"{end.subject}: {end.problem}" for end in tried if end.problem]
         survived = len(tried) - len(failed)
         rows.append(
             Row(kind=kind, tried=len(tried), survived=survived, not_survived="; ".join(failed))
