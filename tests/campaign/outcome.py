@@ -14,6 +14,8 @@ RESULT_FIELDS = (
 """Fields of a record that do not depend on time, load or memory."""
 VOLATILE_DETAILS = ("training",)
 """Details with times and rates."""
+CACHE = "runs/cache/"
+"""Folder of entries that a hash of their content's origin names: a surplus one does no harm."""
 EXACT_SUFFIXES = (".md", ".csv", ".npy", ".JPEG")
 """Files that are compared byte by byte: tables, figures, features, corrupted images."""
 
@@ -33,7 +35,7 @@ def differences(expected: dict[str, str], found: dict[str, str]) -> str:
     """Return what is missing, surplus or different, in one line; empty if nothing is."""
     parts = {
         "missing": sorted(expected.keys() - found.keys()),
-        "surplus": sorted(found.keys() - expected.keys()),
+        "surplus": sorted(k for k in found.keys() - expected.keys() if not k.startswith(CACHE)),
         "different": sorted(k for k in expected.keys() & found.keys() if expected[k] != found[k]),
     }
     return "; ".join(f"{word}: {', '.join(names[:3])}" for word, names in parts.items() if names)

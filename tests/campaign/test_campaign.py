@@ -66,6 +66,12 @@ def test_one_changed_bit_of_a_tensor_or_a_metric_is_a_difference(tmp_path: Path)
     assert found.startswith("missing: results/records/a/knn.json; surplus: ")
 
 
+def test_a_surplus_entry_of_the_cache_is_no_difference_but_a_surplus_record_is() -> None:
+    assert differences({}, {"runs/cache/features/a.npy": "1"}) == ""
+    assert differences({}, {"results/records/a.json": "1"}) == "surplus: results/records/a.json"
+    assert differences({"runs/cache/a.npy": "1"}, {"runs/cache/a.npy": "2"}) != ""
+
+
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_trial_writes_into_its_own_folder_only(name: str) -> None:
     places = Places(inputs=Path("/inputs"), out=Path("/out"))
