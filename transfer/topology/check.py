@@ -4,15 +4,16 @@ Two questions are asked one after the other, since the first norm hardly depends
 which input explains the statistics of the first norm best, and which network those of all norms.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import ResNet
 
 from transfer.backbone import Backbone, InputFormat
-from transfer.convert.architectures import is_large
+from transfer.convert.architectures import Stem, is_large
 from transfer.convert.resnet import build_resnet
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
 from transfer.topology.statistics import divergence, moments_of, score
@@ -23,11 +24,20 @@ NUM_IMAGES = 32
 MIN_IMAGES = 16
 """Fewest photographs that allow an answer."""
 
-CLEARLY_BETTER = 0.75
+SIZES_PX = {"imagenet": (224, 128, 64), "cifar": (64, 32)}
+"""Sizes of the photographs by stem; the size of a foreign network's images is not known.
+
+All are multiples of 32, since the average pools of anti-aliased networks need even maps.
+"""
+
+CLEARLY_BETTER = 0.5
 """A variant refutes the assumption if its score is below this share of the assumption's.
 
 Measured on networks trained for some hundred steps: `python -m benchmarks.topology`.
 """
+
+BETTER = 0.9
+"""Nothing is confirmed where a variant's score is below this share of the assumption's."""
 
 MAX_SCORE = 0.5
 """Largest score in nats that explains anything; networks trained here have 0.001 to 0.005."""
@@ -40,6 +50,8 @@ class Score:
     name: str
     nats: float
     """Divergence of the photographs' statistics from the stored ones; 0 is best."""
+    size_px: int
+    """Size of the photographs at which it is smallest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +110,13 @@ class Topology:
                 f"topology undecided: no known network fits {on_images} ({assumed.nats:.4f} nats)"
             )
         second = min(others, key=lambda entry: entry.nats)
+        if second.nats < BETTER * assumed.nats:
+            return (
+                f"topology unclear {on_images}: {second.name} fits better, but not clearly "
+                f"({second.nats:.4f} nats; {assumed.name}: {assumed.nats:.4f})"
+            )
         return (
-            f"topology confirmed by running statistics {on_images} "
+            f"topology confirmed by running statistics {on_images} at {assumed.size_px} px "
             f"({assumed.nats:.4f} nats; next is {second.name}: {second.nats:.4f})"
         )
 
@@ -111,31 +128,63 @@ def render(topology: Topology) -> str:
         best = min((entry.nats for entry in scores), default=0.0)
         for number, entry in enumerate(scores):
             words = ["assumed"] * (number == 0) + ["best"] * (entry.nats == best)
-            lines.append((label, f"{entry.nats:9.4f} nats  {entry.name}  {', '.join(words)}"))
+            lines.append(
+                (
+                    label,
+                    f"{entry.nats:9.4f} nats  {entry.name}, {entry.size_px} px  {', '.join(words)}",
+                )
+            )
     return "\n".join(f"{label:<14}{text}".rstrip() for label, text in lines)
 
 
-def check_topology(backbone: Backbone, images: Tensor) -> Topology:
-    """Compare the known variants of the backbone's network and input.
+def check_topology(backbone: Backbone, images: Tensor, sizes_px: Sequence[int] = ()) -> Topology:
+    """Compare the known variants of the backbone's network and input, each at its best size.
 
-    images: natural photographs (n, 3, H, W), RGB from 0 to 1, H and W multiples of 32.
+    images: natural photographs (n, 3, H, W), RGB from 0 to 1, H and W at least the largest size.
+    sizes_px: sizes to compare at; SIZES_PX if empty.
     """
     if len(images) < MIN_IMAGES:
         return Topology(num_images=len(images))
+    at_sizes = resized(images, sizes_px or sizes_of(backbone.stem))
     with torch.inference_mode():
         ways = {way.name: way for way in inputs_of(backbone.input)}
         conv1 = build_variant(backbone, lambda network: None).conv1
         stored = backbone.state_dict["bn1.running_mean"], backbone.state_dict["bn1.running_var"]
-        scores = tuple(
-            Score(name=name, nats=divergence(moments_of(conv1(way(images))), stored))
+        inputs = tuple(
+            best_score(
+                name, at_sizes, lambda x, way=way: divergence(moments_of(conv1(way(x))), stored)
+            )
             for name, way in ways.items()
         )
-        x = ways[_winner(scores).name](images)
+        way = ways[_winner(inputs).name]
         networks = tuple(
-            Score(name=variant.name, nats=score(network, x))
+            best_score(variant.name, at_sizes, lambda x, network=network: score(network, way(x)))
             for variant, network in networks_of(backbone)
         )
-    return Topology(num_images=len(images), inputs=scores, networks=networks)
+    return Topology(num_images=len(images), inputs=inputs, networks=networks)
+
+
+def sizes_of(stem: Stem) -> tuple[int, ...]:
+    """Return the sizes in pixels at which a network with this stem is compared."""
+    return SIZES_PX["imagenet" if is_large(stem) else "cifar"]
+
+
+def resized(images: Tensor, sizes_px: Sequence[int]) -> dict[int, Tensor]:
+    """Return the images (n, 3, H, W) at each size."""
+    return {
+        size: images
+        if images.shape[-1] == size
+        else F.interpolate(images, size=size, mode="bilinear", antialias=True)
+        for size in sizes_px
+    }
+
+
+def best_score(
+    name: str, at_sizes: Mapping[int, Tensor], measure: Callable[[Tensor], float]
+) -> Score:
+    """Return the smallest score over the sizes."""
+    nats, size_px = min((measure(images), size) for size, images in at_sizes.items())
+    return Score(name=name, nats=nats, size_px=size_px)
 
 
 def inputs_of(form: InputFormat) -> list[Input]:

@@ -64,7 +64,7 @@ def test_the_network_that_the_statistics_were_taken_from_is_named(
     arch: str, stem: Stem, network: Network
 ) -> None:
     backbone = trained(arch, stem, network, INPUTS[0])
-    topology = check_topology(backbone, photographs(SIZE_PX[stem]))
+    topology = check_topology(backbone, photographs(SIZE_PX[stem]), (SIZE_PX[stem],))
     best = min(topology.networks, key=lambda score: score.nats)
     assert best.name == network.name
     assumed = stem == network.stem
@@ -76,7 +76,7 @@ def test_the_network_that_the_statistics_were_taken_from_is_named(
 @pytest.mark.parametrize("way", [way for way in INPUTS if "CIFAR" not in way.name], ids=str)
 def test_the_input_that_the_statistics_were_taken_with_is_named(way: Input) -> None:
     backbone = trained("resnet18", "imagenet", known("resnet18", "imagenet")[0], way)
-    topology = check_topology(backbone, photographs(32))
+    topology = check_topology(backbone, photographs(32), (32,))
     assert min(topology.inputs, key=lambda score: score.nats).name == way.name
     assert topology.input.name == way.name
     assert topology.network is topology.networks[0]  # the network is confirmed nevertheless
@@ -95,7 +95,7 @@ def test_statistics_of_no_known_network_are_undecided() -> None:
         name: tensor * 1e4 if name.endswith("running_var") else tensor
         for name, tensor in backbone.state_dict.items()
     }
-    topology = check_topology(replace(backbone, state_dict=noise), photographs(32))
+    topology = check_topology(replace(backbone, state_dict=noise), photographs(32), (32,))
     assert "undecided" in topology.sentence
 
 

@@ -29,7 +29,7 @@ def comparisons(monkeypatch: pytest.MonkeyPatch) -> list[Topology]:
     made: list[Topology] = []
 
     def compare(backbone: Backbone, folder: Path) -> Topology:
-        made.append(check_topology(backbone, photographs(32)))
+        made.append(check_topology(backbone, photographs(32), (32,)))
         return made[-1]
 
     monkeypatch.setattr(require, "compare_with_photographs", compare)
@@ -82,7 +82,7 @@ def test_the_rebuilt_file_computes_what_the_fitting_network_computes(
     network: str, way: int, tmp_path: Path
 ) -> None:
     backbone, images = foreign(network, way), photographs(32)
-    write_as_fits(backbone, check_topology(backbone, images), tmp_path / "fits.pt")
+    write_as_fits(backbone, check_topology(backbone, images, (32,)), tmp_path / "fits.pt")
     rebuilt = load_backbone(tmp_path / "fits.pt")
     expected = network_with("resnet18", "imagenet", backbone.state_dict).double()
     BY_NAME[network].change(expected)
@@ -99,7 +99,7 @@ def test_the_rebuilt_file_computes_what_the_fitting_network_computes(
 
 def test_a_network_that_cannot_be_built_is_not_written(tmp_path: Path) -> None:
     backbone = foreign("anti-aliased by blur-pool")
-    topology = check_topology(backbone, photographs(32))
+    topology = check_topology(backbone, photographs(32), (32,))
     with pytest.raises(BackboneError, match=r"anti-aliased by blur-pool.*cannot build"):
         write_as_fits(backbone, topology, tmp_path / "fits.pt")
     assert not (tmp_path / "fits.pt").exists()
