@@ -84,12 +84,9 @@ def test_a_warm_up_that_fills_the_run_is_refused(
     assert "--warmup-epochs 10 leaves nothing of --epochs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [("--epochs", "0.01"), ("--steps", "-3")])
-def test_a_run_that_rounds_to_no_step_is_refused(
-    image_folder: Path, options: tuple[str, ...]
-) -> None:
-    with pytest.raises(SettingsError, match=r"make a run of (0|-3) steps; choose more"):
-        job("moco", image_folder, *options)
+def test_a_run_that_rounds_to_no_step_is_refused(image_folder: Path) -> None:
+    with pytest.raises(SettingsError, match="make a run of 0 steps; choose more"):
+        job("moco", image_folder, "--epochs", "0.01")
 
 
 def test_no_epochs_are_a_run_of_no_steps_that_exports_the_initialization(

@@ -107,7 +107,10 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc", "cifar10_knn")
-    instead(monkeypatch, f"echo +$1 >> {tmp_path}/log; sleep 0.3; echo -$1 >> {tmp_path}/log")
+    log = tmp_path / "log"
+    # nobody ends before both that need no classifier have started, however busy the machine is
+    wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
+    instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
     assert run_side_by_side(rows_of([small_backbone], settings, *keys), ORIGINS, 4) == []
     told = (tmp_path / "log").read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}

@@ -221,11 +221,10 @@ def not_finite(dice: random.Random, _: Path) -> Damaged:
 
 
 def repeated(dice: random.Random, _: Path) -> Damaged:
-    """Let a tensor or a step counter claim a huge number of values."""
+    """Let a tensor claim a huge number of values."""
 
     def change(weights: Weights, name: str) -> None:
-        counter = dice.choice([name for name in weights if is_optional(name)])
-        weights[dice.choice((name, counter))] = torch.zeros(1).expand(10**12)
+        weights[name] = torch.zeros(1).expand(10**12)
 
     return _saved(dice, change, REFUSED)
 
