@@ -7,9 +7,9 @@ tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal an
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -23,6 +23,9 @@ from transfer.running.folders import data_folder
 from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import process_group
 from transfer.tasks import TASKS
+
+if TYPE_CHECKING:
+    from transfer.convert.inspection import Inspection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,20 +71,25 @@ class Inspect:
 
         if self.write is not None and self.images is None:
             raise ValueError("--write: give --images DIR, whose photographs tell the network")
-        print(render_inspection(inspect_file(self.file, self.branch), everything=self.all))
-        if self.images is not None:
-            self.compare_networks(self.images)
+        inspection = inspect_file(self.file, self.branch)
+        if self.images is None:
+            print(render_inspection(inspection, everything=self.all))
+        else:
+            self.compare_networks(inspection, self.images)
         return 0
 
-    def compare_networks(self, images: Path) -> None:
-        """Print how well each known network fits, and write the best one if asked to."""
-        from transfer.topology.check import render as render_topology
+    def compare_networks(self, inspection: "Inspection", images: Path) -> None:
+        """Print also how well each known network fits, and write the best one if asked to."""
+        from transfer.convert.inspection import render as render_inspection
+        from transfer.topology.check import render_scores
         from transfer.topology.rebuild import write_as_fits
         from transfer.topology.require import compare_with_photographs
 
         backbone = load_backbone(self.file, branch=self.branch)
         topology = compare_with_photographs(backbone, images)
-        print(render_topology(topology))
+        compared = replace(inspection, topology=topology.sentence)
+        print(render_inspection(compared, everything=self.all))
+        print(render_scores(topology))
         if self.write is not None:
             rebuilt = write_as_fits(backbone, topology, self.write)
             print(f"{rebuilt.arch}, {rebuilt.stem} stem  ->  {self.write}")

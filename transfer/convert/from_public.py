@@ -79,6 +79,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
         proof=proof,
+        topology="assumed, not checked; --images DIR compares it with photographs",
         notes=(
             *variant,
             *_notes(chosen, contents),

@@ -44,6 +44,8 @@ class Inspection:
     """Reason for the choice."""
     proof: float | None
     """Largest relative difference of features from those of the raw tensors; None for our files."""
+    topology: str = ""
+    """What is known of strides, paddings and pooling; empty for our files, which name them."""
     made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     path: str = ""
@@ -92,6 +94,8 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "norm", inspection.norm
     yield "weights", f"{num_tensors} tensors, all accounted for: {counts}"
     yield "proof", _proof(inspection.proof)
+    if inspection.topology:
+        yield "topology", inspection.topology
     if len(inspection.candidates) > 1:
         chosen, *others = inspection.candidates
         yield "chosen", f"{chosen}: {inspection.choice}"

@@ -6,10 +6,11 @@ which input explains the statistics of the first norm best, and which network th
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.models import ResNet
 
 from transfer.backbone import Backbone, InputFormat
@@ -121,9 +122,9 @@ class Topology:
         )
 
 
-def render(topology: Topology) -> str:
-    """Return the sentence and, if there were enough photographs, a line per variant."""
-    lines = [("topology", topology.sentence)]
+def render_scores(topology: Topology) -> str:
+    """Return a line per variant; none if there were too few photographs."""
+    lines = []
     for label, scores in (("network", topology.networks), ("input", topology.inputs)):
         best = min((entry.nats for entry in scores), default=0.0)
         for number, entry in enumerate(scores):
@@ -151,14 +152,12 @@ def check_topology(backbone: Backbone, images: Tensor, sizes_px: Sequence[int] =
         conv1 = build_variant(backbone, lambda network: None).conv1
         stored = backbone.state_dict["bn1.running_mean"], backbone.state_dict["bn1.running_var"]
         inputs = tuple(
-            best_score(
-                name, at_sizes, lambda x, way=way: divergence(moments_of(conv1(way(x))), stored)
-            )
+            best_score(name, at_sizes, partial(_first_norm_score, conv1, stored, way))
             for name, way in ways.items()
         )
         way = ways[_winner(inputs).name]
         networks = tuple(
-            best_score(variant.name, at_sizes, lambda x, network=network: score(network, way(x)))
+            best_score(variant.name, at_sizes, partial(_network_score, network, way))
             for variant, network in networks_of(backbone)
         )
     return Topology(num_images=len(images), inputs=inputs, networks=networks)
@@ -208,6 +207,16 @@ def build_variant(backbone: Backbone, change: Callable[[ResNet], None]) -> ResNe
     network.load_state_dict(backbone.state_dict, assign=True)
     change(network)
     return network.eval()
+
+
+def _first_norm_score(
+    conv1: nn.Module, stored: tuple[Tensor, Tensor], way: Input, images: Tensor
+) -> float:
+    return divergence(moments_of(conv1(way(images))), stored)
+
+
+def _network_score(network: ResNet, way: Input, images: Tensor) -> float:
+    return score(network, way(images))
 
 
 def _winner(scores: Sequence[Score]) -> Score:
