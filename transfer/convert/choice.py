@@ -1,7 +1,7 @@
 """Choose the backbone among the ResNets of a file, or say what to do.
 
 Names decide between copies of one network only: a query encoder and its momentum copy, or DINO's
-student and teacher. Networks of different kinds are never told apart by their names; the user says
+student and teacher. Networks of different kinds are never chosen by their names; the user says
 which is meant.
 """
 

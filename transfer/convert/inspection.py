@@ -45,7 +45,7 @@ class Inspection:
     proof: float | None
     """Largest relative difference of features from those of the raw tensors; None for our files."""
     topology: str = ""
-    """What is known of strides, paddings and pooling; empty for our files, which name them."""
+    """Sentence on strides, paddings and pooling; empty for our files, which name them."""
     made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     path: str = ""

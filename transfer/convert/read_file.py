@@ -91,7 +91,7 @@ def _check_hidden(tensors: dict[str, StoredTensor], hidden: list[tuple[Leaf, Ine
         # the arguments of the object stand directly below it: FOLDER.OBJECT.INDEX
         folder = name.rpartition(".")[0].rpartition(".")[0]
         if not tensors or (folder and folder in folders):
-            raise NeedsCodeError.naming(outermost.path)
+            raise NeedsCodeError.for_global(outermost.path)
 
 
 def _read_tree(data: memoryview) -> Any:

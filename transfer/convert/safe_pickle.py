@@ -89,7 +89,7 @@ def find_replacement(module: str, name: str) -> object:
         return InertClass(path)
     package = path.split(".")[0]
     if package in CODE:
-        raise NeedsCodeError.naming(path)
+        raise NeedsCodeError.for_global(path)
     if package in ("torch", "numpy") and not path.rsplit(".", 1)[1].lstrip("_")[:1].isupper():
         return ForeignFunction(path)
     return InertClass(path, is_known=False)

@@ -22,7 +22,7 @@ class Statement:
     found: str
     """The stored value, in words."""
     value: Value
-    """Its meaning: a depth, True or False, pixels, or the reason why it cannot be built."""
+    """Meaning: a depth, True or False, pixels, or the reason why it cannot be built."""
 
     def __str__(self) -> str:
         return f"{self.key} {self.found}"

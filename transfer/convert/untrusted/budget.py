@@ -86,7 +86,9 @@ class Budget:
                 if len(inner) > MAX_KEY_NODES:
                     break
                 waiting.extend(inner)
-        raise BackboneError("a key of a dict holds too many values; the file may be hostile")
+        raise BackboneError(
+            f"a key of a dict holds more than {MAX_KEY_NODES} values; the file may be hostile"
+        )
 
 
 def shorten(value: object, *, inside: bool = True) -> str:

@@ -57,7 +57,7 @@ class ByteReader:
         while size <= limit:
             piece = bytes(self.data[self.position : self.position + step])
             if not piece:
-                raise EOFError("the file ends within a line")
+                raise EOFError(f"the file ends at byte {self.position} within a line")
             length = piece.find(b"\n")
             if length >= 0:
                 self.position += length + 1
@@ -101,7 +101,7 @@ class PickleMachine:
             if budget.operations < 0:
                 budget.operate(0)
             if reader.position >= end:
-                raise EOFError("the pickle has no end")
+                raise EOFError(f"the pickle has no end after {end} bytes")
             code = data[reader.position]
             reader.position += 1
             if code == STOP:
@@ -153,9 +153,14 @@ class PickleMachine:
     def push_global(self, module: object, name: object) -> None:
         """Push what a global stands for."""
         if not isinstance(module, str) or not isinstance(name, str):
-            raise pickle.UnpicklingError("a global is not named by text")
+            raise pickle.UnpicklingError(
+                f"a global is named by {type(module).__name__} and {type(name).__name__}, not text"
+            )
         if len(module) + len(name) > MAX_NAME_BYTES:
-            raise pickle.UnpicklingError("the name of a global is too long")
+            raise pickle.UnpicklingError(
+                f"the name of a global has {len(module) + len(name)} characters, of which "
+                f"{MAX_NAME_BYTES} are allowed"
+            )
         self.stack.append(self.find_global(module, name))
 
     def call(self, function: object, args: object, keywords: object = None) -> None:
@@ -243,5 +248,5 @@ def _cost(values: tuple[object, ...], *, inside: bool = True) -> int:
 
 def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
     if len(items) % 2:
-        raise pickle.UnpicklingError("a key has no value")
+        raise pickle.UnpicklingError(f"{len(items)} items of a dict are no pairs of key and value")
     return zip(items[::2], items[1::2], strict=True)

@@ -19,7 +19,7 @@ class NeedsCodeError(BackboneError):
     """Error for a pickle that only code execution could load."""
 
     @classmethod
-    def naming(cls, path: str) -> "NeedsCodeError":
+    def for_global(cls, path: str) -> "NeedsCodeError":
         """Return the error for a global that is neither a tensor nor plain data."""
         return cls(
             f"the pickle names {shorten(path)}, which is neither a tensor nor plain data: the file "
@@ -106,7 +106,7 @@ class ForeignFunction:
     path: str
 
     def __call__(self, *args: object) -> NoReturn:
-        raise NeedsCodeError.naming(self.path)
+        raise NeedsCodeError.for_global(self.path)
 
 
 class InertDict(dict[Any, Any], Buildable):
@@ -122,9 +122,9 @@ class Replacement:
 
     function: Callable[..., object]
     rebuilds: bool = False
-    """Whether it makes a tensor of a storage."""
+    """True if it makes a tensor of a storage."""
     copies: bool = True
-    """Whether the result may be a copy of the arguments."""
+    """True if the result may be a copy of the arguments."""
 
     def __call__(self, budget: Budget, *args: object) -> object:
         return self.function(budget, *args)

@@ -9,20 +9,25 @@ from transfer.convert.untrusted.budget import (
     MAX_NUMBER_BYTES,
     MAX_TEXT_BYTES,
     MAX_VALUE_BYTES,
+    shorten,
 )
 from transfer.convert.untrusted.machine import MAX_NAME_BYTES, Opcode, PickleMachine
 from transfer.convert.untrusted.objects import NeedsCodeError
 
 
 def _protocol(machine: PickleMachine) -> None:
-    if machine.unpack("<B") > pickle.HIGHEST_PROTOCOL:
-        raise pickle.UnpicklingError("the pickle has an unknown protocol")
+    protocol = machine.unpack("<B")
+    if protocol > pickle.HIGHEST_PROTOCOL:
+        raise pickle.UnpicklingError(
+            f"the pickle has protocol {protocol}; known are 0 to {pickle.HIGHEST_PROTOCOL}"
+        )
 
 
 def _frame(machine: PickleMachine) -> None:
     # a frame only says how much to read ahead; the opcodes go on behind its length
-    if machine.unpack("<Q") > len(machine.reader.data) - machine.reader.position:
-        raise EOFError("a frame reaches beyond the file")
+    length, left = machine.unpack("<Q"), len(machine.reader.data) - machine.reader.position
+    if length > left:
+        raise EOFError(f"a frame of {length} bytes reaches beyond the file, which has {left} left")
 
 
 def _mark(machine: PickleMachine) -> None:
@@ -52,7 +57,7 @@ def _long_line(machine: PickleMachine) -> None:
 def _text_line(machine: PickleMachine) -> None:
     line = machine.text_line()
     if len(line) < 2 or line[:1] not in (b"'", b'"') or line[:1] != line[-1:]:
-        raise pickle.UnpicklingError("a text stands without quotes")
+        raise pickle.UnpicklingError(f"a text stands without quotes: {shorten(line)}")
     # text of Python 2 are bytes; latin1 preserves each as one character
     machine.push_text(codecs.escape_decode(line[1:-1])[0], "latin1")
 
@@ -89,7 +94,7 @@ def _tuple(length: int) -> Opcode:
     def execute(machine: PickleMachine) -> None:
         values = tuple(machine.stack[-length:])
         if len(values) < length:
-            raise pickle.UnpicklingError("a tuple lacks values")
+            raise pickle.UnpicklingError(f"a tuple has {len(values)} of {length} values")
         machine.stack[-length:] = [values]
 
     return execute
@@ -140,7 +145,7 @@ def _stack_global(machine: PickleMachine) -> None:
 
 
 def _extension(machine: PickleMachine) -> None:
-    raise NeedsCodeError.naming("a function by its number in Python's extension registry")
+    raise NeedsCodeError.for_global("a function by its number in Python's extension registry")
 
 
 def _reduce(machine: PickleMachine) -> None:

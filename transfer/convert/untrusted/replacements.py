@@ -79,7 +79,7 @@ def _stored_array(data: object, kind: object, shape: Any, order: Any) -> StoredT
     sizes = check_shape(shape)
     flat = np.frombuffer(raw, dtype=np.dtype(kind.byte_order + kind.code))
     if order not in ("C", "F"):
-        raise pickle.UnpicklingError("the order of an array is unknown")
+        raise pickle.UnpicklingError(f"an array has the order {shorten(order)}; known are C and F")
     values = flat.reshape(sizes, order=order)  # raises where the number of bytes does not fit
 
     def read() -> Tensor:
@@ -230,7 +230,9 @@ def _number(kind: type[bool] | type[int] | type[float]) -> Replacement:
 
 def _complex(_: Budget, real: object = 0.0, imaginary: object = 0.0) -> complex:
     if not isinstance(real, float) or not isinstance(imaginary, float):
-        raise pickle.UnpicklingError("a complex number is not made of two numbers")
+        raise pickle.UnpicklingError(
+            f"a complex number is made of {shorten(real)} and {shorten(imaginary)}"
+        )
     return complex(real, imaginary)
 
 

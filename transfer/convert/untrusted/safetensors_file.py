@@ -79,8 +79,8 @@ def _read(data: memoryview) -> Any:
         position = end
     if position != len(numbers):
         raise ValueError(f"the tensors end at byte {position} of {len(numbers)}")
-    if any(not isinstance(value, str) for value in metadata.values()):
-        raise ValueError("its metadata hold something else than text")
+    if kinds := {type(value).__name__ for value in metadata.values()} - {"str"}:
+        raise ValueError(f"its metadata hold {', '.join(sorted(kinds))} instead of text")
     if metadata.get("format", "").startswith("ssl-backbone"):
         # our own file: metadata can only hold text, so structured fields are stored as JSON
         structured = {name: json.loads(metadata[name]) for name in ("input", "made_by")}

@@ -76,7 +76,7 @@ def _read_directory(data: memoryview) -> dict[str, ZipEntry]:
             f"the zip file announces {num_entries:,} entries, more than any checkpoint holds"
         )
     if start + size > len(data):
-        raise _damaged("its directory lies beyond its end")
+        raise _damaged(f"its directory ends at byte {start + size} of {len(data)}")
     entries: dict[str, ZipEntry] = {}
     spans = [(start, start + size)]
     position = start
@@ -87,7 +87,7 @@ def _read_directory(data: memoryview) -> dict[str, ZipEntry]:
         entries[entry.name] = entry
         spans.append((entry.header, entry.end))
     if position != start + size:
-        raise _damaged("its directory has another length than announced")
+        raise _damaged(f"its directory has {position - start} bytes instead of {size}")
     spans.sort()
     if any(end > following for (_, end), (following, _) in itertools.pairwise(spans)):
         raise _damaged("its entries overlap")
@@ -100,14 +100,14 @@ def _find_directory(data: memoryview) -> tuple[int, int, int]:
     tail = bytes(data[tail_start:])
     place = tail.rfind(_END)
     if place < 0:
-        raise _damaged("its directory is missing")
+        raise _damaged(f"its directory is missing from its last {len(tail)} bytes")
     numbers = struct.unpack_from("<4H2LH", tail, place + 4)
     num_entries, size, start = numbers[3], numbers[4], numbers[5]
     locator = tail_start + place - 20
     if locator >= 0 and bytes(data[locator : locator + 4]) == _LOCATOR_64:
         (end_64,) = struct.unpack_from("<Q", data, locator + 8)
         if end_64 + 56 > len(data) or bytes(data[end_64 : end_64 + 4]) != _END_64:
-            raise _damaged("its 64-bit directory is missing")
+            raise _damaged(f"its 64-bit directory is missing from byte {end_64}")
         num_entries, size, start = struct.unpack_from("<3Q", data, end_64 + 32)
     return num_entries, size, start
 
@@ -119,7 +119,7 @@ def _read_entry(data: memoryview, position: int) -> tuple[ZipEntry, int]:
     crc, packed, size, name_bytes, extra_bytes, comment_bytes = fields[7:13]
     header = fields[16]
     if signature != b"PK\x01\x02":
-        raise _damaged("an entry of its directory is missing")
+        raise _damaged(f"an entry of its directory is missing from byte {position}")
     position += _ENTRY.size
     name = bytes(data[position : position + name_bytes]).decode("utf-8")
     extra = bytes(data[position + name_bytes : position + name_bytes + extra_bytes])
