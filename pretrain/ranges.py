@@ -151,13 +151,15 @@ RANGES: Mapping[str, Range] = COMMAND | VIEW | METHOD
 def check_ranges(options: object, ranges: Mapping[str, Range] = RANGES) -> None:
     """Raise an OptionError for the first number outside of its range, also in nested dataclasses.
 
-    The two ends of a range of numbers, such as --crop-area, must be in order.
+    The two ends of a range of numbers, such as --crop-area, must be in order. A number of a method
+    without a range, such as a user's own, must be finite.
     """
     for name, values in _numbers(options):
         flag = f"--{name.replace('_', '-')} {' '.join(map(_text, values))}"
-        if wrong := [value for value in values if value not in ranges[name]]:
+        range_ = ranges.get(name, ANY)
+        if wrong := [value for value in values if value not in range_]:
             found = f", of which {_text(wrong[0])} is none" if len(values) > 1 else ""
-            raise OptionError(f"{flag}: expected {ranges[name]}{found}")
+            raise OptionError(f"{flag}: expected {range_}{found}")
         if len(values) == 2 and values[0] > values[1]:
             raise OptionError(f"{flag}: expected the smaller number first")
 
