@@ -100,7 +100,7 @@ class Study:
                 f"column is a network that computes with the row's tensors on {NUM_IMAGES} other "
                 f"photographs. Entries: divergence of the statistics found from those stored, "
                 f"geometric mean over the norms in units of 0.001 nats; the smallest of a row is "
-                f"bold. Written by `python -m benchmarks.topology`, commit {commit()}.",
+                f"bold. Written by `python -m benchmarks.topology --photographs DIR`, commit {commit()}.",
                 "",
                 f"Smallest in its row is the true network: {asked - errors} of {asked} times. An "
                 f"assumed network is refused where the best divergence of its row is below "
