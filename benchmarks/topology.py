@@ -48,6 +48,10 @@ class Study:
 
     def __call__(self) -> int:
         """Train what is missing and write the table; return the exit status."""
+        if self.steps < 1 or self.batch_size < 2:
+            raise SystemExit(
+                f"--steps {self.steps} --batch-size {self.batch_size}: expected at least 1 and 2"
+            )
         images = natural_images(self.photographs, count=512, size_px=STORED_PX)
         if len(images) < 200:
             raise SystemExit(
@@ -100,7 +104,8 @@ class Study:
                 f"column is a network that computes with the row's tensors on {NUM_IMAGES} other "
                 f"photographs. Entries: divergence of the statistics found from those stored, "
                 f"geometric mean over the norms in units of 0.001 nats; the smallest of a row is "
-                f"bold. Written by `python -m benchmarks.topology --photographs DIR`, commit {commit()}.",
+                f"bold. Written by `python -m "
+                f"benchmarks.topology --photographs DIR`, commit {commit()}.",
                 "",
                 f"Smallest in its row is the true network: {asked - errors} of {asked} times. An "
                 f"assumed network is refused where the best divergence of its row is below "

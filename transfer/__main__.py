@@ -191,7 +191,7 @@ def main(words: list[str]) -> int:
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (ArithmeticError, OSError, RuntimeError) as error:
+    except (ArithmeticError, MemoryError, OSError, RuntimeError) as error:
         print(f"failed: {error}", file=sys.stderr)
         return 1
 

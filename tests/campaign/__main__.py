@@ -62,7 +62,8 @@ def run_kills(request: Request) -> int:
         minutes=request.minutes,
     )
     if request.results is not None:
-        command = f"python -m tests.campaign --kills {request.kills} --seed {request.seed} --results results"
+        command = f"python -m tests.campaign --kills {request.kills} --seed {request.seed}"
+        command += " --results results"
         print(write_counts(request.results, trials, request.seed, command))
     return int(not all(trial.survived for trial in trials))
 
@@ -75,7 +76,8 @@ def run_faults(request: Request) -> int:
         request.folder, rounds=request.faults, seed=request.seed, minutes=request.minutes
     )
     if request.results is not None:
-        command = f"python -m tests.campaign --faults {request.faults} --seed {request.seed} --results results"
+        command = f"python -m tests.campaign --faults {request.faults} --seed {request.seed}"
+        command += " --results results"
         print(write_counts(request.results, outcomes, request.seed, command))
     return int(any(outcome.problem for outcome in outcomes))
 

@@ -5,7 +5,8 @@ compared with the report (`unchanged.usable_split`), and so is the whole set bef
 written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -74,6 +75,35 @@ def run_on_checked_data(
     check_once.cache_clear()
     reports, known = folders_with_reports(keys, folders, tolerated)
     return reports, work(known)
+
+
+@contextmanager
+def without_state_of_changed_data(folders: Folders) -> Iterator[None]:
+    """Delete what was written to the cell's folder and the cache if a ChangedDataError is raised.
+
+    Features and checkpoints are named by the fingerprint that was checked, but may come from the
+    files that had replaced the checked ones: they must not serve once those are back.
+    """
+    before = _times_of(folders)
+    try:
+        yield
+    except ChangedDataError:
+        for file, time_ns in _times_of(folders).items():
+            if before.get(file) != time_ns:
+                file.unlink(missing_ok=True)
+        raise
+
+
+def _times_of(folders: Folders) -> dict[Path, int]:
+    """Return the time of the last change of each file that may hold state."""
+    times = {}
+    for folder in (folders.work, folders.cache):
+        for file in folder.rglob("*"):
+            # other processes write and delete beside this one; the lock stays, since it is held
+            with suppress(FileNotFoundError):
+                if file.is_file() and file.name != "lock":
+                    times[file] = file.stat().st_mtime_ns
+    return times
 
 
 def require_still_same(reports: Mapping[str, Report], data: Path) -> None:

@@ -16,6 +16,7 @@ from transfer.cells.checked_data import (
     folders_with_reports,
     require_still_same,
     run_on_checked_data,
+    without_state_of_changed_data,
 )
 from transfer.cells.departures import classifier_departures, departures
 from transfer.cells.request import Cell
@@ -74,6 +75,11 @@ def evaluate(cell: Cell) -> Record:
 
 def _compute(cell: Cell, process: Process) -> Path | None:
     """Compute predictions in all processes; the first one writes and returns the record file."""
+    with without_state_of_changed_data(cell.folders):
+        return _compute_record(cell, process)
+
+
+def _compute_record(cell: Cell, process: Process) -> Path | None:
     start = time.monotonic()
     needed, lender, classifier = cell.needed, None, None
     if needed is not None:

@@ -11,6 +11,9 @@ from transfer.convert.layouts import SCHEMES, Scheme
 from transfer.convert.resnet import tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
 
+MAX_DOTS = 40
+"""Most dots in the name of a backbone's tensor; each is a place where a prefix may end."""
+
 MIN_NAMES = 20
 """Fewest matching names for a prefix to be a candidate; the smallest ResNet has 100."""
 
@@ -76,6 +79,8 @@ def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
     """
     votes: Counter[tuple[Scheme, str]] = Counter()
     for name in tensors:
+        if name.count(".") > MAX_DOTS:
+            continue
         starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
         for scheme in SCHEMES:
             vocabulary = _vocabulary(scheme)

@@ -64,7 +64,7 @@ NETWORK_KEYS = frozenset({
 PARTS = frozenset(["arch", "backbone", "encoder", "model", "network", "resnet", "resnets", "trunk"])
 """Keys of configurations of a network, in which `name` and `depth` describe it."""
 ELSEWHERE = re.compile(
-    r"head|neck|decode|aspp|project|predict|optim|schedul|teacher|target|momentum|classifier"
+    r"transform|augment|resize|crop|layer_?norm|head|neck|decode|aspp|project|predict|optim|schedul|teacher|target|momentum|classifier"
 )
 """Pattern of keys whose entries describe another part of the training."""
 
@@ -80,8 +80,8 @@ DILATION = frozenset({
     "layer4_dilation",
 })
 # fmt: on
-NORM_EPS = frozenset({"bn_eps", "norm_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon"})
-BLUR = frozenset({"aa_layer", "anti_alias", "antialias", "antialiased", "anti_aliased", "blurpool"})
+NORM_EPS = frozenset({"bn_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon"})
+BLUR = frozenset({"aa_layer", "anti_aliased", "antialiased", "blurpool"})
 
 # fmt: off
 SOLO_LEARN = frozenset({

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 
 from transfer.backbone import Backbone, InputFormat
-from transfer.convert.architectures import Stem, is_large
+from transfer.convert.architectures import Stem, is_large, is_optional
 from transfer.convert.resnet import build_resnet
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
 from transfer.topology.statistics import divergence, moments_of, score
@@ -36,6 +36,9 @@ CLEARLY_BETTER = 0.5
 
 Measured on networks trained for some hundred steps: `python -m benchmarks.topology`.
 """
+
+MIN_GAIN = 0.0005
+"""Smallest difference in nats that refutes: between tiny divergences a ratio says nothing."""
 
 BETTER = 0.9
 """Nothing is confirmed where a variant's score is below this share of the assumption's."""
@@ -204,7 +207,12 @@ def build_variant(backbone: Backbone, change: Callable[[ResNet], None]) -> ResNe
     """Return the backbone's network after the change, in eval mode, with the weights."""
     with torch.device("meta"):  # no initialization, which would take longer than the comparison
         network = build_resnet(backbone.arch, "imagenet" if is_large(backbone.stem) else "cifar")
-    network.load_state_dict(backbone.state_dict, assign=True)
+    # norms in training mode count steps in place, in a copy of the backbone's own counters
+    weights = {
+        name: tensor.clone() if is_optional(name) else tensor
+        for name, tensor in backbone.state_dict.items()
+    }
+    network.load_state_dict(weights, assign=True)
     change(network)
     return network.eval()
 
@@ -222,7 +230,8 @@ def _network_score(network: ResNet, way: Input, images: Tensor) -> float:
 def _winner(scores: Sequence[Score]) -> Score:
     """Return the first score, the assumption's, unless another is clearly better and good."""
     best = min(scores, key=lambda entry: entry.nats)
-    refuted = best.nats < min(CLEARLY_BETTER * scores[0].nats, MAX_SCORE)
+    clearly = best.nats < CLEARLY_BETTER * scores[0].nats
+    refuted = clearly and scores[0].nats - best.nats > MIN_GAIN and best.nats < MAX_SCORE
     return best if refuted else scores[0]
 
 

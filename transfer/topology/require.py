@@ -8,6 +8,7 @@ from typing import Any
 
 from transfer.backbone import FORMAT, Backbone, BackboneError
 from transfer.record import write_json
+from transfer.running.content_hash import content_hash
 from transfer.topology.check import (
     MIN_IMAGES,
     NUM_IMAGES,
@@ -51,7 +52,7 @@ def is_foreign(backbone: Backbone) -> bool:
 
 def topology_of(backbone: Backbone, data: Path, cache: Path) -> Topology:
     """Return the comparison for these weights, from the cache if enough images were at hand."""
-    kept = cache / "topology" / f"{backbone.sha256[:24]}.json"
+    kept = cache / "topology" / f"{content_hash([backbone.sha256, str(data.absolute())], 24)}.json"
     with suppress(FileNotFoundError, KeyError, TypeError, ValueError):
         return _topology_from(json.loads(kept.read_text()))
     topology = compare_with_photographs(backbone, data)

@@ -1,6 +1,7 @@
 """Walks through the containers that a file holds, which may be shared, cyclic or very deep."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from types import NoneType
 from typing import Any
 
 from transfer.convert.architectures import BackboneError
@@ -12,8 +13,11 @@ from transfer.convert.untrusted.budget import (
 from transfer.convert.untrusted.objects import Inert
 from transfer.convert.untrusted.replacements import NumpyArray
 
-MAX_NAME = 2000
+MAX_NAME = 400
 """Longest name of a tensor, in characters."""
+
+MAX_PLAIN = 10_000
+"""Plain values of one container that get names; a log may hold millions, which nobody reads."""
 
 MAX_CONTAINERS = 600_000
 """Most containers of a file, each counted as often as it would be printed."""
@@ -106,11 +110,20 @@ def _children(node: Any) -> list[tuple[object, object]] | None:
     """Return the (key, child) pairs of a container; None for a leaf."""
     match node:
         case dict():
-            return list(node.items())
+            return _without_masses(node.items())
         case list() | tuple() | set() | frozenset():
-            return list(enumerate(node))
+            return _without_masses(enumerate(node))
         case Inert():
             return list(enumerate(node.parts))
         case NumpyArray(stored=None):
             return [("", node.rest)]
     return None
+
+
+def _without_masses(pairs: Iterable[tuple[object, object]]) -> list[tuple[object, object]]:
+    """Return the pairs, of plain values only the first MAX_PLAIN: each costs a name of its own."""
+    plain = (str, bytes, int, float, complex, NoneType)
+    kept = list(pairs)
+    if len(kept) <= MAX_PLAIN:
+        return kept
+    return kept[:MAX_PLAIN] + [pair for pair in kept[MAX_PLAIN:] if not isinstance(pair[1], plain)]

@@ -30,7 +30,7 @@ Opcode = Callable[["PickleMachine"], object]
 BYTES_PER_ITEM = 64
 """Memory of one item in a copy of a container."""
 STOP = pickle.STOP[0]
-MAX_NAME_BYTES = 10_000
+MAX_NAME_BYTES = 300
 """Longest line with a name or a number."""
 
 
@@ -161,6 +161,7 @@ class PickleMachine:
                 f"the name of a global has {len(module) + len(name)} characters, of which "
                 f"{MAX_NAME_BYTES} are allowed"
             )
+        self.budget.operate(8)  # the name is put together and looked up
         self.stack.append(self.find_global(module, name))
 
     def call(self, function: object, args: object, keywords: object = None) -> None:

@@ -185,13 +185,13 @@ def _scalar(_: Budget, *args: object) -> Inert:
     return made
 
 
-def _attribute(_: Budget, owner: object, name: object) -> Inert:
+def _attribute(_: Budget, owner: object, _name: object) -> Inert:
     """Replace getattr, by which mmengine's logs name methods of their own classes."""
     if not isinstance(owner, InertClass | Inert):
         raise NeedsCodeError(
             f"the pickle takes an attribute of a {type(owner).__name__}, which is not plain data"
         )
-    return Inert(f"{owner.path}.{shorten(name)}")
+    return Inert(owner.path)  # a path that grew with each name would cost memory beyond the budget
 
 
 def _items(value: object) -> list[object]:
