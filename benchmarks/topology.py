@@ -104,14 +104,14 @@ class Study:
                 f"column is a network that computes with the row's tensors on {NUM_IMAGES} other "
                 f"photographs. Entries: divergence of the statistics found from those stored, "
                 f"geometric mean over the norms in units of 0.001 nats; the smallest of a row is "
-                f"bold. Written by `python -m "
-                f"benchmarks.topology --photographs DIR`, commit {commit()}.",
+                f"bold. Written by `python -m benchmarks.topology --photographs DIR "
+                f"--steps {self.steps} --batch-size {self.batch_size}`, commit {commit()}.",
                 "",
                 f"Smallest in its row is the true network: {asked - errors} of {asked} times. An "
                 f"assumed network is refused where the best divergence of its row is below "
-                f"{CLEARLY_BETTER} of its own, called unclear below {BETTER}, else confirmed. The "
-                f"photographs are shown at the size of the training and at twice that size; the "
-                f"smaller divergence counts.",
+                f"{CLEARLY_BETTER} of its own, called unclear below {BETTER}, else not "
+                f"contradicted. The photographs are shown at the size of the training and at twice "
+                f"that size; the smaller divergence counts.",
                 *(line for table in tables for line in ("", *table.lines())),
                 "",
             ]
@@ -163,12 +163,11 @@ class Separation:
             lines.append(f"| {number + 1} {name} | {' | '.join(cells)} |")
         lines += [
             "",
-            f"Of {count} true networks {count - len(doubted)} are confirmed, {len(doubted)} called "
-            f"unclear or refused ({len(false)} refused). Of {len(wrong)} wrong assumptions "
+            f"Of {count} true networks {count - len(doubted)} are not contradicted, "
+            f"{len(doubted)} called unclear or refused ({len(false)} refused). Of {len(wrong)} wrong assumptions "
             f"{len(refuted)} are refused, {len(unclear)} called unclear and {len(missed)} "
-            f"confirmed.",
-            *self.listed("Unclear", unclear),
-            *self.listed("Confirmed though wrong", missed),
+            f"not contradicted.",
+            *self.listed("Not contradicted though wrong", missed),
         ]
         return lines
 

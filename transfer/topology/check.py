@@ -41,7 +41,7 @@ MIN_GAIN = 0.0005
 """Smallest difference in nats that refutes: between tiny divergences a ratio says nothing."""
 
 BETTER = 0.9
-"""Nothing is confirmed where a variant's score is below this share of the assumption's."""
+"""The topology is unclear where a variant's score is below this share of the assumption's."""
 
 MAX_SCORE = 0.5
 """Largest score in nats that explains anything; networks trained here have 0.001 to 0.005."""
@@ -120,7 +120,7 @@ class Topology:
                 f"({second.nats:.4f} nats; {assumed.name}: {assumed.nats:.4f})"
             )
         return (
-            f"topology confirmed by running statistics {on_images} at {assumed.size_px} px "
+            f"topology not contradicted by running statistics {on_images} at {assumed.size_px} px "
             f"({assumed.nats:.4f} nats; next is {second.name}: {second.nats:.4f})"
         )
 

@@ -70,7 +70,7 @@ def test_the_network_that_the_statistics_were_taken_from_is_named(
     assumed = stem == network.stem
     gain = topology.networks[0].nats - best.nats
     assert (topology.contradiction != "") == (gain > MIN_GAIN)
-    assert assumed == ("confirmed" in topology.sentence)
+    assert assumed == ("not contradicted" in topology.sentence)
     assert network.name in topology.sentence or assumed
 
 
