@@ -164,8 +164,8 @@ class Separation:
         lines += [
             "",
             f"Of {count} true networks {count - len(doubted)} are not contradicted, "
-            f"{len(doubted)} called unclear or refused ({len(false)} refused). Of {len(wrong)} wrong assumptions "
-            f"{len(refuted)} are refused, {len(unclear)} called unclear and {len(missed)} "
+            f"{len(doubted)} called unclear or refused ({len(false)} refused). Of {len(wrong)} "
+            f"wrong assumptions {len(refuted)} are refused, {len(unclear)} called unclear and {len(missed)} "
             f"not contradicted.",
             *self.listed("Not contradicted though wrong", missed),
         ]
