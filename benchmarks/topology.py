@@ -165,8 +165,8 @@ class Separation:
             "",
             f"Of {count} true networks {count - len(doubted)} are not contradicted, "
             f"{len(doubted)} called unclear or refused ({len(false)} refused). Of {len(wrong)} "
-            f"wrong assumptions {len(refuted)} are refused, {len(unclear)} called unclear and {len(missed)} "
-            f"not contradicted.",
+            f"wrong assumptions {len(refuted)} are refused, {len(unclear)} called unclear "
+            f"and {len(missed)} not contradicted.",
             *self.listed("Not contradicted though wrong", missed),
         ]
         return lines
