@@ -5,7 +5,7 @@ running statistics fit best, on photographs that it has not seen. Writes a table
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
+from transfer.datasets.images import DataError
 from transfer.record import commit
 from transfer.running.atomic_files import write_whole
+from transfer.running.option_ranges import OptionError, Range, check_ranges
 from transfer.topology.check import BETTER, CLEARLY_BETTER, NUM_IMAGES, best_score, resized
 from transfer.topology.known_networks import INPUTS, NETWORKS, Network
 from transfer.topology.natural_images import natural_images
@@ -25,6 +27,11 @@ from transfer.topology.statistics import score
 
 STORED_PX = 160
 """Size of the photographs in memory, from which crops are taken."""
+STUDY_RANGES: Mapping[str, Range] = {
+    "batch_size": Range(2, 2**16),
+    "steps": Range(1, 2**31 - 1),
+}
+"""Range of every numeric option, by the name of its field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +54,14 @@ class Study:
     """Folder to write topology.md to."""
 
     def __call__(self) -> int:
-        """Train what is missing and write the table; return the exit status."""
-        if self.steps < 1 or self.batch_size < 2:
-            raise SystemExit(
-                f"--steps {self.steps} --batch-size {self.batch_size}: expected at least 1 and 2"
-            )
+        """Train what is missing and write the table; return the exit status.
+
+        OptionError for a number out of range; DataError for a folder with too few photographs.
+        """
+        check_ranges(self, STUDY_RANGES)
         images = natural_images(self.photographs, count=512, size_px=STORED_PX)
         if len(images) < 200:
-            raise SystemExit(
+            raise DataError(
                 f"{self.photographs} has {len(images)} photographs; at least 200 are needed"
             )
         unseen, seen = images[:NUM_IMAGES], images[NUM_IMAGES:]
@@ -227,5 +234,15 @@ def _score(
     return best_score(network.name, at_sizes, lambda x: score(model.eval(), INPUTS[0](x))).nats
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    study = tyro.cli(Study, args=words, description=__doc__)
+    try:
+        return study()
+    except (DataError, OptionError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
 if __name__ == "__main__":
-    sys.exit(tyro.cli(Study)())
+    sys.exit(main(sys.argv[1:]))

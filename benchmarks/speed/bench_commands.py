@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
+from benchmarks.speed.command import run_benchmark
 
 RUN_ALL = str(Path(__file__).parents[1] / "run_all.py")
 LIGHT_COMMANDS = (
@@ -67,7 +67,7 @@ def measure(arguments: Sequence[str], folder: Path, rounds: int) -> tuple[float,
     return min(times), min(memories)
 
 
-def main(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Measure each command and print a line for it."""
     commands: list[Sequence[str]] = list(LIGHT_COMMANDS)
     with tempfile.TemporaryDirectory() as name:
@@ -83,5 +83,10 @@ def main(settings: Settings) -> None:
             print(f"{seconds:6.2f} s  {megabytes:6.0f} MB  python {words}", flush=True)
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Settings, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Settings, description=__doc__))
+    sys.exit(main(sys.argv[1:]))

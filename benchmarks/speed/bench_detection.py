@@ -8,15 +8,16 @@ momentum, activations and buffers), with each engine alone on it. A CPU counts n
 it is what the forward pass keeps for the backward pass, each storage once and without the weights.
 """
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 import torch
-import tyro
 from torch import Tensor
 
+from benchmarks.speed.command import run_benchmark
 from transfer.backbone import random_backbone
 from transfer.detection import recipe
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, is_available
@@ -181,7 +182,7 @@ def seconds(
     return {engine: median(each[engine] for each in rounds) for engine in engines}
 
 
-def main(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Print a line per task and engine."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     engines: tuple[EngineName, ...] = ("detectron2", "torchvision")
@@ -198,5 +199,10 @@ def main(settings: Settings) -> None:
             print(f"{line}  {memories[engine]}", flush=True)
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Settings, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Settings, description=__doc__))
+    sys.exit(main(sys.argv[1:]))

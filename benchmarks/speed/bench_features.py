@@ -17,12 +17,12 @@ from pathlib import Path
 from statistics import median
 
 import torch
-import tyro
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from benchmarks.speed.clock import seconds
+from benchmarks.speed.command import run_benchmark
 from transfer.backbone import Backbone, Precision, load_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.class_folders import class_names, read_class_folders
@@ -160,7 +160,7 @@ def linear(bank: Features, queries: Features, settings: Settings) -> Tensor:
     return torch.from_numpy(scores)
 
 
-def main(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Print the ratio of times and the share of answers that change."""
     backbone = load_backbone(settings.ckpt)
     if settings.photographs is None:
@@ -196,5 +196,10 @@ def main(settings: Settings) -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", file=sys.stderr)
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Settings, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Settings, description=__doc__))
+    sys.exit(main(sys.argv[1:]))

@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 
 import torch
-import tyro
 
+from benchmarks.speed.command import run_benchmark
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.synthetic.generate import generate
@@ -38,7 +38,7 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def main(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Print the ratios and the largest difference of weights."""
     form = InputFormat(size_px=settings.crop_px)
     backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0, input=form)
@@ -88,5 +88,10 @@ def _ratio(one: list[float], other: list[float]) -> float:
     return median(a / b for a, b in zip(one, other, strict=True))
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Settings, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Settings, description=__doc__))
+    sys.exit(main(sys.argv[1:]))

@@ -21,12 +21,12 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import tyro
 
 import transfer.frozen.extraction
 from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
+from benchmarks.speed.command import run_benchmark
 from transfer.backbone import InputFormat, load_backbone, random_backbone
 from transfer.cells.checked_data import check_once, fingerprint
 from transfer.cells.execution import evaluate
@@ -187,7 +187,7 @@ def report(keys: Sequence[str], clocks: Sequence[tuple[Clock, Clock]]) -> str:
     return "\n".join(lines)
 
 
-def main(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Print the time of each task in both ways, and the ratio.
 
     RuntimeError if the metrics of both ways differ.
@@ -216,5 +216,10 @@ def main(settings: Settings) -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", file=sys.stderr)
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Settings, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Settings, description=__doc__))
+    sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,7 @@ many checkpoints, all tasks and three seeds.
 """
 
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import tyro
 
 from benchmarks.planning.plan import protocol_notes, render_plan
 from benchmarks.run_all import RunAll, plan
+from benchmarks.speed.command import run_benchmark
 from slurm.cluster import cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
@@ -133,14 +134,18 @@ def _checkpoint(home: Path, arch: str, seed: int) -> Path:
     return path
 
 
-def main() -> None:
-    """Run the benchmark that the command line names."""
-    request = tyro.cli(Request, description=__doc__)
+def run(request: Request) -> None:
+    """Run the benchmark that the request names."""
     if request.plan:
         bench_plan(request)
     else:
         bench_array(request)
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Request, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

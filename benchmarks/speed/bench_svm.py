@@ -7,6 +7,7 @@ time, chosen costs and scores are compared. The ratio depends on the features: t
 classes are to each other, the longer LIBLINEAR takes.
 """
 
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import Literal, cast
 
 import torch
-import tyro
 from torch import Tensor
 
+from benchmarks.speed.command import run_benchmark
 from transfer.frozen.features import Features, Predictions
 from transfer.metrics import Points
 from transfer.running.folders import Folders
@@ -91,7 +92,7 @@ def column(task: VOCSVM, predictions: Predictions, name: str) -> Tensor:
     return torch.tensor([row[name] for row in rows.values()], dtype=torch.float64)
 
 
-def main(settings: Settings) -> None:
+def run(settings: Settings) -> None:
     """Print both engines' time and mAP, the ratio, and how well they agree."""
     data = synthetic_voc(settings)
     zeros = float((data.train.features == 0).float().mean())
@@ -116,5 +117,10 @@ def main(settings: Settings) -> None:
     print(f"AP of a class differs by at most {float(gap.abs().max()):.3f}")
 
 
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    return run_benchmark(Settings, words, __doc__, run)
+
+
 if __name__ == "__main__":
-    main(tyro.cli(Settings, description=__doc__))
+    sys.exit(main(sys.argv[1:]))

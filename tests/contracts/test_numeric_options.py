@@ -14,13 +14,23 @@ import tyro
 
 import benchmarks.curves
 import benchmarks.run_all
+import benchmarks.speed.bench_commands
+import benchmarks.speed.bench_detection
+import benchmarks.speed.bench_features
+import benchmarks.speed.bench_probe
+import benchmarks.speed.bench_shared
+import benchmarks.speed.bench_slurm
+import benchmarks.speed.bench_svm
 import benchmarks.status
 import benchmarks.tables
+import benchmarks.topology
 import pretrain.speed.bench_views
 import pretrain.speed.benchmark
 import slurm.__main__
 import transfer.__main__
 from benchmarks.planning.option_ranges import OPTION_RANGES
+from benchmarks.speed.command import SPEED_RANGES as BENCH_RANGES
+from benchmarks.topology import STUDY_RANGES
 from pretrain.speed.options import SPEED_RANGES, Benchmark
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
@@ -41,6 +51,34 @@ class CommandLine:
     last: tuple[str, ...] = ()
 
 
+BENCHMARKS = {
+    "bench_commands": CommandLine(
+        benchmarks.speed.bench_commands.Settings, benchmarks.speed.bench_commands.main, BENCH_RANGES
+    ),
+    "bench_detection": CommandLine(
+        benchmarks.speed.bench_detection.Settings,
+        benchmarks.speed.bench_detection.main,
+        BENCH_RANGES,
+    ),
+    "bench_features": CommandLine(
+        benchmarks.speed.bench_features.Settings,
+        benchmarks.speed.bench_features.main,
+        BENCH_RANGES,
+        ("--ckpt", "none.pth"),
+    ),
+    "bench_probe": CommandLine(
+        benchmarks.speed.bench_probe.Settings, benchmarks.speed.bench_probe.main, BENCH_RANGES
+    ),
+    "bench_shared": CommandLine(
+        benchmarks.speed.bench_shared.Settings, benchmarks.speed.bench_shared.main, BENCH_RANGES
+    ),
+    "bench_slurm": CommandLine(
+        benchmarks.speed.bench_slurm.Request, benchmarks.speed.bench_slurm.main, BENCH_RANGES
+    ),
+    "bench_svm": CommandLine(
+        benchmarks.speed.bench_svm.Settings, benchmarks.speed.bench_svm.main, BENCH_RANGES
+    ),
+}
 TASK = CommandLine(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", "--ckpt", "none.pth"))
 COMMANDS = {
     "transfer TASK": TASK,
@@ -56,6 +94,13 @@ COMMANDS = {
     "status": CommandLine(benchmarks.status.Request, benchmarks.status.main, {}),
     "slurm": CommandLine(
         slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
+    ),
+    **BENCHMARKS,
+    "topology": CommandLine(
+        benchmarks.topology.Study,
+        benchmarks.topology.main,
+        STUDY_RANGES,
+        ("--photographs", "none"),
     ),
     "pretrain.speed.benchmark": CommandLine(Benchmark, pretrain.speed.benchmark.main, SPEED_RANGES),
     "pretrain.speed.bench_views": CommandLine(
@@ -126,6 +171,8 @@ def test_every_range_belongs_to_an_option() -> None:
     assert options["slurm"] == set(RESOURCE_LIMITS)
     speed = options["pretrain.speed.benchmark"] | options["pretrain.speed.bench_views"]
     assert speed == set(SPEED_RANGES)
+    assert set().union(*(options[name] for name in BENCHMARKS)) == set(BENCH_RANGES)
+    assert options["topology"] == set(STUDY_RANGES)
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", HUGE, "word", ""])

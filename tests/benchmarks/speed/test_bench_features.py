@@ -12,8 +12,8 @@ from benchmarks.speed.bench_features import (
     Settings,
     features,
     linear,
-    main,
     of_photographs,
+    run,
     times,
 )
 from transfer.backbone import Backbone
@@ -70,6 +70,6 @@ def test_the_linear_classifier_tells_what_can_be_told() -> None:
 def test_shares_of_changed_answers_are_told_for_both_classifiers(
     photographs: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(Settings(ckpt=checkpoint, photographs=photographs, views=1, rounds=1))
+    run(Settings(ckpt=checkpoint, photographs=photographs, views=1, rounds=1))
     said = capsys.readouterr().out
     assert said.count("% of 3 answers change") == 2

@@ -11,8 +11,8 @@ from benchmarks.speed.bench_shared import (
     Settings,
     by_run_all,
     each_by_itself,
-    main,
     report,
+    run,
 )
 from benchmarks.speed.clock import Clock
 from transfer.cells.checked_data import check_once
@@ -52,6 +52,6 @@ def test_the_ways_are_timed_in_turn_from_empty_folders(
     monkeypatch.setattr(bench_shared, "WAYS", (way("alone"), way("together")))
     monkeypatch.setattr(bench_shared, "generate", lambda *_, **__: None)
     monkeypatch.setattr(bench_shared, "write_checkpoint", lambda *_: None)
-    main(Settings(rounds=2, tasks="cifar10_knn"))
+    run(Settings(rounds=2, tasks="cifar10_knn"))
     assert called == ["alone", "together", "together", "alone"]
     assert "ratios 3.00, 3.00" in capsys.readouterr().out
