@@ -156,7 +156,7 @@ def _steps(
     job: Job, training: Training, stop: StopRequest, log: Log | None, batches: Iterator[Batch]
 ) -> Iterator[int]:
     """Train; yield the number of finished steps at each snapshot."""
-    network = _wrap_network(job, training.method)
+    network = wrap_network(job, training.method)
     steps_per_epoch = job.feed.plan.steps_per_epoch
     progress = Progress(
         job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
@@ -251,7 +251,8 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
     return start / job.num_steps, min(start + unit, job.num_steps) / job.num_steps
 
 
-def _wrap_network(job: Job, method: nn.Module) -> nn.Module:
+def wrap_network(job: Job, method: nn.Module) -> nn.Module:
+    """Return the method, compiled if the job says so, whose gradients are means over processes."""
     if job.execution.compile:
         for module in method.modules():
             # methods call trunk and heads, not the module, so only its stages can be compiled

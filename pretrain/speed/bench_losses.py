@@ -1,6 +1,6 @@
 """Time and memory of loss parts against the usual way to compute them.
 
-pretrain.speed.benchmark prints these ratios.
+pretrain.benchmark prints these ratios.
 """
 
 from collections.abc import Callable

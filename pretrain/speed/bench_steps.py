@@ -1,10 +1,11 @@
 """Images/s of whole training steps, and steps of JCL beside those of MoCo with as many keys.
 
-pretrain.speed.benchmark prints them.
+pretrain.benchmark prints them.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,24 @@ from PIL import Image
 
 from pretrain.command import parse
 from pretrain.data.feed import Batch
-from pretrain.loop import Training, training_step
+from pretrain.loop import Training, training_step, wrap_network
 from pretrain.precision import network_dtype
 from pretrain.run import prepare
-from pretrain.running.launch import join_processes
+from pretrain.running.launch import Process
 from pretrain.speed.options import Benchmark
 from pretrain.speed.timing import synchronize, time_in_turns
 
 
-def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
-    """Measure images/s of whole training steps and the share of time spent waiting for views."""
-    with join_processes(settings.device) as process:
-        training, batches = start_training(settings.recipe, settings, data, folder)
-        waited_s = 0.0
+def step_report(settings: Benchmark, data: Path, folder: Path, process: Process) -> str:
+    """Measure images/s of whole training steps and the share of time spent waiting for views.
+
+    Images of all processes count.
+    """
+    training, batches = start_training(settings.recipe, settings, data, folder, process)
+    job = training.job
+    network = wrap_network(job, training.method)
+    waited_s = 0.0
+    with closing(batches):
         for step in range(settings.num_steps + 2):
             if step == 2:
                 synchronize(process.device)
@@ -32,33 +38,32 @@ def step_report(settings: Benchmark, data: Path, folder: Path) -> str:
             waiting_s = time.perf_counter()
             batch = next(batches)
             waited_s += time.perf_counter() - waiting_s
-            training_step(training.job, training, training.method, batch)
+            training_step(job, training, network, batch)
         synchronize(process.device)
-        elapsed_s = time.perf_counter() - started_s
-    job = training.job
+    elapsed_s = time.perf_counter() - started_s
     rate = settings.num_steps * settings.batch_size / elapsed_s
     dtype = network_dtype(job.execution.precision, process.device.type)
     return (
         f"step {settings.recipe}, {len(job.feed.views)} views of {job.recipe.views.size_px} px, "
-        f"batch {settings.batch_size}, {dtype}: "
+        f"batch {settings.batch_size}, {dtype}, {process.num_processes} x {process.device.type}: "
         f"{rate:.1f} images/s, {100 * waited_s / elapsed_s:.1f} % waiting for data"
     )
 
 
-def jcl_step_report(settings: Benchmark, data: Path, folder: Path) -> str:
+def jcl_step_report(settings: Benchmark, data: Path, folder: Path, process: Process) -> str:
     """Compare a step of JCL with a step of the mean InfoNCE over as many keys."""
     options = ["--queue-size", str(settings.queue_size)]
     names = ("multi_key/cifar10-cpu", "jcl/cifar10-cpu")
-    with join_processes(settings.device) as process:
-        moco, jcl = (start_training(name, settings, data, folder, *options) for name in names)
-        batch = next(moco[1])
+    moco, jcl = (start_training(name, settings, data, folder, process, *options) for name in names)
+    batch = next(moco[1])
+    networks = {run: wrap_network(run.job, run.method) for run, _ in (moco, jcl)}
 
-        def step(training: Training) -> None:
-            training_step(training.job, training, training.method, batch)
+    def step(training: Training) -> None:
+        training_step(training.job, training, networks[training], batch)
 
-        moco_s, jcl_s = time_in_turns(
-            lambda: step(moco[0]), lambda: step(jcl[0]), settings.num_rounds, process.device
-        )
+    moco_s, jcl_s = time_in_turns(
+        lambda: step(moco[0]), lambda: step(jcl[0]), settings.num_rounds, process.device
+    )
     return (
         f"step of JCL beside MoCo's with as many forwards: {jcl_s / moco_s:.2f} times as long "
         f"({1e3 * moco_s:.0f} -> {1e3 * jcl_s:.0f} ms)"
@@ -66,14 +71,13 @@ def jcl_step_report(settings: Benchmark, data: Path, folder: Path) -> str:
 
 
 def start_training(
-    recipe: str, settings: Benchmark, data: Path, folder: Path, *more: str
-) -> tuple[Training, Iterator[Batch]]:
+    recipe: str, settings: Benchmark, data: Path, folder: Path, process: Process, *more: str
+) -> tuple[Training, Generator[Batch, None, None]]:
     """Return a run before its first step, and its batches."""
     options = ["--data", str(data), "--out", str(folder), "--device", settings.device]
     options += ["--precision", settings.precision, "--batch-size", str(settings.batch_size)]
     command = parse(recipe, [*options, "--steps", str(settings.num_steps + 2), *more])
-    with join_processes(settings.device) as process:
-        job = prepare(recipe, command, process)
+    job = prepare(recipe, command, process)
     return Training(job), job.feed.batches(0, job.num_steps)
 
 

@@ -1,6 +1,7 @@
 """Speed of pre-training: whole steps, parts of losses, and views.
 
-python -m pretrain.speed.benchmark [--recipe jcl/cifar10] [--data DIR] [--photographs DIR]
+python -m pretrain.benchmark [--recipe jcl/cifar10] [--data DIR] [--photographs DIR]
+torchrun --nproc-per-node 2 -m pretrain.benchmark
 
 The two sides of a ratio run in turns in this process. Processor time is measured on a CPU, elapsed
 time on a GPU. A ratio above 1 is in favor of this code. Without folders the images are noise.
@@ -22,21 +23,30 @@ def run(settings: Benchmark) -> None:
 
     from pretrain.running.launch import join_processes
     from pretrain.speed import bench_losses, bench_views
+    from pretrain.speed.bench_peers import peer_reports
     from pretrain.speed.bench_steps import jcl_step_report, step_report, write_noise_images
 
-    with join_processes(settings.device) as process:
-        device = process.device
-    rounds, size = settings.num_rounds, settings.num_queries
-    print(f"device {device}, {torch.get_num_threads()} threads")
-    with tempfile.TemporaryDirectory() as folder:
-        data = settings.data or write_noise_images(Path(folder) / "images", 4 * settings.batch_size)
-        print(step_report(settings, data, Path(folder)))
-        print(jcl_step_report(settings, data, Path(folder)))
-    print(bench_losses.jcl_report(size, settings.queue_size, rounds, device))
-    print(bench_losses.prior_report(size // 2, rounds, device))
-    print(bench_losses.trace_report(size, settings.embedding_dim, rounds, device))
-    print(bench_losses.momentum_report(rounds, device))
-    bench_views.run(bench_views.Benchmark(data=settings.photographs, rounds=rounds))
+    with join_processes(settings.device) as process, tempfile.TemporaryDirectory() as name:
+        device, folder = process.device, Path(name)
+
+        def show(line: str) -> None:
+            if process.is_main:
+                print(line, flush=True)
+
+        show(f"{process.num_processes} x {device.type}, {torch.get_num_threads()} threads")
+        # each process writes the same noise into a folder of its own
+        data = settings.data or write_noise_images(folder / "images", 4 * settings.batch_size)
+        show(step_report(settings, data, folder, process))
+        show(jcl_step_report(settings, data, folder, process))
+        for line in peer_reports(settings, data, folder, process):
+            show(line)
+    if process.is_main:
+        rounds, size = settings.num_rounds, settings.num_queries
+        print(bench_losses.jcl_report(size, settings.queue_size, rounds, device))
+        print(bench_losses.prior_report(size // 2, rounds, device))
+        print(bench_losses.trace_report(size, settings.embedding_dim, rounds, device))
+        print(bench_losses.momentum_report(rounds, device))
+        bench_views.run(bench_views.Benchmark(data=settings.photographs, rounds=rounds))
 
 
 def main(words: list[str]) -> int:
