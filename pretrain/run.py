@@ -20,7 +20,7 @@ from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.precision import network_dtype
+from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.launch import Process, folder_lock
 from pretrain.settings import (
@@ -141,8 +141,20 @@ def describe(job: Job) -> str:
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, "
         f"{plan.num_images} images of {_folders(job.feed.images)} {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
-        f"{job.process.num_processes} x {job.process.device.type}"
+        f"{job.process.num_processes} x {job.process.device.type}, {arithmetic(job)}"
     )
+
+
+def arithmetic(job: Job) -> str:
+    """Return the arithmetic of the networks, such as "float32 with convolutions in TF32"."""
+    precision, device = job.execution.precision, job.process.device.type
+    name = dtype_name(network_dtype(precision, device))
+    return f"{name} with convolutions in TF32" if tf32_convolutions(precision, device) else name
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a type, such as bfloat16."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _folders(images: TrainingImages) -> str:
@@ -175,7 +187,7 @@ def cautions(job: Job) -> list[str]:
 
 def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
     """Return the origin of the backbone after `steps` steps: settings, data, versions."""
-    recipe = job.recipe
+    recipe, device = job.recipe, job.process.device.type
     published = flatten(asdict(RECIPES[job.name]))
     settings = flatten(asdict(recipe))
     return {
@@ -189,7 +201,8 @@ def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, ob
         "data": f"{printable(command.data.name)} ({len(job.feed.images)} images, "
         f"fingerprint {job.feed.images.fingerprint})",
         "seed": command.seed,
-        "precision": command.execution.precision,
+        "precision": dtype_name(network_dtype(command.execution.precision, device)),
+        "tf32_convolutions": tf32_convolutions(command.execution.precision, device),
         "num_processes": job.process.num_processes,  # those of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
         "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),

@@ -18,7 +18,15 @@ from pretrain.loop import Job, train
 from pretrain.methods.lorac import LORAC
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
-from pretrain.run import cautions, describe, exported_networks, prepare, write_backbone
+from pretrain.precision import tf32_convolutions
+from pretrain.run import (
+    backbone_origin,
+    cautions,
+    describe,
+    exported_networks,
+    prepare,
+    write_backbone,
+)
 from pretrain.running.checkpoint import CheckpointError
 from pretrain.running.launch import Process
 from pretrain.running.stop import StopRequest
@@ -180,6 +188,30 @@ def test_the_description_names_both_sizes_of_views(image_folder: Path) -> None:
         "2 views of 32 px and 2 views of 16 px, 20 images of 2 folders in memory, batch 4, 7 steps"
         in text
     )
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
+def test_console_and_backbone_name_the_arithmetic_that_was_used(
+    image_folder: Path, precision: str
+) -> None:
+    """Not what was asked for: auto is float32 here."""
+    ready = job("moco", image_folder, "--precision", precision)
+    expected = "bfloat16" if precision == "bfloat16" else "float32"
+    assert describe(ready).endswith(f"1 x cpu, {expected}")
+    made_by = backbone_origin(ready, command("moco", image_folder, "--precision", precision), 0)
+    assert (made_by["precision"], made_by["tf32_convolutions"]) == (expected, False)
+
+
+def test_float32_on_a_recent_gpu_says_that_convolutions_run_in_tf32(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert tf32_convolutions("float32", "cuda")
+    assert not tf32_convolutions("bfloat16", "cuda")
+    assert not tf32_convolutions("float32", "cpu")
+    on_gpu = Process(device=torch.device("cuda"))
+    ready = replace(job("moco", image_folder, "--precision", "float32"), process=on_gpu)
+    assert describe(ready).endswith("1 x cuda, float32 with convolutions in TF32")
 
 
 @pytest.mark.parametrize(("choice", "in_workers"), [("auto", True), ("device", False)])
