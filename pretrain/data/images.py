@@ -4,12 +4,10 @@ A folder may be flat or hold a folder per class; only supervised training uses t
 """
 
 import hashlib
-import os
-import stat
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
+
+from pretrain.data.image_files import ImageFiles
+from pretrain.data.image_sizes import image_sizes
+from pretrain.data.tree import FolderState, walk
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 
@@ -35,7 +37,7 @@ class TrainingImages:
     """Readable files of one folder and their sizes."""
 
     folder: Path
-    files: tuple[Path, ...]
+    files: ImageFiles
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
     repeated: tuple[Path, ...] = ()
@@ -47,33 +49,34 @@ class TrainingImages:
     @property
     def num_folders(self) -> int:
         """Number of folders that hold images."""
-        return len({file.parent for file in self.files})
+        return len(self.files.folders)
 
     @cached_property
     def classes(self) -> list[str]:
         """Names of the folders that hold images, sorted; raises a DataError if one is in none."""
-        places = [file.relative_to(self.folder).parts for file in self.files]
-        if any(len(parts) < 2 for parts in places):
+        if "" in self.files.top_folders:
             raise DataError(f"{self.folder} holds images without a folder, so they have no label")
-        return sorted({parts[0] for parts in places})
+        return sorted(set(self.files.top_folders))
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Labels (N,): the place of each image's folder among the classes."""
         number = {name: place for place, name in enumerate(self.classes)}
-        names = (file.relative_to(self.folder).parts[0] for file in self.files)
-        return np.array([number[name] for name in names], dtype=np.int64)
+        label_of_folder = np.array([number[name] for name in self.files.top_folders])
+        return label_of_folder[self.files.folder_of].astype(np.int64)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of the relative names and the sizes in px."""
-        lines = [
-            f"{file.relative_to(self.folder).as_posix()} {height} {width}"
-            for file, height, width in zip(self.files, self.heights, self.widths, strict=True)
-        ]
-        # a name that is not UTF-8 counts with the bytes that it has on the disk
-        content = "\n".join(lines).encode(errors="surrogateescape")
-        return hashlib.sha256(content).hexdigest()[:16]
+        content = hashlib.sha256()
+        separator = ""
+        for place in range(len(self)):
+            path = self.files.below_root(place)
+            line = f"{separator}{path} {self.heights[place]} {self.widths[place]}"
+            # a name that is not UTF-8 counts with the bytes that it has on the disk
+            content.update(line.encode(errors="surrogateescape"))
+            separator = "\n"
+        return content.hexdigest()[:16]
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
@@ -83,97 +86,62 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     stand for a whole class, and so is a folder that may not be listed. Raises a DataError if there
     is no image, or if more are unreadable than tolerated; it names them.
     """
+    listing = list_images(folder)
+    listing.require_readable(tolerated)
+    return listing.images
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All that a walk through a folder has found."""
+
+    images: TrainingImages
+    unreadable: tuple[str, ...]
+    """Paths of images, links and folders that do not open."""
+    states: tuple[FolderState, ...]
+    """Folders when they were listed."""
+
+    def require_readable(self, tolerated: int) -> None:
+        """Raise a DataError that names the unreadable images if they are more than tolerated."""
+        num_broken = len(self.unreadable)
+        if num_broken > tolerated:
+            raise DataError(
+                f"{self.images.folder}: {num_broken} of {len(self.images) + num_broken} images are "
+                f"unreadable ({', '.join(self.unreadable[:10])}"
+                f"{', ...' if num_broken > 10 else ''}), {tolerated} tolerated; "
+                f"replace them or pass --tolerated-images {num_broken}"
+            )
+
+
+def list_images(folder: Path) -> Listing:
+    """Walk through a folder and read the size of every image.
+
+    Raises a DataError if it is no folder or holds no image.
+    """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
     tree = walk(folder)
-    images = [file for file in tree.files if file.suffix.lower() in SUFFIXES]
-    candidates = sorted([*images, *tree.unreadable])
+    candidates = [path for path in tree.files() if is_image(path)] + tree.unreadable
     if not candidates:
         raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
-    with ThreadPoolExecutor(8) as pool:
-        sizes = list(pool.map(_size, candidates))
-    broken = [file for file, size in zip(candidates, sizes, strict=True) if size is None]
-    if len(broken) > tolerated:
-        names = ", ".join(str(file.relative_to(folder)) for file in broken[:10])
-        raise DataError(
-            f"{folder}: {len(broken)} of {len(candidates)} images are unreadable ({names}"
-            f"{', ...' if len(broken) > 10 else ''}), {tolerated} tolerated; "
-            f"replace them or pass --tolerated-images {len(broken)}"
-        )
-    files = tuple(file for file, size in zip(candidates, sizes, strict=True) if size is not None)
-    measured = np.array([size for size in sizes if size is not None], dtype=np.int64)
-    return TrainingImages(
-        folder, files, measured[:, 0], measured[:, 1], repeated=tuple(tree.repeated)
+    # folder by folder, as paths are sorted: no name has a byte below the one between folders
+    candidates.sort(key=lambda path: path.replace("/", "\0"))
+    sizes = image_sizes([f"{folder}/{path}" for path in candidates])
+    readable: NDArray[np.bool_] = sizes[:, 0] > 0
+    files = ImageFiles.of(folder, list(compress(candidates, readable)))
+    heights, widths = (np.ascontiguousarray(column) for column in sizes[readable].T)
+    repeated = tuple(folder / path for path in tree.repeated)
+    return Listing(
+        TrainingImages(folder, files, heights, widths, repeated),
+        tuple(compress(candidates, ~readable)),
+        tuple(tree.states),
     )
 
 
-@dataclass
-class Tree:
-    """Contents of a folder at any depth, by the paths that lead there."""
-
-    files: list[Path] = field(default_factory=list)
-    """Files and links to files."""
-    unreadable: list[Path] = field(default_factory=list)
-    """Links that lead nowhere, and folders that may not be listed."""
-    repeated: list[Path] = field(default_factory=list)
-    """Links to folders, and folders behind links, that were walked under another name."""
-
-
-def walk(folder: Path) -> Tree:
-    """List a folder, following links; each real folder is walked once.
-
-    A folder is listed by its own path rather than by a link to it. Among links the shorter path
-    wins, then the first by name.
-    """
-    tree = Tree()
-    walked: set[tuple[int, int]] = set()
-    links = [folder]
-    while links:
-        next_links: list[Path] = []
-        for link in sorted(links, key=lambda path: (len(path.parts), path)):
-            if not _walk(link, tree, walked, next_links):
-                tree.repeated.append(link)
-        links = next_links
-    return tree
-
-
-def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Path]) -> bool:
-    """Add a folder's files to the tree and its links to folders to `links`.
-
-    Return False, and add nothing, if the folder was walked before.
-    """
-    place = folder.stat()
-    if (place.st_dev, place.st_ino) in walked:
-        return False
-    walked.add((place.st_dev, place.st_ino))
-    try:
-        entries = list(os.scandir(folder))
-    except PermissionError:
-        tree.unreadable.append(folder)
-        return True
-    for entry in entries:
-        path = folder / entry.name
-        if entry.is_symlink():
-            try:
-                is_folder = stat.S_ISDIR(path.stat().st_mode)
-            except OSError:  # it has no target, or links form a circle
-                tree.unreadable.append(path)
-                continue
-            (links if is_folder else tree.files).append(path)
-        elif entry.is_dir():
-            if not _walk(path, tree, walked, links):
-                tree.repeated.append(path)
-        else:
-            tree.files.append(path)
-    return True
-
-
-def _size(file: Path) -> tuple[int, int] | None:
-    try:
-        with Image.open(file) as image:
-            return image.height, image.width
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
-        return None
+def is_image(path: str) -> bool:
+    """Return whether the suffix of a file's name is that of an image."""
+    stem, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return bool(stem) and dot + suffix.lower() in SUFFIXES
 
 
 def read_pixels(file: Path) -> Tensor:

@@ -7,7 +7,8 @@ for Stylized-ImageNet: Geirhos et al., ICLR 2019, arXiv:1811.12231.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pretrain.data.images import DataError, TrainingImages, walk
+from pretrain.data.images import DataError, TrainingImages
+from pretrain.data.tree import walk
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
         )
     bank = StyleBank(folder, images.folder, names)
     missing: list[Path] = []
-    for style, name in enumerate(names):
+    for name in names:
         # on a network disk one walk through the folder is faster than a look-up for each file
-        present = set(walk(folder / name).files)
-        copies = (bank.styled_path(file, style) for file in images.files)
-        missing += [copy for copy in copies if copy not in present]
+        present = set(walk(folder / name).files())
+        paths = map(images.files.below_root, range(len(images)))
+        missing += [folder / name / path for path in paths if path not in present]
     if missing:
         raise DataError(
             f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "

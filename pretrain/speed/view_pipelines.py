@@ -78,9 +78,11 @@ class Seconds:
 def evenly_spaced(images: TrainingImages, number: int) -> TrainingImages:
     """Return some of the images, at even distances in the order of their names."""
     places = np.linspace(0, len(images) - 1, min(number, len(images))).astype(np.int64)
-    files = tuple(images.files[place] for place in places)
     return replace(
-        images, files=files, heights=images.heights[places], widths=images.widths[places]
+        images,
+        files=images.files.take(places),
+        heights=images.heights[places],
+        widths=images.widths[places],
     )
 
 
