@@ -11,7 +11,8 @@ from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, DataError, TrainingImages, find_images
+from pretrain.data.images import BatchPlan, DataError, TrainingImages
+from pretrain.data.kept_listing import kept_or_listed
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
@@ -39,12 +40,28 @@ def main_process_lock(folder: Path) -> AbstractContextManager[None]:
     return folder_lock(folder) if os.environ.get("RANK", "0") == "0" else nullcontext()
 
 
-def prepare(name: str, command: Command[Any], process: Process) -> Job:
-    """Check settings and data, build the networks from the seed, and return the job."""
+def list_images(command: Command[Any]) -> TrainingImages:
+    """Check the settings, then return the images of a command, before its processes join.
+
+    To list a million images on a slow disk may take longer than processes wait for each other.
+    """
+    check_schedule(command.recipe)
+    check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
+    return kept_or_listed(command.data, tolerated=command.tolerated_images)
+
+
+def prepare(
+    name: str, command: Command[Any], process: Process, images: TrainingImages | None = None
+) -> Job:
+    """Check settings and data, build the networks from the seed, and return the job.
+
+    The images are listed here if they were not before.
+    """
     recipe = command.recipe
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
-    images = find_images(command.data, tolerated=command.tolerated_images)
+    if images is None:
+        images = kept_or_listed(command.data, tolerated=command.tolerated_images)
     plan = BatchPlan(
         num_images=len(images),
         batch_size=recipe.batch_size,

@@ -15,6 +15,7 @@ from pretrain.loop import Job, train_to_snapshots
 from pretrain.run import (
     cautions,
     describe,
+    list_images,
     main_process_lock,
     prepare,
     write_backbone,
@@ -25,7 +26,13 @@ from pretrain.running.last_line import print_last_line
 from pretrain.running.launch import LaunchError, LostProcessError, join_processes
 from pretrain.running.metrics import NotFiniteError
 from pretrain.running.progress import duration, print_line
-from pretrain.running.stop import EXIT_RESUMABLE, StopRequest, stop_request
+from pretrain.running.stop import (
+    EXIT_RESUMABLE,
+    StoppedError,
+    StopRequest,
+    stop_at_once,
+    stop_request,
+)
 from pretrain.settings import SettingsError
 
 
@@ -33,6 +40,9 @@ def start(name: str, command: Command[Any]) -> int:
     """Run a command, print an error in one line, and return the exit status of `main`."""
     try:
         return run(name, command)
+    except StoppedError as signal:
+        print_last_line(f"stopped by {signal} before the first step, run the same command to go on")
+        return EXIT_RESUMABLE
     except (DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -57,13 +67,15 @@ def first_line(error: Exception) -> str:
 def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
+    with stop_at_once():
+        images = list_images(command)
     # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
     with (
         stop_request() as stop,
         join_processes(command.device) as process,
         main_process_lock(command.out),
     ):
-        job = prepare(name, command, process)
+        job = prepare(name, command, process, images)
         if process.is_main:
             print_line(describe(job))
             for caution in cautions(job):

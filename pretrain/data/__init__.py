@@ -1,6 +1,10 @@
 """Data of pre-training: image files become batches of views.
 
 images.py       training images, their order and their pixels
+image_files.py  their paths, packed
+image_sizes.py  their sizes, from headers
+kept_listing.py  listings of earlier starts
+tree.py         files and folders, also behind links
 random_numbers.py  the random numbers of views, from seed, epoch and image
 views.py        random views of an image: recipes, crops and colors
 augment.py      applies those numbers to batches of pixels, on the device that trains

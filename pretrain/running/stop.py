@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 import torch
 
@@ -12,6 +13,10 @@ from pretrain.parts.gather import any_process
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 EXIT_RESUMABLE = 75
 """Exit status of a run that stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
+
+
+class StoppedError(Exception):
+    """A signal has come before the first step; its text is the signal's name."""
 
 
 class StopRequest:
@@ -36,6 +41,21 @@ def stop_request() -> Iterator[StopRequest]:
     before = {number: signal.signal(number, request.note) for number in SIGNALS}
     try:
         yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stop_at_once() -> Iterator[None]:
+    """Raise a StoppedError at the signals that schedulers send, for work that keeps nothing."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise StoppedError(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,16 +8,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
 
+import pretrain.data.kept_listing
 from pretrain.__main__ import main
 from pretrain.command import parse
 from pretrain.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--read-every-steps", "1", "--batch-size", "4", "--bn-splits", "2", "--epochs", "4"]
+
+
+def test_a_signal_while_images_are_listed_is_an_interruption(
+    image_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(folder: Path) -> NoReturn:
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("the signal has had no effect")
+
+    monkeypatch.setattr(pretrain.data.kept_listing, "list_images", interrupt)
+    words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    assert main(["moco/smoke", *words]) == 75
+    assert "stopped by SIGTERM before the first step, run the same command" in (
+        capsys.readouterr().err
+    )
 
 
 def test_the_list_shows_every_recipe_with_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:

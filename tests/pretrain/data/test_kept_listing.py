@@ -1,0 +1,154 @@
+"""Kept listings are found again as long as they are true."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pretrain.data.kept_listing
+from pretrain.data.images import DataError, Listing, TrainingImages, find_images, list_images
+from pretrain.data.kept_listing import cache_folder, kept_or_listed
+
+
+@pytest.fixture
+def walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Folders that were walked through, with an empty cache."""
+    walked: list[Path] = []
+
+    def count(folder: Path) -> Listing:
+        walked.append(folder)
+        return list_images(folder)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pretrain.data.kept_listing, "list_images", count)
+    return walked
+
+
+@pytest.fixture
+def old(image_folder: Path) -> Path:
+    """A folder of images that nobody has changed for a while."""
+    make_old(image_folder)
+    return image_folder
+
+
+def make_old(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            os.utime(path, (1e9, 1e9))
+
+
+def assert_same(found: TrainingImages, expected: TrainingImages) -> None:
+    assert list(found.files) == list(expected.files)
+    assert np.array_equal(found.heights, expected.heights)
+    assert np.array_equal(found.widths, expected.widths)
+    assert found.fingerprint == expected.fingerprint
+    assert found.repeated == expected.repeated
+    assert found.classes == expected.classes
+
+
+def test_a_listing_is_found_again_by_any_path_to_the_folder(
+    old: Path, tmp_path: Path, walks: list[Path]
+) -> None:
+    (tmp_path / "link").symlink_to(old)
+    expected = find_images(old)
+    assert_same(kept_or_listed(old), expected)
+    assert_same(kept_or_listed(old), expected)
+    assert walks == [old]
+    assert kept_or_listed(tmp_path / "link").files[0] == tmp_path / "link" / "cold" / "0.png"
+    assert walks == [old]
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "renamed", "folder", "link"])
+def test_a_changed_folder_is_listed_again(
+    old: Path, tmp_path: Path, walks: list[Path], change: str
+) -> None:
+    kept_or_listed(old)
+    first = old / "warm" / "0.png"
+    match change:
+        case "added":
+            Image.new("L", (9, 5)).save(old / "warm" / "new.png")
+        case "removed":
+            first.unlink()
+        case "renamed":
+            first.rename(old / "warm" / "zero.png")
+        case "folder":
+            (old / "between").mkdir()
+        case "link":
+            (old / "again").symlink_to(tmp_path)
+    assert_same(kept_or_listed(old), find_images(old))
+    assert len(walks) == 2
+
+
+def test_a_folder_behind_a_link_that_changes_is_listed_again(
+    old: Path, tmp_path: Path, walks: list[Path]
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a").symlink_to(old / "cold")
+    make_old(data)
+    kept_or_listed(data)
+    kept_or_listed(data)
+    assert len(walks) == 1
+    Image.new("L", (9, 5)).save(old / "cold" / "new.png")
+    assert len(kept_or_listed(data)) == 11
+
+
+def test_a_folder_that_has_just_changed_is_not_kept(image_folder: Path, walks: list[Path]) -> None:
+    """Its next change may fall into the same tick of the clock."""
+    for _ in range(2):
+        kept_or_listed(image_folder)
+    assert len(walks) == 2
+
+
+def test_unreadable_images_are_tried_again(old: Path, walks: list[Path]) -> None:
+    broken = old / "warm" / "broken.png"
+    broken.write_bytes(b"not a picture")
+    make_old(old)
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"1 of 21 images are unreadable \(warm/broken.png\)"):
+            kept_or_listed(old)
+        assert len(kept_or_listed(old, tolerated=1)) == 20
+    assert len(walks) == 1
+    Image.new("L", (9, 5)).save(broken)  # the folder's time stays
+    make_old(old)
+    assert len(kept_or_listed(old)) == 21
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros", "empty", "text"])
+def test_a_damaged_listing_is_made_again(old: Path, walks: list[Path], damage: str) -> None:
+    expected = kept_or_listed(old)
+    (path,) = cache_folder().glob("*.npz")
+    content = path.read_bytes()
+    half = len(content) // 2
+    damaged = {
+        "cut": content[:half],
+        "zeros": content[:half] + bytes(len(content) - half),
+        "empty": b"",
+        "text": b"no listing",
+    }
+    path.write_bytes(damaged[damage])
+    assert_same(kept_or_listed(old), expected)
+    assert len(walks) == 2
+
+
+def test_without_a_place_for_listings_every_start_lists(
+    old: Path, tmp_path: Path, walks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for _ in range(2):
+        assert len(kept_or_listed(old)) == 20
+    assert len(walks) == 2
+
+
+def test_a_name_that_is_not_utf8_is_kept(old: Path, walks: list[Path]) -> None:
+    latin = Path(os.fsdecode(os.fsencode(old / "warm") + b"/caf\xe9.png"))
+    (old / "warm" / "0.png").rename(latin)
+    make_old(old)
+    kept_or_listed(old)
+    found = kept_or_listed(old)
+    assert latin in found.files
+    assert_same(found, find_images(old))
+    assert len(walks) == 1
