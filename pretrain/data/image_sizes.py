@@ -9,8 +9,8 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-HEADER_BYTES = 4096
-"""Enough for most photographs; others have previews or color profiles before their size."""
+HEADER_BYTES = (2048, 2**17)
+"""Bytes to read at first and then: some photographs have previews or profiles before their size."""
 FILES_PER_PART = 4096
 """Files that a process measures at a time; fewer files are measured in this process."""
 UNREADABLE = (0, 0)
@@ -53,21 +53,27 @@ def image_size(file: str) -> tuple[int, int]:
     try:
         descriptor = os.open(file, os.O_RDONLY)
         try:
-            header = os.read(descriptor, HEADER_BYTES)
+            size = _jpeg_size(descriptor)
         finally:
             os.close(descriptor)
     except OSError:
         return UNREADABLE
-    if header[:3] == b"\xff\xd8\xff":
+    return size or _size_by_pillow(file)
+
+
+def _jpeg_size(descriptor: int) -> tuple[int, int] | None:
+    """Return height and width of an open file, or None for Pillow to decide."""
+    for num_bytes in HEADER_BYTES:
+        header = os.pread(descriptor, num_bytes, 0)
+        if header[:3] != b"\xff\xd8\xff":
+            return None
         try:
             height, width, *_ = simplejpeg.decode_jpeg_header(header)
         except ValueError:
-            pass  # the header is longer, or the file is damaged
-        else:
-            # beyond this Pillow warns or refuses
-            if height * width <= (Image.MAX_IMAGE_PIXELS or 0):
-                return height, width
-    return _size_by_pillow(file)
+            continue  # the header is longer, or the file is damaged
+        # beyond this Pillow warns or refuses
+        return (height, width) if height * width <= (Image.MAX_IMAGE_PIXELS or 0) else None
+    return None
 
 
 def _size_by_pillow(file: str) -> tuple[int, int]:
