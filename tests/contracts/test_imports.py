@@ -32,7 +32,8 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status", "topology", "reliability"),
+        ("speed", "curves", "run_all", "status", "topology", "reliability", "gpu_check"),
+        ("gpu",),
         ("cluster",),
         ("execution",),
         ("planning",),
