@@ -12,14 +12,13 @@ from transfer.convert.architectures import BackboneError
 from transfer.convert.safe_pickle import (
     Budget,
     ByteReader,
-    Inert,
     NeedsCodeError,
     StoredTensor,
     load_pickle,
 )
 from transfer.convert.torch_file import LEGACY_MAGIC, read_legacy, read_nested, read_zip
 from transfer.convert.untrusted.budget import shorten
-from transfer.convert.untrusted.containers import MAX_NAME, Leaf, check_extent, leaves
+from transfer.convert.untrusted.containers import MAX_NAME, Opaque, check_extent, leaves
 from transfer.convert.untrusted.safetensors_file import is_safetensors, read_safetensors
 
 _OTHER_FORMATS = {
@@ -40,6 +39,8 @@ class Contents:
     """Every tensor, named by the keys that lead to it, joined by dots."""
     values: dict[str, str | int | float]
     """Plain values, named in the same way, for example {"epoch": 200, "arch": "resnet50"}."""
+    opaque: dict[str, Opaque]
+    """Objects that are not read, named in the same way; only foreign code could make them."""
 
 
 def read_file(path: Path) -> Contents:
@@ -47,10 +48,10 @@ def read_file(path: Path) -> Contents:
     data = _map_file(path)
     tree = _read_tree(data)
     check_extent(tree)
-    visible, hidden = leaves(tree)
+    found = leaves(tree)
     tensors: dict[str, StoredTensor] = {}
     values: dict[str, str | int | float] = {}
-    for name, leaf in visible:
+    for name, leaf in found.visible:
         if isinstance(leaf, StoredTensor):
             if len(name) >= MAX_NAME:
                 raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
@@ -61,8 +62,15 @@ def read_file(path: Path) -> Contents:
             tensors[name] = leaf
         elif isinstance(leaf, str | int | float):
             values[name] = leaf
-    _check_hidden(tensors, hidden)
-    return Contents(tree, tensors, values)
+    for name, thing in found.opaque.items():
+        if thing.holds_numbers and not tensors:
+            raise NeedsCodeError.for_global(thing.path)
+        if name in tensors:
+            raise BackboneError(
+                f"a tensor and an object of {shorten(thing.path)} are both called "
+                f"{shorten(name)}; expected distinct names"
+            )
+    return Contents(tree, tensors, values, found.opaque)
 
 
 def _map_file(path: Path) -> memoryview:
@@ -77,21 +85,6 @@ def _map_file(path: Path) -> memoryview:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
-
-
-def _check_hidden(tensors: dict[str, StoredTensor], hidden: list[tuple[Leaf, Inert]]) -> None:
-    """Raise NeedsCodeError if the weights are inside an object of an unknown class.
-
-    That is so if there are no other tensors, or if the object stands among them.
-    """
-    folders = {name.rpartition(".")[0] for name in tensors}
-    for (name, leaf), outermost in hidden:
-        if not isinstance(leaf, StoredTensor):
-            continue
-        # the arguments of the object stand directly below it: FOLDER.OBJECT.INDEX
-        folder = name.rpartition(".")[0].rpartition(".")[0]
-        if not tensors or (folder and folder in folders):
-            raise NeedsCodeError.for_global(outermost.path)
 
 
 def _read_tree(data: memoryview) -> Any:

@@ -8,7 +8,8 @@ instead:
 - classes become inert: their objects store the arguments and do nothing, so that the tensors
   beside them can be read. Tensors *inside* an object of an unknown class stay hidden, since only
   the class knows what they mean;
-- functions, and all of Python's own library, are an error that names them.
+- other functions of torch and NumPy are not called: what they would have made is inert, too;
+- functions known to run code, and all of Python's own library, are an error that names them.
 """
 
 import pickle
@@ -74,6 +75,13 @@ INERT_PACKAGES = frozenset({
 CODE = sys.stdlib_module_names | {"commands", "cPickle", "popen2"}
 """Python's own modules, and those of Python 2 that run programs."""
 
+RUNS_CODE = re.compile(
+    r"torch\.(load|compile|hub|jit|package|export|ops|_dynamo|_inductor|distributed\.rpc"
+    r"|serialization\.load|storage\._load_from_bytes|utils\.cpp_extension|fx\.graph_module)"
+    r"|numpy\.(load|lib\._?npyio|distutils|f2py|testing|ctypeslib|[\w.]*\b_?pickle)"
+)
+"""Functions of torch and NumPy that load pickles or libraries, or execute text."""
+
 _PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
@@ -91,6 +99,8 @@ def find_replacement(module: str, name: str) -> object:
     if package in CODE:
         raise NeedsCodeError.for_global(path)
     if package in ("torch", "numpy") and not path.rsplit(".", 1)[1].lstrip("_")[:1].isupper():
+        if RUNS_CODE.match(path):
+            raise NeedsCodeError.for_global(path)
         return ForeignFunction(path)
     return InertClass(path, is_known=False)
 

@@ -4,6 +4,7 @@ A pickle of thirty bytes can ask for gigabytes, and one of a few hundred for age
 here before it allocates or repeats anything, and ends with a BackboneError where the budget ends.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from transfer.convert.architectures import BackboneError
@@ -32,6 +33,10 @@ KEYS_PER_OPERATION = 16
 """Comparisons of colliding keys that take as long as one operation."""
 SHOWN = 80
 """Longest text of one value in messages."""
+
+
+MAX_LISTED = 6
+"""Most names that a message lists."""
 
 
 @dataclass
@@ -89,6 +94,13 @@ class Budget:
         raise BackboneError(
             f"a key of a dict holds more than {MAX_KEY_NODES} values; the file may be hostile"
         )
+
+
+def list_briefly(names: Iterable[str]) -> str:
+    """Return the first names of a file for a message, each cut where it is long."""
+    listed = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names]
+    more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+    return ", ".join(listed[:MAX_LISTED]) + more
 
 
 def shorten(value: object, *, inside: bool = True) -> str:

@@ -1,6 +1,8 @@
 """Walks through the containers that a file holds, which may be shared, cyclic or very deep."""
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
@@ -10,7 +12,7 @@ from transfer.convert.untrusted.budget import (
     MAX_TEXT_BYTES,
     shorten,
 )
-from transfer.convert.untrusted.objects import Inert
+from transfer.convert.untrusted.objects import Inert, Storage, StoredTensor
 from transfer.convert.untrusted.replacements import NumpyArray
 
 MAX_NAME = 400
@@ -26,7 +28,38 @@ ITEMS_PER_CONTAINER = 16
 CONTAINERS = (dict, list, tuple, set, frozenset)
 TEXTS = (str, bytes, bytearray)
 
+REBUILDS = re.compile(r"rebuild|reconstruct")
+"""Pattern in the names of functions that make a tensor or an array."""
+
 Leaf = tuple[str, object]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An object of the file that only a class or function of its own could make."""
+
+    path: str
+    """Module and name of the class or function."""
+    holds_numbers: bool
+    """Whether tensors or their storages are inside, beside those that also stand elsewhere."""
+
+    @property
+    def rebuilds_tensor(self) -> bool:
+        """Whether it stands for one tensor, by the name of the function."""
+        return REBUILDS.search(self.path.rpartition(".")[2]) is not None
+
+    def __str__(self) -> str:
+        return f"an object of {shorten(self.path)} and not a plain tensor"
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """What a file holds."""
+
+    visible: list[Leaf]
+    """Leaves by dotted name, in file order."""
+    opaque: dict[str, Opaque]
+    """Objects of unknown classes by dotted name, the outermost only."""
 
 
 def check_extent(tree: object) -> None:
@@ -64,22 +97,28 @@ def check_extent(tree: object) -> None:
             )
 
 
-def leaves(tree: object) -> tuple[list[Leaf], list[tuple[Leaf, Inert]]]:
-    """Return the leaves of a tree by dotted name, in file order.
+def leaves(tree: object) -> Leaves:
+    """Return the leaves of a tree and its objects of unknown classes, by dotted name.
 
-    The second list holds the leaves inside objects of unknown classes, each with the outermost such
-    object. Each container is visited once, so that cycles end, and hidden ones last.
+    Each container is visited once, so that cycles end, and those inside such objects last.
     """
     seen: set[int] = set()
     closed: list[tuple[str, Inert]] = []
     visible = list(_walk("", tree, seen, closed))
-    hidden = []
-    # objects within an object are found while it is walked through, and belong to it
-    for name, outermost in list(closed):
-        inner = [(f"{name}.{index}", part) for index, part in enumerate(outermost.parts)]
-        for start, part in inner:
-            hidden += [(leaf, outermost) for leaf in _walk(start, part, seen, None)]
-    return visible, hidden
+    opaque: dict[str, Opaque] = {}
+    holders: dict[int, bool] = {}
+    for name, outermost in closed:
+        if id(outermost) not in holders:
+            # objects within an object belong to it
+            inner = (leaf for part in outermost.parts for _, leaf in _walk("", part, seen, None))
+            holders[id(outermost)] = _hold_numbers(inner)
+        opaque[name] = Opaque(outermost.path, holders[id(outermost)])
+    return Leaves(visible, opaque)
+
+
+def _hold_numbers(inner: Iterable[object]) -> bool:
+    # all of them are walked through: the next object must not claim what is inside this one
+    return sum(isinstance(leaf, StoredTensor | Storage) for leaf in inner) > 0
 
 
 def _walk(

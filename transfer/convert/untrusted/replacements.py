@@ -15,6 +15,7 @@ from transfer.convert.architectures import BackboneError
 from transfer.convert.untrusted.budget import SPARE_BYTES, Budget, shorten
 from transfer.convert.untrusted.objects import (
     Buildable,
+    ForeignFunction,
     Inert,
     InertClass,
     InertDict,
@@ -133,15 +134,16 @@ def _parameter(_: Budget, data: object, *_rest: object) -> object:
 def _from_type(
     budget: Budget, function: object, _type: object, args: object, _state: object
 ) -> object:
-    if (
-        not isinstance(function, Replacement)
-        or not function.rebuilds
-        or not isinstance(args, tuple)
-    ):
-        raise pickle.UnpicklingError(
-            f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
-        )
-    return function(budget, *args)
+    if not isinstance(args, tuple):
+        raise pickle.UnpicklingError(f"a tensor subclass is rebuilt of {shorten(args)}")
+    match function:
+        case Replacement(rebuilds=True):
+            return function(budget, *args)
+        case ForeignFunction() | InertClass(is_known=False):
+            return function(*args)
+    raise pickle.UnpicklingError(
+        f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
+    )
 
 
 def _encode(_: Budget, text: object, encoding: object = "latin1") -> bytes:
@@ -255,6 +257,12 @@ _STORAGE_DTYPES = {
     "BoolStorage": torch.bool,
     "ComplexFloatStorage": torch.complex64,
     "ComplexDoubleStorage": torch.complex128,
+    # integers of quantized tensors, which only their scale and zero point turn into weights
+    "QInt8Storage": torch.int8,
+    "QUInt8Storage": torch.uint8,
+    "QInt32Storage": torch.int32,
+    "QUInt4x2Storage": torch.uint8,
+    "QUInt2x4Storage": torch.uint8,
 }
 _REBUILD = Replacement(_tensor, rebuilds=True)
 _CLASSES = (
