@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.transfer.convert.conftest import Weights
 from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.read_file import read_file
-from transfer.convert.safe_pickle import ByteReader, Inert, load_pickle
+from transfer.convert.safe_pickle import ByteReader, Inert, NeedsCodeError, load_pickle
 
 
 class Foreign:
@@ -137,6 +137,64 @@ def test_a_pickled_network_beside_an_optimizer_is_named(tmp_path: Path) -> None:
     torch.save(content, tmp_path / "file")
     with pytest.raises(BackboneError, match=r"not read: torch\.nn\.modules\.linear\.Linear"):
         load_backbone(tmp_path / "file")
+
+
+LIBRARY_CLASSES = (
+    ("collections", "UserDict"),
+    ("code.utils", "Config"),
+    ("types", "SimpleNamespace"),
+    ("ipaddress", "IPv4Address"),
+    ("string", "Template"),
+    ("json.encoder", "JSONEncoder"),
+    ("site.settings", "make_settings"),
+    ("trace.utils", "Tracker.State"),
+    ("test.options", "Config"),
+    ("builtins", "ValueError"),
+)
+
+
+@pytest.mark.parametrize(("module", "name"), LIBRARY_CLASSES)
+def test_classes_of_modules_that_only_sound_dangerous_are_inert(module: str, name: str) -> None:
+    state = b"}X\x01\x00\x00\x00aK\x01sb"
+    made = load_pickle(ByteReader(memoryview(_stored(module, name) + b")\x81" + state + b".")))
+    assert isinstance(made, Inert)
+    assert made.path == f"{module}.{name}"
+    assert made.parts == [{"a": 1}]
+
+
+RUNNING = (
+    ("os", "system"),
+    ("os.path", "Config"),
+    ("posix", "Config"),
+    ("code", "InteractiveConsole"),
+    ("subprocess", "Popen"),
+    ("timeit", "Timer"),
+    ("types", "FunctionType"),
+    ("types", "CodeType"),
+    ("ctypes", "CDLL"),
+    ("pickle", "Unpickler"),
+    ("builtins", "eval"),
+    ("__builtin__", "execfile"),
+    ("operator", "attrgetter"),
+    ("importlib.machinery", "SourceFileLoader"),
+    ("concurrent.futures.process", "ProcessPoolExecutor"),
+    ("multiprocessing.pool", "Pool"),
+    ("collections", "namedtuple"),
+    ("collections", "UserDict.__init__.__globals__"),
+    ("json", "loads"),
+)
+
+
+@pytest.mark.parametrize(("module", "name"), RUNNING)
+def test_what_runs_code_is_refused_by_name_also_where_it_is_a_class(module: str, name: str) -> None:
+    with pytest.raises(NeedsCodeError, match=name):
+        load_pickle(ByteReader(memoryview(_stored(module, name) + b")R.")))
+
+
+def _stored(module: str, name: str) -> bytes:
+    """Return the start of a pickle that names a global."""
+    words = (word.encode() for word in (module, name))
+    return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(w)]) + w for w in words) + b"\x93"
 
 
 def test_a_tensor_and_an_object_of_one_name_are_refused(tmp_path: Path) -> None:
