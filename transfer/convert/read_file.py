@@ -46,9 +46,10 @@ class Contents:
 def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
     data = _map_file(path)
-    tree = _read_tree(data)
-    check_extent(tree)
-    found = leaves(tree)
+    budget = Budget(len(data))
+    tree = _read_tree(data, budget)
+    check_extent(tree, budget)
+    found = leaves(tree, budget)
     tensors: dict[str, StoredTensor] = {}
     values: dict[str, str | int | float] = {}
     for name, leaf in found.visible:
@@ -87,7 +88,7 @@ def _map_file(path: Path) -> memoryview:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
 
 
-def _read_tree(data: memoryview) -> Any:
+def _read_tree(data: memoryview, budget: Budget) -> Any:
     start = bytes(data[:64])
     if is_safetensors(data):
         return read_safetensors(data)
@@ -97,10 +98,10 @@ def _read_tree(data: memoryview) -> Any:
     if bytes(data[257:262]) == b"ustar":
         raise BackboneError("this is a tar archive; unpack it first")
     if start.startswith(b"PK"):
-        return read_zip(data)
+        return read_zip(data, budget)
     if start[8:9] == b"{" and start[:1] != b"\x80":
         return read_safetensors(data)
-    reader, budget = ByteReader(data), Budget(len(data))
+    reader = ByteReader(data)
     try:
         first = load_pickle(reader, budget=budget, nested=read_nested)
     except NeedsCodeError:
