@@ -34,7 +34,14 @@ _NUMPY_TO_TORCH = {
     for code in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "b1")
 }
 _TORCH_TO_NUMPY = {dtype: code for code, dtype in _NUMPY_TO_TORCH.items()} | {
-    torch.bfloat16: "u2",  # NumPy has no such type: 16 bits are copied and named again
+    # NumPy has no such types: their bits are copied and named again
+    torch.bfloat16: "u2",
+    torch.float8_e4m3fn: "u1",
+    torch.float8_e5m2: "u1",
+    # those of NumPy without a storage type in pickles
+    torch.uint16: "u2",
+    torch.uint32: "u4",
+    torch.uint64: "u8",
     torch.complex64: "c8",
     torch.complex128: "c16",
 }
@@ -124,7 +131,7 @@ def copy_values(
     strides = [step * kind.itemsize for step in steps]
     view = np.lib.stride_tricks.as_strided(flat, shape, strides, writeable=False)
     values = torch.from_numpy(np.array(view, order="C"))
-    return values.view(torch.bfloat16) if storage.dtype == torch.bfloat16 else values
+    return values if values.dtype == storage.dtype else values.view(storage.dtype)
 
 
 def _parameter(_: Budget, data: object, *_rest: object) -> object:
