@@ -20,6 +20,7 @@ from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
 from transfer.convert.statements import read_statements
 from transfer.convert.untrusted.budget import list_briefly
+from transfer.convert.untrusted.replacements import REPLACEMENTS
 from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -87,6 +88,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         notes=(
             *variant,
             *_notes(chosen, contents),
+            *_other_classes(contents),
             *_left_out(groups),
             *_classifiers((chosen, *complete), tensors),
         ),
@@ -147,6 +149,17 @@ def _with_holders(error: BackboneError, contents: Contents) -> BackboneError:
     return BackboneError(
         f"{error}. Tensors in objects of other classes are not read: {list_briefly(paths)}"
     )
+
+
+def _other_classes(contents: Contents) -> list[str]:
+    """Return a note on the classes of the file whose objects are not made."""
+    # torch's devices and NumPy's scalars are plain values
+    configurations = [
+        path for path in contents.configurations if "." in path and path not in REPLACEMENTS
+    ]
+    paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
+    listed = [*paths, *(f"{path} (its plain entries are)" for path in configurations)]
+    return [f"objects of other classes are not read: {list_briefly(listed)}"] if listed else []
 
 
 def _left_out(groups: Iterable[Group]) -> list[str]:

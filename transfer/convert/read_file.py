@@ -41,6 +41,8 @@ class Contents:
     """Plain values, named in the same way, for example {"epoch": 200, "arch": "resnet50"}."""
     opaque: dict[str, Opaque]
     """Objects that are not read, named in the same way; only foreign code could make them."""
+    configurations: tuple[str, ...] = ()
+    """Classes of objects whose plain entries are among `values`."""
 
 
 def read_file(path: Path) -> Contents:
@@ -71,7 +73,7 @@ def read_file(path: Path) -> Contents:
                 f"a tensor and an object of {shorten(thing.path)} are both called "
                 f"{shorten(name)}; expected distinct names"
             )
-    return Contents(tree, tensors, values, found.opaque)
+    return Contents(tree, tensors, values, found.opaque, found.configurations)
 
 
 def _map_file(path: Path) -> memoryview:

@@ -1,5 +1,6 @@
 """What only foreign code could make is not read; the network beside it is, and it is named."""
 
+import argparse
 import pickle
 import warnings
 from collections import OrderedDict
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor
 
 from tests.transfer.convert.conftest import Weights
-from transfer.backbone import BackboneError, load_backbone
+from transfer.__main__ import main
+from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.convert.inspection import render
 from transfer.convert.read_file import read_file
 from transfer.convert.safe_pickle import ByteReader, Inert, NeedsCodeError, load_pickle
 
@@ -195,6 +198,60 @@ def _stored(module: str, name: str) -> bytes:
     """Return the start of a pickle that names a global."""
     words = (word.encode() for word in (module, name))
     return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(w)]) + w for w in words) + b"\x93"
+
+
+def test_the_report_names_a_few_of_the_classes_that_it_met(
+    weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    args = argparse.Namespace(arch="resnet18", device=torch.device("cpu"), score=np.float64(1))
+    others = [Foreign(kind, 1) for kind in (np.ma.masked_where, np.ma.MaskedArray)]
+    torch.save({"state_dict": weights(), "args": args, "others": others}, tmp_path / "file")
+    report = render(inspect_file(tmp_path / "file"))
+    (line,) = [line for line in report.splitlines() if "other classes" in line]
+    assert "argparse.Namespace" in line
+    assert "numpy.ma" in line
+    assert "torch.device" not in line
+
+
+def test_the_names_of_many_classes_are_not_all_repeated(
+    weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    made = b"".join(_stored("pack", f"Class{i}" + "x" * 200) + b")R" for i in range(200))
+    start = b"\x80\x04}(X\x04\x00\x00\x00args](" + made.replace(b"\x80\x04", b"") + b"e"
+    tree = pickle.dumps(weights(), protocol=2)[2:-1]
+    (tmp_path / "file").write_bytes(start + b"X\x03\x00\x00\x00net" + tree + b"u.")
+    report = render(inspect_file(tmp_path / "file"))
+    assert "and 194 more" in report
+    assert max(map(len, report.splitlines())) < 1000
+
+
+LONE = "\ud800"
+"""Half of a surrogate pair, which UTF-8 cannot encode."""
+
+
+def test_names_that_no_stream_can_print_are_shown_escaped(
+    weights: Callable[..., Weights], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = {
+        f"net{LONE}": weights(),
+        f"other{LONE}": torch.ones(2),
+        "arch": f"resnet18{LONE}",
+        "args": Foreign(Foreign, 1),
+    }
+    (tmp_path / "file").write_bytes(pickle.dumps(content))
+    assert main(["inspect", str(tmp_path / "file"), "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert r"net\ud800" in shown
+    assert r"other\ud800" in shown
+    assert r"resnet18\ud800" in shown
+
+
+def test_refusals_show_such_names_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(pickle.dumps({f"a{LONE}": torch.ones(2)}))
+    assert main(["inspect", str(tmp_path / "file")]) == 2
+    assert r"a\ud800" in capsys.readouterr().err
 
 
 def test_a_tensor_and_an_object_of_one_name_are_refused(tmp_path: Path) -> None:

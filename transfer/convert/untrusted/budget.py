@@ -107,6 +107,11 @@ class Budget:
         )
 
 
+def escape(text: str) -> str:
+    """Return text that any stream can print: halves of surrogate pairs become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def list_briefly(names: Iterable[str]) -> str:
     """Return the first names of a file for a message, each cut where it is long."""
     listed = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names]

@@ -12,6 +12,7 @@ from transfer.convert.untrusted.budget import (
     MAX_DEPTH,
     MAX_TEXT_BYTES,
     Budget,
+    escape,
     shorten,
 )
 from transfer.convert.untrusted.objects import Inert, Storage, StoredTensor
@@ -68,6 +69,8 @@ class Leaves:
     """Leaves by dotted name, in file order."""
     opaque: dict[str, Opaque]
     """Objects of unknown classes by dotted name, the outermost only."""
+    configurations: tuple[str, ...]
+    """Known classes of configuration and logs, of which the entries are leaves."""
 
 
 @dataclass
@@ -160,7 +163,8 @@ def leaves(tree: object, budget: Budget) -> Leaves:
     """
     seen: set[int] = set()
     closed: list[tuple[str, Inert]] = []
-    visible = list(_walk("", tree, seen, closed, budget))
+    known: dict[str, None] = {}
+    visible = list(_walk("", tree, seen, closed, budget, known))
     opaque: dict[str, Opaque] = {}
     holders: dict[int, bool] = {}
     for name, outermost in closed:
@@ -170,7 +174,7 @@ def leaves(tree: object, budget: Budget) -> Leaves:
             inner = (leaf for _, leaf in within)
             holders[id(outermost)] = _hold_numbers(inner)
         opaque[name] = Opaque(outermost.path, holders[id(outermost)])
-    return Leaves(visible, opaque)
+    return Leaves(visible, opaque, tuple(known))
 
 
 def _hold_numbers(inner: Iterable[object]) -> bool:
@@ -184,14 +188,20 @@ def _walk(
     seen: set[int],
     closed: list[tuple[str, Inert]] | None,
     budget: Budget,
+    known: dict[str, None] | None = None,
 ) -> Iterator[Leaf]:
-    """Yield the leaves; objects of unknown classes are put into `closed`, or walked through."""
+    """Yield the leaves; objects of unknown classes are put into `closed`, or walked through.
+
+    known: gets the names of known classes.
+    """
     waiting: list[tuple[str, Any]] = [(name, tree)]
     while waiting:
         name, node = waiting.pop()
         if closed is not None and isinstance(node, Inert) and not node.is_known:
             closed.append((name, node))
             continue
+        if known is not None and isinstance(node, Inert):
+            known[node.path] = None
         children = _children(node)
         if children is None:
             yield name, node.stored if isinstance(node, NumpyArray) else node
@@ -203,7 +213,8 @@ def _walk(
 
 def _join(name: str, key: object) -> str:
     """Return the name of an entry, cut where it would grow without an end."""
-    word = key if isinstance(key, str) else str(key) if isinstance(key, int) else shorten(key)
+    plain = str(key) if isinstance(key, str | int) else shorten(key)
+    word = plain if plain.isascii() else escape(plain)
     return f"{name}.{word}"[:MAX_NAME] if name else word[:MAX_NAME]
 
 
