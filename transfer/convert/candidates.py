@@ -85,7 +85,7 @@ def find_candidates(
     Names alone select a candidate; its tensors' shapes select architecture and stem.
     opaque: objects of the file that are not read; one in the place of a tensor is a flaw.
     """
-    entries = {**tensors, **(opaque or {})}
+    entries: dict[str, Entry] = {**tensors, **(opaque or {})}
     votes: Counter[tuple[Scheme, str]] = Counter()
     for name in entries:
         if name.count(".") > MAX_DOTS:

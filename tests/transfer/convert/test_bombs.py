@@ -43,11 +43,11 @@ QUICK = sorted(
     for name, content in FILES.items()
     if len(content) < 300_000 and not name.rpartition(",")[0].startswith(PRINTED)
 )
-SLOW_SPARSE = [n for n in SPARSE if n.startswith(("bytes of 0.9 GB", "millions"))]
+SLOW_SPARSE = SPARSE.keys() - {"zeros", "a line of 6 GB", "a zip without an end"}
 
 
 def test_small_bombs_are_refused_within_the_budget(reader: Reader, tmp_path: Path) -> None:
-    for name in QUICK[::3]:  # every third; the slow test tries each
+    for name in QUICK[::12]:  # the slow test tries each
         (tmp_path / "file").write_bytes(FILES[name])
         outcome = reader.read(tmp_path / "file")
         assert outcome.end == "refused", (name, outcome)

@@ -50,7 +50,7 @@ MADE_BY_FUNCTIONS: dict[str, Callable[[], object]] = {
     "unsigned": lambda: torch.ones(3).to(torch.uint16),
     "eight bits": lambda: torch.ones(3).to(torch.float8_e4m3fn),
     "without values": lambda: torch.ones(3, device="meta"),
-    "masked": lambda: np.ma.masked_array([1.0, 2.0], [0, 1]),
+    "masked": lambda: np.ma.masked_array([1.0, 2.0], [False, True]),
     "of a subclass": subclass_rebuilt_elsewhere,
     "on another device": lambda: Foreign(
         torch._utils._rebuild_device_tensor_from_numpy, np.ones(3), torch.float32, "xla:0", False
