@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from transfer.convert.account import Group
 from transfer.convert.architectures import Stem, feature_dim
+from transfer.convert.untrusted.budget import escape
 
 PLACES = {
     "backbone": "in the backbone",
@@ -73,7 +74,7 @@ def render(inspection: Inspection, *, everything: bool = False) -> str:
     if everything:
         lines += [("tensors", _group(group)) for group in inspection.account]
         lines += [("made by", f"{key} {value}") for key, value in _flat(inspection.made_by)]
-    return "\n".join(f"{label:<14}{text}" for label, text in lines)
+    return escape("\n".join(f"{label:<14}{text}" for label, text in lines))
 
 
 def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
