@@ -44,11 +44,15 @@ class GlobalBatchNorm(_BatchNorm):
         ):
             return
         self.num_batches_tracked.add_(1)
-        # without a momentum torch keeps the mean over all batches
-        num_batches = float(self.num_batches_tracked)
-        rate = 1 / num_batches if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean, rate)
-        self.running_var.lerp_(variance, rate)
+        # without a momentum torch keeps the mean over all batches; the counter stays on its device,
+        # since reading it would wait for the device and break a compiled graph
+        if self.momentum is None:
+            rate = self.num_batches_tracked.double().reciprocal().to(mean.dtype)
+            self.running_mean.lerp_(mean, rate)
+            self.running_var.lerp_(variance, rate)
+        else:
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance, self.momentum)
 
 
 def synchronize_batch_norms(network: nn.Module) -> nn.Module:
