@@ -5,11 +5,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.gather import num_processes, sum_with_gradient
 
 
 class GlobalBatchNorm(_BatchNorm):
-    """Batch norm over all processes on any device; torch's SyncBatchNorm needs GPUs."""
+    """Batch norm over all processes on any device, by sums with a gradient."""
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return rows (n, C, ...) normalized by the statistics of all N images."""
@@ -71,7 +72,8 @@ def synchronize_batch_norms(network: nn.Module) -> nn.Module:
 
 def _synchronous_copy(norm: _BatchNorm) -> _BatchNorm:
     # by the backend and not by the device: networks are made before they are moved to a GPU
-    kind = nn.SyncBatchNorm if dist.get_backend() == "nccl" else GlobalBatchNorm
+    fused = dist.get_backend() == "nccl" and norm.momentum is not None
+    kind = FusedBatchNorm if fused else GlobalBatchNorm
     twin = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     # the tensors themselves: one that is frozen, or known to an optimizer, stays so
     for name, parameter in norm.named_parameters():
