@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
+from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
 from pretrain.optim import lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
@@ -144,7 +145,8 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
     try:
         if training.step == 0 and job.is_snapshot_step(0):
             yield 0
-        with closing(job.feed.batches(training.step, job.num_steps)) as batches:
+        made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
+        with closing(made) as batches:
             yield from _steps(job, training, stop, log, batches)
     finally:
         if log is not None:
