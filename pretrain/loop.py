@@ -54,6 +54,10 @@ class Job:
     def checkpoint_path(self) -> Path:
         return self.folder / "checkpoint.pt"
 
+    def is_read_step(self, step: int) -> bool:
+        """Return whether the metrics are read after `step` steps."""
+        return step == self.num_steps or step % self.execution.read_every_steps == 0
+
     def is_snapshot_step(self, step: int) -> bool:
         """Return whether training pauses after `step` steps for a snapshot."""
         every = self.snapshot_epochs * self.feed.plan.steps_per_epoch
@@ -171,7 +175,7 @@ def _steps(
         progress.waited_s += time.monotonic() - waiting_s
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
-        reading = last or training.step % job.execution.read_every_steps == 0
+        reading = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
         stopping = (reading or job.process.num_processes == 1) and stop.on_any_process(
             job.process.device
@@ -210,7 +214,7 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
-    """Take one optimizer step; nothing in it waits for the device."""
+    """Take one optimizer step; what waits for the device in it is a method's, never the loop's."""
     recipe, step = job.recipe, training.step
     # methods may draw random numbers, the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
@@ -233,6 +237,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
     low = network_dtype(job.execution.precision, device) == torch.bfloat16
+    training.method.metrics_read = job.is_read_step(step + 1)
     with torch.autocast(device, torch.bfloat16, enabled=low):
         metrics = network(views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)

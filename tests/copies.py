@@ -11,7 +11,7 @@ class Copies(TorchDispatchMode):
     """Counts tensors that come to another device."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.count = 0
 
     def __torch_dispatch__(

@@ -42,9 +42,9 @@ def to_gray(images: Tensor) -> Tensor:
 
 
 def filter_luma(images: Tensor, texture: Floats) -> Tensor:
-    kernels, strength = texture_kernels(texture), texture[:, 2]
-    arrays = (torch.from_numpy(array).float() for array in (kernels, strength))
-    return augment.filter_luma(images, *arrays, LUMA)
+    kernels = torch.from_numpy(texture_kernels(texture)).float()
+    strength = torch.from_numpy(texture[:, 2]).float()
+    return augment.filter_luma(images, kernels, strength, LUMA)
 
 
 def change_by(change: augment.ColorChange, images: Tensor, strength: Tensor) -> Tensor:

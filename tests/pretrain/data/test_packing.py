@@ -8,11 +8,11 @@ from tests.copies import Copies
 
 ARRAYS: list[Array] = [
     np.arange(5),
-    np.float32([[0.1, 0.2, 0.3]]),
+    np.array([[0.1, 0.2, 0.3]], dtype=np.float32),
     np.zeros((0, 4), dtype=np.float32),
     np.arange(6).reshape(2, 3).T,  # not contiguous
     np.zeros(0, dtype=np.int64),
-    np.float32([7]),
+    np.array([7], dtype=np.float32),
     np.array([2**40]),
 ]
 
