@@ -21,7 +21,7 @@ from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
-from pretrain.optim import lars, scheduled_rate, sgd
+from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
 from pretrain.parts.heads import BranchedResNet
 from pretrain.precision import network_dtype
@@ -71,6 +71,8 @@ class Training:
         recipe = job.recipe
         self.job = job
         self.method = job.method.to(job.process.device).train()
+        # views have one or two sizes, for which cudnn measures its algorithms once
+        torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
         if job.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = _optimizer(self.method, recipe)
@@ -94,6 +96,7 @@ class Training:
         self.step = state["step"]
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
+        fit_to_device(self.optimizer)
         self.window.load_state_dict(state["window"])
 
 
