@@ -35,9 +35,6 @@ def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Ten
     A permutation of all N images, drawn by the first process, decides which process computes
     which; the embeddings return to the process and place of their image.
     """
-    if torch.is_autocast_enabled(images.device.type):
-        # the first convolution would round them; half the bytes come from the other processes
-        images = images.to(torch.get_autocast_dtype(images.device.type))
     num_images = num_processes() * len(images)
     order = torch.randperm(num_images).to(images.device)
     if num_processes() == 1:
@@ -45,6 +42,9 @@ def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Ten
     else:
         dist.broadcast(order, 0)
         own_images = order.chunk(num_processes())[dist.get_rank()]
+    if torch.is_autocast_enabled(images.device.type):
+        # the first convolution would round them; half the bytes come from the other processes
+        images = images.to(torch.get_autocast_dtype(images.device.type))
     shuffled = gather(split_forward(network, gather(images)[own_images], num_splits))
     embeddings = torch.empty_like(shuffled)
     embeddings[order] = shuffled
