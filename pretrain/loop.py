@@ -173,9 +173,8 @@ def _steps(
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
-        waiting_s = time.monotonic()
         batch = next(batches)
-        progress.waited_s += time.monotonic() - waiting_s
+        progress.waited_s = job.feed.waiting.seconds
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
         reading = job.is_read_step(training.step)

@@ -78,6 +78,22 @@ class TrainingImages:
             separator = "\n"
         return content.hexdigest()[:16]
 
+    def read(self, place: int) -> Tensor:
+        """Return RGB pixels (H, W, 3), uint8, of one image.
+
+        DecodeError if it does not decode, or has another size than when it was listed.
+        """
+        file, listed = self.files[place], (int(self.heights[place]), int(self.widths[place]))
+        pixels = read_pixels(file)
+        if tuple(pixels.shape[:2]) != listed:
+            found = f"{pixels.shape[0]} x {pixels.shape[1]}"
+            raise DecodeError(
+                f"{file} is {found} px, but was listed as {listed[0]} x {listed[1]}: it was "
+                f"replaced under its name. Touch its folder ({file.parent}), so that it is listed "
+                f"again, and start the same command again"
+            )
+        return pixels
+
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     """Return all images below a folder, sorted by name; those that do not open are left out.
