@@ -18,6 +18,7 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 "@reading" follows.
 """
 
+from transfer.running.nearest import nearest
 from transfer.tasks import (
     corruptions,
     detection,
@@ -59,7 +60,10 @@ def default_tasks() -> list[str]:
 def task_of(key: str) -> Task:
     """Return the task of a key, at the paper's length; ValueError if the key is unknown."""
     if key not in TASKS:
-        raise ValueError(f"no task {key!r}; the tasks are {', '.join(TASKS)}")
+        raise ValueError(
+            f"no task {key!r}; did you mean {nearest(key, TASKS)}? "
+            f"python -m transfer --list prints all {len(TASKS)}"
+        )
     return TASKS[key]
 
 
