@@ -1,5 +1,7 @@
 """Evaluation tasks, one protocol per file. Each file ends with its TASKS, which are merged here.
 
+A new task needs its file, and its name in the import and in TASKS below.
+
 task.py             interface of a task
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
