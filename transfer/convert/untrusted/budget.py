@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from transfer.convert.architectures import BackboneError
 
-MAX_OPERATIONS = 6_000_000
-"""Opcodes and similar steps of a small file; 100,000 log entries of three numbers take half."""
+MAX_OPERATIONS = 4_000_000
+"""Opcodes and similar steps of a small file; 100,000 log entries of three numbers take most of them."""
 BYTES_PER_OPERATION = 16
 """Bytes of the file that each allow a further operation; a path with its class has 40 and more."""
-MAX_FURTHER_OPERATIONS = 5_000_000
-"""Most further operations, which keeps any file within ten seconds and 2 GB.
+MAX_FURTHER_OPERATIONS = 4_500_000
+"""Most further operations: a processor of 2020 takes a microsecond for each, and has ten seconds.
 
-A list of the 1,281,167 images of ImageNet with their classes takes half of them.
+A list of the 1,281,167 images of ImageNet with their classes takes 7.8 million in all.
 """
 MAX_READ_BYTES = 3 * 2**30
 """Bytes that are copied out of the file as text, arrays inside pickles and the like."""
