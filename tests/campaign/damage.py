@@ -22,6 +22,7 @@ from tests.campaign.subjects import Places
 from tests.campaign.trial import Undisturbed, commands_of, start_again, start_anew
 
 NOT_WRITTEN = r"(cannot|could not) be written|File too large|not up to date"
+REFUSED = r"cannot be (written|the folder of a run)"
 KILLED = r"SIGKILL|has lost another process|memory (ran|has probably run) out"
 LOCKS = r"locks"
 CHANGED = r"has changed while|is not the data|unreadable|cannot be read|cannot be decoded|broken"
@@ -235,7 +236,7 @@ def refused_folder(attempt: Attempt) -> str | None:
         if not run.wait(attempt.expected.limit_s):
             return f"{what}: hangs"
         printed = run.printed()
-        if set(run.results()) != {2} or "cannot be written" not in printed:
+        if set(run.results()) != {2} or not re.search(REFUSED, printed):
             return f"{what}: ends with {run.results()}: {run.last_line()}"
         if "Traceback" in printed:
             return f"{what}: prints a traceback"
