@@ -110,9 +110,15 @@ def disturb(
 
 
 def wrong_reason(run: Running, reason: str) -> str:
-    """Return which statuses lack a reason in the last lines of a failed command; else nothing."""
+    """Return which statuses lack a reason in the last lines of a failed command; else nothing.
+
+    Lines that tell of a failure count as well, wherever they are.
+    """
     for text in run.printed_by_failed():
-        if not re.search(reason, "\n".join(text.splitlines()[-LAST_LINES:])):
+        lines = text.splitlines()
+        # a run over many cells tells each failure when it happens, and ends with the tables
+        told = [line for line in lines if "failed:" in line] + lines[-LAST_LINES:]
+        if not re.search(reason, "\n".join(told)):
             return f"{run.results()} without the reason: {run.last_line()}"
     return ""
 

@@ -64,6 +64,14 @@ def test_each_command_that_failed_must_say_why(tmp_path: Path) -> None:
     assert damage.wrong_reason(ended(tmp_path, (1, REASON)), damage.NEVER) != ""
 
 
+def test_a_run_over_many_cells_says_why_one_failed_before_it_lists_the_tables(
+    tmp_path: Path,
+) -> None:
+    tables = "".join(f"table  {number}.md\n" for number in range(20))
+    run = ended(tmp_path, (1, f"cifar10_knn  {REASON}{tables}4 cells, 1 failed, 2 s\n"))
+    assert damage.wrong_reason(run, damage.KILLED) == ""
+
+
 def test_a_file_cut_short_or_filled_with_zeros_is_a_difference(tmp_path: Path) -> None:
     record = tmp_path / "results/records/a/knn.json"
     weights, log = tmp_path / "run/backbone.pt", tmp_path / "run/metrics.jsonl"
