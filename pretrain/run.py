@@ -11,7 +11,7 @@ from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, DataError, TrainingImages, find_images
+from pretrain.data.images import BatchPlan, ChangedError, DataError, TrainingImages, find_images
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
@@ -234,6 +234,18 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
         made_by=backbone_origin(job, command, steps),
     )
     return path
+
+
+def require_same_images(job: Job) -> None:
+    """Raise a ChangedError if an image was written since the run began to read them."""
+    images = job.feed.images
+    if names := images.written_since():
+        raise ChangedError(
+            f"{len(names)} of {len(images)} images in {images.folder} were written while the run "
+            f"read them ({', '.join(names[:10])}{', ...' if len(names) > 10 else ''}), so it may "
+            f"have seen either content, and no backbone is written. Delete {job.checkpoint_path} "
+            f"to train anew, or start the same command again to accept what was trained"
+        )
 
 
 def evaluation_views(recipe: Recipe[Any]) -> ViewRecipe:

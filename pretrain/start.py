@@ -9,7 +9,7 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from pretrain.command import Command
-from pretrain.data.images import DataError, DecodeError
+from pretrain.data.images import ChangedError, DataError, DecodeError
 from pretrain.data.loader import WorkerError
 from pretrain.loop import Job, train_to_snapshots
 from pretrain.run import (
@@ -17,6 +17,7 @@ from pretrain.run import (
     describe,
     main_process_lock,
     prepare,
+    require_same_images,
     write_backbone,
     write_snapshot,
 )
@@ -28,12 +29,15 @@ from pretrain.running.progress import duration, print_line
 from pretrain.running.stop import EXIT_RESUMABLE, StopRequest, stop_request
 from pretrain.settings import SettingsError
 
+FAILURES = (ChangedError, DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError)
+"""Errors of a run that was requested rightly and failed on its way."""
+
 
 def start(name: str, command: Command[Any]) -> int:
     """Run a command, print an error in one line, and return the exit status of `main`."""
     try:
         return run(name, command)
-    except (DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError) as error:
+    except FAILURES as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
@@ -72,6 +76,7 @@ def run(name: str, command: Command[Any]) -> int:
             return 0
         steps = train(job, command, stop)
         if process.is_main:
+            require_same_images(job)
             path = write_backbone(job, command, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
             elapsed = duration(time.monotonic() - started_s)

@@ -6,6 +6,7 @@ A folder may be flat or hold a folder per class; only supervised training uses t
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ class DecodeError(DataError):
     """An image that opened before the run does not decode."""
 
 
+class ChangedError(DataError):
+    """Images were written while a run read them."""
+
+
 @dataclass(frozen=True)
 class TrainingImages:
     """Readable files of one folder and their sizes."""
@@ -38,11 +43,18 @@ class TrainingImages:
     files: tuple[Path, ...]
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
+    last_writes: NDArray[np.int64]
+    """Times (N,) at which the files were last written, taken before they were read, in ns."""
     repeated: tuple[Path, ...] = ()
     """Links to folders, and folders behind links, that are in the set under another name."""
 
     def __len__(self) -> int:
         return len(self.files)
+
+    def written_since(self) -> list[str]:
+        """Return the names of the files that were written, or deleted, since they were found."""
+        changed = np.flatnonzero(_last_writes(self.files) != self.last_writes)
+        return [self.files[i].relative_to(self.folder).as_posix() for i in changed]
 
     @property
     def num_folders(self) -> int:
@@ -90,6 +102,7 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     candidates = sorted([*images, *tree.unreadable])
     if not candidates:
         raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
+    last_writes = _last_writes(candidates)
     with ThreadPoolExecutor(8) as pool:
         sizes = list(pool.map(_size, candidates))
     broken = [file for file, size in zip(candidates, sizes, strict=True) if size is None]
@@ -100,10 +113,16 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
             f"{', ...' if len(broken) > 10 else ''}), {tolerated} tolerated; "
             f"replace them or pass --tolerated-images {len(broken)}"
         )
-    files = tuple(file for file, size in zip(candidates, sizes, strict=True) if size is not None)
+    readable = [i for i, size in enumerate(sizes) if size is not None]
+    files = tuple(candidates[i] for i in readable)
     measured = np.array([size for size in sizes if size is not None], dtype=np.int64)
     return TrainingImages(
-        folder, files, measured[:, 0], measured[:, 1], repeated=tuple(tree.repeated)
+        folder,
+        files,
+        measured[:, 0],
+        measured[:, 1],
+        last_writes[readable],
+        repeated=tuple(tree.repeated),
     )
 
 
@@ -166,6 +185,19 @@ def _walk(folder: Path, tree: Tree, walked: set[tuple[int, int]], links: list[Pa
         else:
             tree.files.append(path)
     return True
+
+
+def _last_writes(files: Sequence[Path]) -> NDArray[np.int64]:
+    """Return the times (n,) at which files were last written, in ns; -1 for one that is absent."""
+    with ThreadPoolExecutor(8) as pool:
+        return np.array(list(pool.map(_last_write, files)), dtype=np.int64)
+
+
+def _last_write(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return -1
 
 
 def _size(file: Path) -> tuple[int, int] | None:

@@ -25,7 +25,10 @@ NOT_WRITTEN = r"(cannot|could not) be written|File too large|not up to date"
 REFUSED = r"cannot be (written|the folder of a run)"
 KILLED = r"SIGKILL|has lost another process|memory (ran|has probably run) out"
 LOCKS = r"locks"
-CHANGED = r"has changed while|is not the data|unreadable|cannot be read|cannot be decoded|broken"
+CHANGED = (
+    r"has changed while|were written while|is not the data|unreadable|cannot be (read|decoded)|"
+    r"broken"
+)
 NEVER = r"(?!)"
 """Pattern that matches nothing: the command may not fail."""
 LAST_LINES = 4
@@ -81,13 +84,14 @@ def disturb(
     attempt: Attempt,
     damage: Damage,
     reason: str,
-    repair: Callable[[], None] | None = None,
+    repair: Callable[[bool], None] | None = None,
     fault: str = "",
 ) -> str | None:
     """Damage a running command; return what is wrong with its end, its reason, or its result.
 
     reason: pattern of the last lines of a command that fails. repair: undoes the damage before the
-    command is started again. fault: one of `faulty.py` around the damaged command.
+    command is started again; it is told whether the command has failed. fault: one of `faulty.py`
+    around the damaged command.
     """
     expected = attempt.expected
     with attempt.start(attempt.commands(fault)) as run:
@@ -103,7 +107,7 @@ def disturb(
         if problem := wrong_reason(run, reason):
             return problem
     if repair is not None:
-        repair()
+        repair(failed)
         # a result of other data is right until they are put back: its record names the data
         failed = failed or bool(attempt.compare())
     return attempt.run_again() if failed else attempt.compare()
@@ -160,7 +164,7 @@ def full_disk(attempt: Attempt) -> str | None:
             size = max(used, state.f_frsize) + attempt.draw.randrange(MAX_SLACK)
             return _resize(attempt.out, size)
 
-        def empty() -> None:
+        def empty(failed: bool) -> None:
             _resize(attempt.out, LARGE)
 
         return disturb(attempt, fill, NOT_WRITTEN, repair=empty)
@@ -207,7 +211,7 @@ def read_only_folder(attempt: Attempt) -> str | None:
         set_writable(attempt.out, writable=False)
         return True
 
-    def allow() -> None:
+    def allow(failed: bool) -> None:
         set_writable(attempt.out, writable=True)
 
     return disturb(attempt, forbid, NOT_WRITTEN, repair=allow, fault="no-privileges")
@@ -255,12 +259,14 @@ def _tree(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (state.st_size, state.st_mtime_ns) for path, state in states.items()}
 
 
+PRETRAINING, LISTED = "pre-training", " images of "
+"""Name of a subject, and a part of the line that it prints once it has listed its images."""
 IMAGES_OF = {
     "SVM": "data/VOCdevkit/VOC2007",
     "detector": "data/coco",
     "segmentation": "data/VOCdevkit/VOC2012",
     "few labels": "data/imagenet",
-    "pre-training": "images",
+    PRETRAINING: "images",
 }
 """Folder of the images that a subject reads."""
 
@@ -277,14 +283,19 @@ def replaced_image(attempt: Attempt) -> str | None:
     other = next(f.read_bytes() for f in files if f.stat().st_size != len(content))
     changed = replace(attempt, places=Places(inputs=inputs, out=attempt.out))
 
-    def put(image: bytes) -> bool:
-        file.write_bytes(image)
+    def put_other(attempt: Attempt, run: Running) -> bool:
+        # a pre-training that has not listed its images yet is one of other images
+        if attempt.subject == PRETRAINING and LISTED not in run.printed():
+            return False
+        file.write_bytes(other)
         return True
 
-    def put_back() -> None:
-        put(content)
+    def put_back(failed: bool) -> None:
+        file.write_bytes(content)
+        if failed:  # pre-training leaves the choice to delete it, or to accept what it holds
+            (attempt.out / "run" / "checkpoint.pt").unlink(missing_ok=True)
 
-    return disturb(changed, lambda *_: put(other), CHANGED, repair=put_back)
+    return disturb(changed, put_other, CHANGED, repair=put_back)
 
 
 def damaged_file(attempt: Attempt) -> str | None:
