@@ -82,7 +82,10 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "two machines do not see each other's locks": Fault(
         attempt=on_a_faulty_machine("unseen-locks", ".", copies=2),
-        subjects=("SVM", "pre-training", "linear probe", "extraction, two processes", "few labels"),
+        subjects=(
+            *("SVM", "pre-training", "linear probe", "extraction, two processes", "few labels"),
+            *("detector", "run_all"),
+        ),
     ),
 }
 
