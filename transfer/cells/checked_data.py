@@ -79,7 +79,8 @@ def run_on_checked_data(
     reports, known = folders_with_reports(keys, folders, tolerated)
     try:
         # the work would be in vain if its end told a change from before its start
-        require_still_same(_earlier(reports, since_s), folders.data)
+        for key, report in _earlier(reports, since_s).items():
+            require_same_files(report, _open_again(key, folders.data))
         return reports, work(known)
     except ChangedDataError:
         if not _earlier(reports, since_s):
@@ -128,10 +129,14 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
     """Compare all sets with their reports; ChangedDataError names a set that has changed."""
     fingerprint.cache_clear()
     for key, report in reports.items():
-        try:
-            opened = _open_disjoint(key, data)
-            now = _fingerprint_of(opened)
-        except DataError as error:
-            raise changed_data_error(key, str(error)) from error
-        require_same_fingerprint(report, now)
+        opened = _open_again(key, data)
+        require_same_fingerprint(report, _fingerprint_of(opened))
         require_same_files(report, opened)
+
+
+def _open_again(key: str, data: Path) -> dict[str, AnySplit]:
+    """Return the splits of a set that was checked; ChangedDataError if they do not open now."""
+    try:
+        return _open_disjoint(key, data)
+    except DataError as error:
+        raise changed_data_error(key, str(error)) from error
