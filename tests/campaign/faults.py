@@ -23,10 +23,10 @@ TEXT = (
     "to the bit. A damaged file may be refused by name, and is then deleted; a record that only "
     "the tables read is named there. A folder that cannot be written is refused with exit status 2 "
     "and nothing is written. Attempts whose command ended before the damage are counted as too "
-    "late. Two changes of data cannot be noticed, since sets are compared by names, sizes and "
-    "labels, and when a command starts and ends: an image that is replaced by another one of the "
-    "same size, and one that is replaced and put back while the command is dead or between two of "
-    "its looks."
+    "late. Three changes of data cannot be noticed, since sets are told apart by names, sizes and "
+    "labels, and during a command by times of last writes: images that are replaced while a "
+    "command runs and put back while it is dead; others of the same size between two commands; and "
+    "others of the same size whose times are set back. They are not tried."
 )
 
 

@@ -48,7 +48,8 @@ def test_the_page_tells_what_was_tried_survived_and_not_survived(tmp_path: Path)
 
 def test_the_page_says_which_changes_of_data_cannot_be_noticed() -> None:
     assert "same size" in TEXT
-    assert "put back while the command is dead" in TEXT
+    assert "put back while it is dead" in TEXT
+    assert "times are set back" in TEXT
 
 
 @pytest.mark.parametrize("ends", [((1, REASON), (0, RESULT)), ((0, RESULT), (1, REASON))])
