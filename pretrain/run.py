@@ -11,8 +11,9 @@ from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, DataError, TrainingImages
+from pretrain.data.images import BatchPlan, ChangedError, DataError, TrainingImages
 from pretrain.data.kept_listing import kept_or_listed
+from pretrain.data.last_writes import LastWrites
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
@@ -264,6 +265,17 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
         made_by=backbone_origin(job, command, steps),
     )
     return path
+
+
+def require_same_images(job: Job, before: LastWrites) -> None:
+    """Raise a ChangedError if an image was written since the run began to read them."""
+    if names := before.changed():
+        raise ChangedError(
+            f"{len(names)} images or folders in {job.feed.images.folder} were written while the "
+            f"run read them ({', '.join(names[:10])}{', ...' if len(names) > 10 else ''}), so it may "
+            f"have seen either content, and no backbone is written. Delete {job.checkpoint_path} "
+            f"to train anew, or start the same command again to accept what was trained"
+        )
 
 
 def evaluation_views(recipe: Recipe[Any]) -> ViewRecipe:

@@ -32,6 +32,10 @@ class DecodeError(DataError):
     """An image that opened before the run does not decode."""
 
 
+class ChangedError(DataError):
+    """Images were written while a run read them."""
+
+
 @dataclass(frozen=True)
 class TrainingImages:
     """Readable files of one folder and their sizes."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from transfer.convert.architectures import BackboneError
 
 MAX_OPERATIONS = 4_000_000
-"""Opcodes and similar steps of a small file; 100,000 log entries of three numbers take most of them."""
+"""Opcodes and similar steps of a small file; 100,000 log entries of three numbers take most."""
 BYTES_PER_OPERATION = 16
 """Bytes of the file that each allow a further operation; a path with its class has 40 and more."""
 MAX_FURTHER_OPERATIONS = 4_500_000
