@@ -27,6 +27,7 @@ from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
     check_batch,
+    check_compile,
     check_schedule,
     check_views,
     count_steps,
@@ -44,6 +45,7 @@ def prepare(name: str, command: Command[Any], process: Process) -> Job:
     recipe = command.recipe
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
+    check_compile(command.execution, process.device.type)
     images = find_images(command.data, tolerated=command.tolerated_images)
     plan = BatchPlan(
         num_images=len(images),
