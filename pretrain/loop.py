@@ -261,9 +261,9 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
     return start / job.num_steps, min(start + unit, job.num_steps) / job.num_steps
 
 
-def _wrap_network(job: Job, method: Method) -> nn.Module:
+def _wrap_network(job: Job, method: nn.Module) -> nn.Module:
     if job.execution.compile:
-        compile_networks(method)
+        compile_networks(job.method)
     if job.process.num_processes == 1:
         return method
     device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None

@@ -43,9 +43,9 @@ def main_process_lock(folder: Path) -> AbstractContextManager[None]:
 def prepare(name: str, command: Command[Any], process: Process) -> Job:
     """Check settings and data, build the networks from the seed, and return the job."""
     recipe = command.recipe
+    check_compile(command.execution, process.device.type)
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
-    check_compile(command.execution, process.device.type)
     images = find_images(command.data, tolerated=command.tolerated_images)
     plan = BatchPlan(
         num_images=len(images),
