@@ -272,11 +272,12 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
 def require_same_images(job: Job, before: LastWrites) -> None:
     """Raise a ChangedError if an image was written since the run began to read them."""
     if names := before.changed():
+        listed = f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
         raise ChangedError(
             f"{len(names)} images or folders in {job.feed.images.folder} were written while the "
-            f"run read them ({', '.join(names[:10])}{', ...' if len(names) > 10 else ''}), so it may "
-            f"have seen either content, and no backbone is written. Delete {job.checkpoint_path} "
-            f"to train anew, or start the same command again to accept what was trained"
+            f"run read them ({listed}), so it may have seen either content, and no backbone is "
+            f"written. Delete {job.checkpoint_path} to train anew, or start the same command again "
+            f"to accept what was trained"
         )
 
 
