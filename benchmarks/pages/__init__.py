@@ -7,6 +7,7 @@ reasons.py     reasons why a result may not stand beside a paper's numbers
 blocks.py      groups of results that may share a column
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference
+matching.py    the published rows of a backbone
 against.py     our numbers beside the published ones of the same method
 overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it

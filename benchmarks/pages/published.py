@@ -11,6 +11,9 @@ import yaml
 FOLDER = Path(__file__).parents[1] / "published"
 PAPERS = ("jcl", "co2", "lorac", "uniclr", "looc")
 
+ELSEWHERE = "elsewhere"
+"""Protocol of a number that was measured by other means than those of any task here."""
+
 Mark = bool | Literal["default"] | None
 
 
@@ -63,10 +66,15 @@ class Row:
     """Id of the task, if rows and not columns name it."""
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
+    protocols: Mapping[str, str] = field(default_factory=dict)
+    """Protocol of single numbers by task id, if it differs from the row's; ELSEWHERE if it is not
+    built here."""
     method: str = ""
     """Name of the method in METHODS; empty if it is not implemented here."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other readings of the row by recipe: how each differs from the printed run."""
     variant: str = ""
     """Words that the names of the row's recipes have, unlike those of the method's other rows."""
     heads: Mapping[str, int] = field(default_factory=dict)
@@ -85,6 +93,20 @@ class Row:
     ci: Mapping[str, float] = field(default_factory=dict)
     """Half width of the printed confidence interval."""
     note: str = ""
+
+    def protocol_of(self, column: Column) -> str:
+        """Return the protocol of one number of the row; empty if it is not built here."""
+        return self.protocol_for(self.task or column.task, column.protocol)
+
+    def protocol_for(self, task: str, of_column: str) -> str:
+        """Return the protocol of the row's numbers of a task; empty if it is not built here.
+
+        A number that the paper cites was measured elsewhere, unless the row names the protocol.
+        """
+        own = self.protocols.get(task, self.protocol)
+        if own == ELSEWHERE:
+            return ""
+        return own or ("" if self.role == "cited" else of_column)
 
 
 @dataclass(frozen=True, kw_only=True)

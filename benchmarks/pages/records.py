@@ -14,6 +14,8 @@ DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
+OTHER_FILES = (TABLES, FIGURES, "reliability", "calibration.json")
+"""Folders and files below the results that hold no records."""
 UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
@@ -83,6 +85,10 @@ class Model:
     """Number of pre-training images; None if the record does not say."""
     changed: str = field(default="", compare=False)
     """Settings that differ from the recipe."""
+    batch_size: int | None = field(default=None, compare=False)
+    """Images per optimizer step of pre-training; None if the record does not say."""
+    crops: str = field(default="", compare=False)
+    """Views of multi-crop, such as "3×224 + 5×96"; empty if the record does not say."""
     table_row: str = field(default="", compare=False)
     """Published results that its recipe reproduces; empty for foreign files."""
     heads: tuple[str, ...] = field(default=(), compare=False)
@@ -170,8 +176,8 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = any(name.parts[: len(place)] == place for place in SNAPSHOTS)
-        written_by_tables = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
-        if written_by_tables or of_snapshot != snapshots:
+        no_record = name.parts[0] in OTHER_FILES or path.name.startswith(".")
+        if no_record or of_snapshot != snapshots:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")))
@@ -246,6 +252,7 @@ def _model(content: dict[str, Any]) -> Model:
     made_by = content.get("made_by") or {}
     origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
     num_images = re.search(r"(\d+) images", origin["data"])
+    settings = made_by.get("settings") or {}
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -258,8 +265,23 @@ def _model(content: dict[str, Any]) -> Model:
         heads=tuple(made_by.get("heads", ())),
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
+        batch_size=settings.get("batch_size"),
+        crops=_crops(settings),
         **origin,
     )
+
+
+def _crops(settings: Mapping[str, Any]) -> str:
+    """Return the views of a multi-crop run in words such as "3×224 + 5×96"; empty for others."""
+    views = [
+        f"{settings[number]}×{settings[size]}"
+        for number, size in (
+            ("config.num_large_views", "views.size_px"),
+            ("config.num_small_views", "views.small_size_px"),
+        )
+        if settings.get(number) and settings.get(size)
+    ]
+    return " + ".join(views)
 
 
 def _words(value: object) -> str:

@@ -4,7 +4,8 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.pages.against import missing_row_lines, names_table
+from benchmarks.pages.against import missing_row_lines
+from benchmarks.pages.matching import names_table
 from benchmarks.pages.published import Table, papers, published_table, transfer_tasks
 from pretrain.recipes import RECIPES
 
