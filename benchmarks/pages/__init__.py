@@ -11,6 +11,7 @@ matching.py    the published rows of a backbone
 against.py     our numbers beside the published ones of the same method
 overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it
+stated.py      numbers of the running texts
 method_page.py methods that were trained alike, beside each other
 curve_page.py  curves over pre-training, and their CSV files
 table_rows.py  lines of numbers, the best of each column bold

@@ -132,6 +132,31 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The result of ours that stands against a number of the running text."""
+
+    value: str
+    """Key of the number in the statement's values."""
+    recipe: str
+    """Recipe of the backbone."""
+    minus: str = ""
+    """Recipe of the backbone whose result is subtracted; empty for none."""
+    task: str = ""
+    """Id of the task; empty for a metric of the last epoch of pre-training."""
+    protocol: str = ""
+    """Protocol of the paper for the task, without the version."""
+    metric: str
+    """Name of the number in the task's record or in the log of pre-training."""
+    judged: bool = True
+    """False if one of the paper's numbers was measured elsewhere by other means."""
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """Return the one or two recipes."""
+        return (self.recipe, self.minus) if self.minus else (self.recipe,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """Numbers that only the running text states."""
 
@@ -139,6 +164,10 @@ class Statement:
     what: str
     values: Mapping[str, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    pretrain: Pretraining = Pretraining()
+    """Pre-training of recipes that no row of a table names."""
+    measured: tuple[Measurement, ...] = ()
+    """What stands against the numbers; no entry for settings and for shapes of curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,9 +237,15 @@ def load_paper(path: Path) -> Paper:
         venue=content["venue"],
         arxiv=content["arxiv"],
         tables=tuple(_table(entry) for entry in content["tables"]),
-        stated=tuple(Statement(**entry) for entry in content["stated"]),
+        stated=tuple(_statement(entry) for entry in content["stated"]),
         also=tuple(content.get("also", ())),
     )
+
+
+def _statement(entry: dict[str, Any]) -> Statement:
+    measured = tuple(Measurement(**one) for one in entry.get("measured", ()))
+    pretrain = Pretraining(**entry.get("pretrain", {}))
+    return Statement(**(entry | {"measured": measured, "pretrain": pretrain}))
 
 
 def _table(entry: dict[str, Any]) -> Table:

@@ -16,6 +16,8 @@ TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
 OTHER_FILES = (TABLES, FIGURES, "reliability", "calibration.json")
 """Folders and files below the results that hold no records."""
+HEAD_ENTROPY = "head_entropy_bits"
+"""Detail of a record that is shown as if it were a metric."""
 UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
@@ -99,6 +101,8 @@ class Model:
     texture: str = field(default="", compare=False)
     """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
+    last_epoch: Mapping[str, float] = field(default_factory=dict, compare=False, hash=False)
+    """Means of pre-training's metrics over its last epoch; empty for older and foreign files."""
     other_conditions: str = ""
     """Differing conditions of a further row of the backbone; empty for its first row."""
 
@@ -128,7 +132,7 @@ class Result:
     shared_norm: str
     """Kind of norm that several processes share, such as naiveSyncBN; empty for one process."""
     metrics: Mapping[str, float] = field(hash=False)
-    """Metrics in percent."""
+    """Metrics in percent; head_entropy_bits in bits, for networks with several heads."""
     interval95: Mapping[str, float] = field(hash=False)
     """Half width of the interval of a metric that is a mean over trials."""
     fingerprint: str
@@ -207,6 +211,7 @@ def _parse(content: dict[str, Any]) -> Result | Failure:
 def _result(content: dict[str, Any]) -> Result:
     data: dict[str, Any] = content["data"]
     details: dict[str, Any] = content.get("details", {})
+    extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     num_processes = int(details.get("num_processes", 1))
     return Result(
         model=_model(content["backbone"]),
@@ -220,7 +225,7 @@ def _result(content: dict[str, Any]) -> Result:
         features_in=str(details.get("features_in", "float32")),
         num_processes=num_processes,
         shared_norm=str(details.get("norm", "")) if num_processes > 1 else "",
-        metrics={name: float(value) for name, value in content["metrics"].items()},
+        metrics={name: float(value) for name, value in (content["metrics"] | extra).items()},
         interval95=details.get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),
@@ -263,6 +268,7 @@ def _model(content: dict[str, Any]) -> Model:
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         heads=tuple(made_by.get("heads", ())),
+        last_epoch=made_by.get("last_epoch") or {},
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
         batch_size=settings.get("batch_size"),
