@@ -20,12 +20,14 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from benchmarks.execution.sequence import run_cells
+from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
@@ -43,6 +45,7 @@ from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
 from transfer.cells.checked_data import fingerprint
+from transfer.cells.declaration import declare_in_records
 from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
@@ -64,6 +67,8 @@ class RunAll:
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
     """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
+    declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
+    """Recipes of files that do not say how they were made, one per checkpoint, '' for none."""
     branch: tuple[str, ...] = ()
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
     random: bool = False
@@ -123,17 +128,39 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
+    declared = _declared_recipes(request)
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
     branches = request.branch or ("",) * len(request.ckpt)
     whole = [
-        Origin(ckpt=path, name=name, branch=branch)
-        for path, name, branch in zip(request.ckpt, names, branches, strict=True)
+        Origin(ckpt=path, name=name, branch=branch, declared=recipe)
+        for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
     subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
+
+
+def _declared_recipes(request: RunAll) -> tuple[str, ...]:
+    """Return the declared recipe of each checkpoint; ValueError for what no paper's number names.
+
+    A recipe of another name would be compared with nothing.
+    """
+    if request.declared and len(request.declared) != len(request.ckpt):
+        raise ValueError(
+            f"--as {' '.join(request.declared)}: {len(request.declared)} recipes for "
+            f"{len(request.ckpt)} checkpoints; '' declares nothing"
+        )
+    known = published_recipes()
+    for recipe in request.declared:
+        if recipe and recipe not in known:
+            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
+            raise ValueError(
+                f"--as {recipe}: no published number is of this recipe; close are "
+                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
+            )
+    return request.declared or ("",) * len(request.ckpt)
 
 
 def backbones(request: RunAll) -> list[Backbone]:
@@ -223,6 +250,8 @@ def run(request: RunAll) -> int:
         )
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
+    for backbone in {row.cell.backbone.name: row.cell.backbone for row in rows}.values():
+        declare_in_records(rows[0].cell.settings.records, backbone)
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0

@@ -34,6 +34,7 @@ from benchmarks.pages.table_rows import (
     backbone_description,
     backbone_line,
     backbones_of,
+    declaration_notes,
     grid,
     row_label,
 )
@@ -91,6 +92,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
         parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
+        parts += declaration_notes(models)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

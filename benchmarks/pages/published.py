@@ -208,6 +208,33 @@ def papers() -> tuple[Paper, ...]:
     return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
 
 
+@cache
+def published_recipes() -> dict[str, Pretraining]:
+    """Return the pre-training of every recipe that a number of the papers names.
+
+    Settings that one table leaves out are taken from the others.
+    """
+    recipes: dict[str, Pretraining] = {}
+    for paper in papers():
+        for row in (row for table in paper.tables for row in (*table.rows, *table.points)):
+            for recipe in (row.recipe, *row.beside) if row.recipe else ():
+                recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), row.pretrain)
+        for statement in paper.stated:
+            for recipe in (recipe for one in statement.measured for recipe in one.recipes):
+                recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), statement.pretrain)
+    return recipes
+
+
+def _completed(known: Pretraining, more: Pretraining) -> Pretraining:
+    """Return the settings that are known, completed by further ones."""
+    return Pretraining(
+        arch=more.arch if known.arch is None else known.arch,
+        data=more.data if known.data is None else known.data,
+        epochs=more.epochs if known.epochs is None else known.epochs,
+        batch_size=more.batch_size if known.batch_size is None else known.batch_size,
+    )
+
+
 AVERAGE = "transfer_linear/average"
 """Column of LORAC's Table II that is not a task: the unweighted mean of the twelve tasks."""
 

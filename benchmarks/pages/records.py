@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.published import Pretraining, published_recipes
+
 DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
@@ -18,6 +20,8 @@ OTHER_FILES = (TABLES, FIGURES, "reliability", "calibration.json")
 """Folders and files below the results that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as if it were a metric."""
+DECLARED = "†"
+"""Sign of a backbone whose recipe a user declared."""
 UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
@@ -101,6 +105,8 @@ class Model:
     texture: str = field(default="", compare=False)
     """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
+    declared: bool = field(default=False, compare=False)
+    """The recipe is what a user declared; the file does not say how it was made."""
     last_epoch: Mapping[str, float] = field(default_factory=dict, compare=False, hash=False)
     """Means of pre-training's metrics over its last epoch; empty for older and foreign files."""
     other_conditions: str = ""
@@ -108,8 +114,9 @@ class Model:
 
     @property
     def label(self) -> str:
-        """Return the name, with the conditions of a further row."""
-        return f"{self.name} ({self.other_conditions})" if self.other_conditions else self.name
+        """Return the name, the sign of a declared recipe, and the conditions of a further row."""
+        name = self.name + DECLARED * self.declared
+        return f"{name} ({self.other_conditions})" if self.other_conditions else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +221,7 @@ def _result(content: dict[str, Any]) -> Result:
     extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     num_processes = int(details.get("num_processes", 1))
     return Result(
-        model=_model(content["backbone"]),
+        model=_model(content["backbone"], content.get("declared", "")),
         task=content["task"],
         protocol=content["protocol"]["name"],
         protocol_hash=content["protocol"]["hash"],
@@ -253,8 +260,12 @@ def _failure(content: dict[str, Any]) -> Failure:
     )
 
 
-def _model(content: dict[str, Any]) -> Model:
+def _model(content: dict[str, Any], declared: str) -> Model:
     made_by = content.get("made_by") or {}
+    if declared and not made_by:
+        known = published_recipes().get(declared, Pretraining())
+        made_by = {"method": declared.partition("/")[0], "recipe": declared}
+        made_by |= {"epochs": known.epochs or "", "data": known.data or ""}
     origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
     num_images = re.search(r"(\d+) images", origin["data"])
     settings = made_by.get("settings") or {}
@@ -268,6 +279,7 @@ def _model(content: dict[str, Any]) -> Model:
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         heads=tuple(made_by.get("heads", ())),
+        declared=bool(declared),
         last_epoch=made_by.get("last_epoch") or {},
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
