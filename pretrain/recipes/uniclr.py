@@ -85,8 +85,8 @@ class UniCLRConfig:
         if self.is_trace and (self.tau != 1 or self.gamma != 0):
             raise ValueError(
                 f"variant {self.variant} has temperature {self.tau:g} and symmetry_weight "
-                f"{self.gamma:g}, but it uses no affinities off the diagonal: leave both out, or give "
-                f"temperature 1 and symmetry_weight 0"
+                f"{self.gamma:g}, but it uses no affinities off the diagonal: leave both out, or "
+                f"give temperature 1 and symmetry_weight 0"
             )
         if self.groups < 1 or self.embedding_dim % self.groups:
             raise ValueError(
