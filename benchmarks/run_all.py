@@ -26,7 +26,9 @@ from typing import Annotated
 
 import tyro
 
+from benchmarks.execution.calibration import reference_of, write_calibration
 from benchmarks.execution.sequence import run_cells
+from benchmarks.pages.calibration import calibration_line
 from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
@@ -105,6 +107,10 @@ class RunAll:
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False
     """Only print what would run."""
+    calibrate: bool = False
+    """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
+    full: bool = False
+    """With --calibrate: also run tasks of more than a GPU hour."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
 
@@ -267,6 +273,28 @@ def run(request: RunAll) -> int:
     return int(bool(failed) or not tables_written)
 
 
+def calibrate(request: RunAll) -> int:
+    """Run the tasks with published numbers of a public checkpoint; return the exit status.
+
+    The comparison is written to results/calibration.json, and every table says its outcome.
+    """
+    if len(request.ckpt) != 1 or request.random or request.heads or request.schedule != "paper":
+        raise ValueError(
+            "--calibrate: give one --ckpt, at the paper's length, without --random and --heads"
+        )
+    reference = reference_of(request.ckpt[0])
+    backbone = inspect_checkpoint(origins(request)[0], request.runs)
+    keys = reference.keys(backbone, full=request.full)
+    request = replace(request, tasks=",".join(keys), suite="")
+    status = run(request)
+    if request.plan or request.cluster.slurm:
+        return status
+    write_calibration(request.results, reference, [row.cell for row in plan(request)])
+    tables_written = update_tables(request.results)
+    print(calibration_line(request.results))
+    return max(status, int(not tables_written))
+
+
 def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
@@ -320,6 +348,8 @@ def main(words: list[str]) -> int:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
             return manage_submitted_cells(request)
+        if request.calibrate:
+            return calibrate(request)
         return demo(request) if request.demo else run(request)
     except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

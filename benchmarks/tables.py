@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
 from benchmarks.pages.overview import overview_page
@@ -62,7 +63,8 @@ def write_tables(results: Path) -> list[Path]:
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
     pages["overview.md"] = overview_page(records, listed, command)
-    return [_write(results / TABLES / name, text) for name, text in pages.items()]
+    line = calibration_line(results)
+    return [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]
 
 
 def update_tables(results: Path) -> bool:

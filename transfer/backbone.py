@@ -182,15 +182,13 @@ def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> B
 
 def inspect_file(path: Path, branch: str = "") -> Inspection:
     """Return how `load_backbone` reads the file, for `render`; raise the same errors."""
-    from transfer.convert.public_files import public_file, public_file_sentence
+    from transfer.convert.public_files import public_file_sentence, recognize_file
 
     backbone, inspection = _load(path, path.stem, branch)
     form = backbone.input
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
     assumed = "" if inspection.layout == FORMAT else "; assumed, the file does not say"
-    with path.open("rb") as file:
-        md5 = hashlib.file_digest(file, "md5").hexdigest()
-    known = public_file(md5, backbone.file_sha256)
+    known = recognize_file(path)
     return replace(
         inspection,
         known_as=public_file_sentence(known) if known else "",

@@ -9,6 +9,7 @@ entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference
 matching.py    the published rows of a backbone
 against.py     our numbers beside the published ones of the same method
+calibration.py the line on the public checkpoint that was reproduced
 overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts

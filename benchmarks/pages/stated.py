@@ -9,7 +9,8 @@ from benchmarks.pages.entries import Score, score_of, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.matching import pretraining_differences
 from benchmarks.pages.published import Measurement, Paper, Row, Statement
-from benchmarks.pages.records import Model, Results
+from benchmarks.pages.records import DECLARED, Model, Results
+from benchmarks.pages.table_rows import declaration_notes
 from benchmarks.pages.verdict import TOLERANCES, tolerance, verdict
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "verdict", "pass / warn up to")
@@ -23,6 +24,12 @@ class Evidence:
     """Results under the papers' protocols on full data; None if there are none."""
     models: tuple[Model, ...]
     """Backbones with any result: metrics of their pre-training need no evaluation."""
+
+    def models_of(self, measurement: Measurement) -> tuple[Model, ...]:
+        """Return the backbones whose results may stand against a number."""
+        if not measurement.task:
+            return self.models
+        return self.comparable.models if self.comparable else ()
 
 
 def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
@@ -40,6 +47,7 @@ def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
     ]
     for paper in papers:
         parts += _paper_parts(paper, papers, evidence)
+    parts += declaration_notes(evidence.models)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -48,7 +56,7 @@ def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> l
     for statement in paper.stated:
         for measurement in statement.measured:
             ours = _our_score(statement, measurement, papers, evidence)
-            lines.append(_line(statement, measurement, ours))
+            lines.append(_line(statement, measurement, ours, _sign(measurement, evidence)))
             needed += [] if ours else [_needed(measurement)]
         told = {one.value for one in statement.measured}
         rest = {key: value for key, value in statement.values.items() if key not in told}
@@ -74,7 +82,7 @@ def _our_score(
         row = _row_of_recipe(recipe, statement, papers)
         values = [
             value
-            for model in _models(evidence, measurement)
+            for model in evidence.models_of(measurement)
             if model.recipe == recipe and not pretraining_differences(row, model)
             if (value := _value(model, measurement, evidence)) is not None
         ]
@@ -94,12 +102,6 @@ def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -
     return next((row for row in rows if not row.heads), own)
 
 
-def _models(evidence: Evidence, measurement: Measurement) -> tuple[Model, ...]:
-    if not measurement.task:
-        return evidence.models
-    return evidence.comparable.models if evidence.comparable else ()
-
-
 def _value(model: Model, measurement: Measurement, evidence: Evidence) -> float | None:
     if not measurement.task or evidence.comparable is None:
         return model.last_epoch.get(measurement.metric)
@@ -109,13 +111,21 @@ def _value(model: Model, measurement: Measurement, evidence: Evidence) -> float 
     return entry.score.mean if entry.score else None
 
 
-def _line(statement: Statement, measurement: Measurement, ours: Score | None) -> list[str]:
+def _sign(measurement: Measurement, evidence: Evidence) -> str:
+    """Return the sign of declared recipes if one of the backbones has it."""
+    models = [m for m in evidence.models_of(measurement) if m.recipe in measurement.recipes]
+    return DECLARED if any(model.declared for model in models) else ""
+
+
+def _line(
+    statement: Statement, measurement: Measurement, ours: Score | None, sign: str
+) -> list[str]:
     paper, scale = statement.values[measurement.value], _scale(measurement)
     line = [statement.where, statement.what, measurement.value, f"{paper}"]
     if ours is None:
         return [*line, "not run", "–", "–", "–"]
     difference = ours.mean - paper
-    line += [ours.text(2), f"{difference:+.2f}"]
+    line += [ours.text(2) + sign, f"{difference:+.2f}"]
     if not measurement.judged:
         return [*line, "not judged", "–"]
     limits = tolerance(scale)

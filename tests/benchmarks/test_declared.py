@@ -128,6 +128,15 @@ def test_a_declared_backbone_is_compared_and_marked(tmp_path: Path) -> None:
     assert "†:" in page(tmp_path, "overview.md")
 
 
+def test_a_declared_backbone_is_marked_among_the_numbers_of_the_texts(tmp_path: Path) -> None:
+    probe = {"task": "in1k_linear", "protocol": "co2-2021/1"}
+    record(tmp_path, 67.5, **probe)
+    declare(tmp_path, "moco/in1k-r50-v2")
+    text = page(tmp_path, "stated.md")
+    assert re.search(r"reproduced_top1 +\| +67.6 \| +67.50† \| +-0.10 \| +pass", text)
+    assert text.endswith("nothing here has checked it.\n")
+
+
 def test_the_network_of_a_declared_backbone_is_that_of_the_file(tmp_path: Path) -> None:
     record(tmp_path, 79.5, arch="resnet18")
     declare(tmp_path, RECIPE)

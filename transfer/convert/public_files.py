@@ -5,7 +5,9 @@ The hashes and their sources: MoCo's are the md5 column of the README of github.
 download.pytorch.org/models (torchvision/models/resnet.py, for the older files of before 2021).
 """
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 MOCO = "README of github.com/facebookresearch/moco"
@@ -72,6 +74,15 @@ def public_file(md5: str, sha256: str) -> PublicFile | None:
     digests = {"md5": md5, "sha256": sha256}
     fitting = (f for f in PUBLIC_FILES if digests[f.algorithm].startswith(f.digest))
     return next(fitting, None)
+
+
+def recognize_file(path: Path) -> PublicFile | None:
+    """Return the published file that a file is, by its content; None if it is not known."""
+    digests = []
+    for algorithm in ("md5", "sha256"):
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, algorithm).hexdigest())
+    return public_file(md5=digests[0], sha256=digests[1])
 
 
 def public_file_sentence(known: PublicFile) -> str:

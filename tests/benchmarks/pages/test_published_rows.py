@@ -39,10 +39,13 @@ def made_by(recipe_name: str) -> dict[str, Any]:
 
 
 def arch(recipe_name: str) -> str:
-    config = RECIPES[recipe_name].config
-    heads = {"loocpp": lambda: 1 + len(config.designated), "mocopp": lambda: config.num_heads}
-    method, network = RECIPES[recipe_name].method, RECIPES[recipe_name].arch
-    return f"{network}-heads{heads[method]()}" if method in heads else network
+    recipe = RECIPES[recipe_name]
+    match recipe.method:
+        case "loocpp":
+            return f"{recipe.arch}-heads{1 + len(recipe.config.designated)}"
+        case "mocopp":
+            return f"{recipe.arch}-heads{recipe.config.num_heads}"
+    return recipe.arch
 
 
 def put_records(folder: Path, row: Row, column: Column, protocol: str, **backbone: Any) -> None:
