@@ -106,12 +106,11 @@ def measured(value: float, **changes: Any) -> Record:
     return Record(**(fields | changes))
 
 
-def line_for(
-    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: CellSettings
-) -> str:
+def line_for(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The tables' line where the only cell has this record, and 50.0 is published."""
     monkeypatch.setattr(benchmarks.execution.calibration, "finished", lambda cell: record)
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    settings = CellSettings(data=tmp_path, results=tmp_path, runs=tmp_path)
     cell = Cell(key="cifar10_fewshot", backbone=backbone, seed=0, settings=settings)
     number = KnownNumber(key=cell.key, metric="acc_5shot", value=50.0, source=SOURCE)
     reference = Reference(file=PUBLIC_FILES[1], numbers=(number,))
@@ -129,12 +128,11 @@ def line_for(
 def test_the_tolerance_decides(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    settings: CellSettings,
     ours: float,
     start: str,
     end: str,
 ) -> None:
-    line = line_for(measured(ours), tmp_path, monkeypatch, settings)
+    line = line_for(measured(ours), tmp_path, monkeypatch)
     assert line.startswith(start)
     assert line.endswith(end)
     assert "MoCo v2, 200 epochs (moco_v2_200ep_pretrain.pth.tar) on 2026-01-02, A GPU" in line
@@ -148,9 +146,9 @@ def test_the_tolerance_decides(
     ],
 )
 def test_a_number_on_other_data_or_by_another_protocol_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: CellSettings, changes: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    line = line_for(measured(50.0, **changes), tmp_path, monkeypatch, settings)
+    line = line_for(measured(50.0, **changes), tmp_path, monkeypatch)
     assert line.startswith("Not calibrated: no number of MoCo v2, 200 epochs")
 
 
