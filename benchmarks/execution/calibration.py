@@ -158,5 +158,6 @@ def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any
 
 def _machine(record: Record) -> str:
     device = record.hardware.get("accelerator", "none")
-    where = f"{record.hardware.get('threads', '?')} threads" if device == "none" else device
-    return f"{where} ({record.hardware.get('machine', 'unknown')})"
+    return (
+        f"{'a CPU' if device == 'none' else device} ({record.hardware.get('machine', 'unknown')})"
+    )
