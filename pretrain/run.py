@@ -25,6 +25,7 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.launch import Process, folder_lock
+from pretrain.running.metrics import means_after
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
@@ -238,6 +239,8 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
     recipe = job.recipe
     networks = exported_networks(recipe.arch, job.method.get_submodule("backbone"))
     suffixes = [".pt"] + [".safetensors"] * command.safetensors
+    made_by = backbone_origin(job, command, steps)
+    made_by["last_epoch"] = means_after(job.folder, steps - job.feed.plan.steps_per_epoch)
     for name, (arch, network) in networks.items():
         for suffix in suffixes:
             export(
@@ -246,7 +249,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
                 arch=arch,
                 stem=recipe.stem,
                 views=evaluation_views(recipe),
-                made_by=backbone_origin(job, command, steps),
+                made_by=made_by,
             )
     return command.out / "backbone.pt"
 

@@ -110,6 +110,7 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         peak_memory_gb=_peak_memory_gb(),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
+        declared=cell.backbone.declared,
         **run_environment(),
     )
     require_still_same(reports, cell.settings.data)

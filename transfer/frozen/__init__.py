@@ -12,6 +12,7 @@ crops.py                  random crops of training images: random draws and orde
 probe_training.py         settings of a training on random crops
 linear_heads.py           linear classifiers on random crops, several learning rates at once
 classifier.py             a trained linear classifier as a file
+head_shares.py            shares of a network's heads in correct predictions
 classifier_evaluation.py  a trained classifier on another data set
 few_shot_heads.py         many small classifiers on features, trained at once
 nearest.py                k-nearest-neighbor votes
