@@ -32,7 +32,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status", "topology", "reliability"),
+        ("speed", "curves", "run_all", "status", "topology", "reliability", "explain"),
         ("cluster",),
         ("execution",),
         ("planning",),
