@@ -3,6 +3,7 @@
 run_all.py      the main command: plan, run, tables
 tables.py       python -m benchmarks.tables: from records to results/tables
 curves.py       python -m benchmarks.curves: a task over the snapshots of pre-training runs
+explain.py      python -m benchmarks.explain: everything behind one number
 status.py       python -m benchmarks.status: the states of cells on a cluster
 topology.py     python -m benchmarks.topology: how well running statistics tell networks apart
 reliability.py  the page of damage that was done on purpose, from sections that commands write

@@ -202,6 +202,14 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     return Results(tuple(done), tuple(failed), tuple(warnings))
 
 
+def read_result(path: Path) -> Result:
+    """Return the result in one file; ValueError, KeyError or TypeError if it is none."""
+    entry = _parse(json.loads(path.read_text(encoding="utf-8")))
+    if not isinstance(entry, Result):
+        raise ValueError(f"{path}: the file of a failure")
+    return entry
+
+
 def _reason(error: Exception) -> str:
     what = f"no field {error}" if isinstance(error, KeyError) else str(error)
     return what.splitlines()[0] if what else type(error).__name__

@@ -32,7 +32,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status", "topology", "reliability", "gpu_check"),
+        ("speed", "curves", "run_all", "status", "topology", "reliability", "explain", "gpu_check"),
         ("gpu",),
         ("cluster",),
         ("execution",),
