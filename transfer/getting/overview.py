@@ -14,7 +14,10 @@ WORDS = {"registration": "needs a registration", "no home": "has no public addre
 
 
 def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
-    """Return a size with three digits, such as "171 MB"; a tilde marks a rounded one."""
+    """Return a size with three digits, such as "171 MB"; a tilde marks a rounded one, of which 0
+    is unknown."""
+    if not num_bytes and not exact:
+        return "unknown"
     size, unit = float(num_bytes), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 999.5:
@@ -113,8 +116,8 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
         urlsplit(archive.urls[0]).hostname or "" for archive in source.archives if archive.urls
     )
     place = str(getting.found[source.key]) if state == "to link" else ", ".join(hosts)
-    size = format_bytes(source.num_bytes, exact=exact) if source.archives else "unknown"
-    unpacked = format_bytes(unpacked_bytes(source), exact=False) if source.archives else "unknown"
+    size = format_bytes(source.num_bytes, exact=exact and bool(source.archives))
+    unpacked = format_bytes(unpacked_bytes(source), exact=False)
     return (source.key, state, size, unpacked, source.folder, place or "you")
 
 
@@ -129,7 +132,9 @@ def _archive_notes(source: Source) -> list[str]:
 def _unknown(archive: Archive) -> str:
     """Return what is not published of an archive; empty if its size and checksum are."""
     words = [] if archive.checksum else ["no published checksum"]
-    return ", ".join([*words, *([] if archive.exact else ["only a rounded size"])])
+    if not archive.exact:
+        words.append("only a rounded size" if archive.num_bytes else "no published size")
+    return ", ".join(words)
 
 
 def _existing(folder: Path) -> Path:
