@@ -129,6 +129,7 @@ def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
     if getting.remove_archives:
         with suppress(OSError):  # never there, or not empty
             (getting.data / ARCHIVES / source.key).rmdir()
+            (getting.data / ARCHIVES).rmdir()
 
 
 def _has(file: Path, getting: Getting) -> bool:

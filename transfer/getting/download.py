@@ -15,7 +15,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request, build_opener
 
 from transfer.datasets.source import Archive
 from transfer.getting.checksum import MB, mismatch
@@ -177,7 +177,7 @@ def _open(
         raise _RefusedError("this is no address of the web")
     request = Request(address, headers={"User-Agent": "transfer get-data", **headers})
     try:
-        response = urlopen(request, timeout=TIMEOUT_S)
+        response = build_opener().open(request, timeout=TIMEOUT_S)
     except HTTPError as error:
         with error:
             if error.code == 416 and not archive.exact:

@@ -53,8 +53,8 @@ class _Budget:
     archive: str
     bytes_left: int
     shown: Progress
-    files_left: int = MOST_FILES
-    declared_left: int = field(default=0)
+    files_left: int
+    declared_left: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def declare(self, num_bytes: int) -> None:
@@ -111,7 +111,7 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
     """
     with explain_write_errors(folder, "--data"), progress("unpack", file.name, 0, "files") as shown:
         most = MOST_GROWTH * file.stat().st_size + ALWAYS_ALLOWED
-        budget = _Budget(file.name, most, shown, declared_left=most)
+        budget = _Budget(file.name, most, shown, files_left=MOST_FILES, declared_left=most)
         job = _Job(file.name, folder, nested, budget)
         folder.mkdir(parents=True, exist_ok=True)
         try:
