@@ -1,17 +1,21 @@
 """python -m transfer get-data against a local server."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benchmarks.planning.suites import suites
 from tests.transfer.getting.conftest import Publish
 from tests.transfer.getting.published import PACKERS, Packed
 from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
-from transfer.getting.request import all_sources
+from transfer.datasets.source import Source
+from transfer.getting.request import SUITES, all_sources
+from transfer.tasks import TASKS
 
 FREE = [key for key in PACKERS if all_sources()[key].access == "download"]
 ALONE = [key for key in FREE if key not in ("imagenet-lists", "sbd")]
@@ -70,3 +74,87 @@ def test_a_plan_downloads_nothing(
     assert "to download" in capsys.readouterr().out
     assert not server.requests
     assert {path.name for path in data.iterdir()} == {"small-data.json"}
+
+
+def test_masks_of_sbd_are_converted_and_lists_checked_with_imagenet(
+    publish: Publish, data: Path, small_sets: Path
+) -> None:
+    for source in ("voc12", "sbd", "imagenet-lists"):
+        publish(source)
+    (data / "imagenet").symlink_to(small_sets / "imagenet")
+    keys = ["voc12_seg", "in1k_1pct", "in1k_10pct"]
+    assert main(["get-data", *keys, "--data", str(data)]) == 0
+    assert all(check(key, data, decode=True).ok for key in keys)
+
+
+def test_one_set_that_fails_does_not_stop_the_others(
+    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish("dtd"), publish("pets")
+    del server.files["dtd/dtd-r1.0.1.tar.gz"]
+    assert main(["get-data", "dtd", "pets", "--data", str(data)]) == 1
+    assert "dtd is not there" in capsys.readouterr().err
+    assert check("pets", data, decode=False).ok
+
+
+def test_too_little_space_is_told_before_anything_is_downloaded(
+    publish: Publish, data: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish("dtd")
+    usage = shutil.disk_usage(data)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    assert main(["get-data", "dtd", "--data", str(data)]) == 1
+    assert not server.requests
+
+
+def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["get-data", "all", "--data", str(tmp_path / "none"), "--plan"]) == 0
+    text = capsys.readouterr().out
+    for key, source in all_sources().items():
+        assert f"\n{key} " in text
+        assert source.terms_url in text
+    assert "no published checksum" in text
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["unknown"], "no data set 'unknown'"),
+        ([], "name data sets"),
+        (["--suite", "other"], "expected one of jcl"),
+        (["imagenet_c100_made"], "cannot be downloaded"),
+        (["dtd", "--from", "/none/at/all"], "this is no folder"),
+    ],
+)
+def test_a_wrong_request_is_refused(
+    words: list[str], why: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["get-data", *words, "--data", str(data)]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_the_data_sets_of_a_suite_are_those_of_its_papers_tasks() -> None:
+    assert {
+        name: {key for task in tasks for key in TASKS[task].datasets()}
+        for name, tasks in suites().items()
+    } == {name: set(keys) for name, keys in SUITES.items()}
+
+
+def test_every_set_that_is_not_made_here_has_a_source() -> None:
+    assert [key for key, info in DATASETS.items() if not info.sources] == ["imagenet_c100_made"]
+
+
+@pytest.mark.parametrize("source", all_sources().values(), ids=lambda source: source.key)
+def test_the_facts_of_a_source_are_well_formed(source: Source) -> None:
+    for archive in source.archives:
+        kind, _, digits = archive.checksum.partition(":")
+        assert archive.checksum == "" or len(digits) == {"md5": 32, "sha256": 64}[kind]
+        assert set(digits) <= set("0123456789abcdef")
+        assert all(url.startswith(("https://", "http://")) for url in archive.urls)
+        assert all(url.endswith(f"/{archive.name}") for url in archive.urls)
+        assert bool(archive.urls) == (source.access == "download")
+    assert source.terms_url.startswith("http")
+    assert source.access == "download" or source.advice
