@@ -58,7 +58,7 @@ def dataset_table() -> str:
 
 ACCESS = {
     "download": "download",
-    "registration": "registration, then `--from`",
+    "registration": "registration, then `--from` or `--link`",
     "no home": "by the user, then `--from` or `--link`",
 }
 """How an archive is obtained, in the words of the table."""

@@ -81,6 +81,8 @@ class Source:
     terms_url: str
     """Page that states the terms."""
     parts: tuple[Part, ...]
+    variants: tuple[tuple[Archive, ...], ...] = ()
+    """Other archives of the same files, which a user may have in place of `archives`."""
     access: Access = "download"
     advice: str = ""
     """Instructions where the archives cannot be downloaded by everybody."""

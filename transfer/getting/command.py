@@ -2,18 +2,20 @@
 
 import shlex
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import Report, check, render
 from transfer.datasets.images import DataError
 from transfer.datasets.source import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
-from transfer.getting.local import files_by_name, local_archives
+from transfer.getting.local import files_by_name, local_archives, with_local_variant
 from transfer.getting.recognize import find_all
 from transfer.getting.request import SUITES, Wanted, all_sources, wanted
 from transfer.running.console import print_line
@@ -47,8 +49,12 @@ class GetData:
         """Get the sets and print their check; return 0 if all of them are there and whole."""
         if self.find is not None:
             return self.print_found(self.find)
+        files = None if self.archives is None else files_by_name(self.archives)
         request = self.wanted()
-        getting = self.getting(request)
+        if files is not None:
+            sources = tuple(with_local_variant(source, files) for source in request.sources)
+            request = replace(request, sources=sources)
+        getting = self.getting(request, files)
         text = overview.render(request.sources, getting)
         if self.plan:
             print(text)
@@ -79,12 +85,11 @@ class GetData:
             "--link FOLDER, or --find ROOT"
         )
 
-    def getting(self, request: Wanted) -> Getting:
-        """Return how the sources are got: from the user's archives, by links, or downloaded."""
+    def getting(self, request: Wanted, files: Mapping[str, list[Path]] | None) -> Getting:
+        """Return how the sources are got: from the user's files, by links, or downloaded."""
         local: dict[str, dict[str, Path]] = {}
         found: dict[str, Path] = {}
-        if self.archives is not None:
-            files = files_by_name(self.archives)
+        if files is not None:
             local = {source.key: local_archives(source, files) for source in request.sources}
         if self.link is not None:
             found = self.find_to_link(request.sources, self.link)
@@ -92,7 +97,7 @@ class GetData:
             data=self.data,
             local=local,
             found=found,
-            only_local=self.archives is not None,
+            only_local=files is not None,
             remove_archives=self.remove_archives,
             tolerate=self.tolerate,
         )
@@ -143,6 +148,12 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
     for key in request.keys:
         if key not in reports:
             reports[key] = check(key, getting.data, decode=False)
+            if reports[key].found and not fit(reports[key], getting.tolerate):
+                folders = [getting.data / source.folder for source in DATASETS[key].sources]
+                failed.append(
+                    f"{key} was there before and is not whole; move {', '.join(map(str, folders))} "
+                    "away to get it again, or take it as it is with --tolerate"
+                )
     return [reports[key] for key in dict.fromkeys((*request.keys, *reports))], failed
 
 

@@ -8,9 +8,10 @@ it takes proxies from the environment.
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
@@ -111,8 +112,8 @@ def _transfer(archive: Archive, address: str, partial: Path) -> None:
     start, headers = _range_headers(archive, address, partial)
     if archive.exact and start == archive.num_bytes:
         return
-    with _open(address, headers, archive, start) as response:
-        if response is None:  # the server says that nothing is missing, or that all of it is wrong
+    with _open(address, headers, partial, start) as response:
+        if response is None:
             return
         answer = _read_headers(archive, response, start)
         _remember(partial, address, response.headers)
@@ -145,7 +146,8 @@ def _chunks(response: HTTPResponse) -> Iterator[bytes]:
     while True:
         stop.exit_if_requested()
         try:
-            chunk = response.read(CHUNK)
+            # what has come, without waiting for a whole chunk: a slow transfer can be stopped, too
+            chunk = response.read1(CHUNK)
         except (OSError, HTTPException) as error:
             raise _BrokenError(f"{type(error).__name__}: {error}") from error
         if not chunk:
@@ -170,9 +172,9 @@ def _range_headers(archive: Archive, address: str, partial: Path) -> tuple[int, 
 
 @contextmanager
 def _open(
-    address: str, headers: dict[str, str], archive: Archive, start: int
+    address: str, headers: dict[str, str], partial: Path, start: int
 ) -> Iterator[HTTPResponse | None]:
-    """Yield the response; None if there is no rest to get."""
+    """Yield the response; None if the server says that nothing is missing."""
     if urlsplit(address).scheme not in ("http", "https"):
         raise _RefusedError("this is no address of the web")
     request = Request(address, headers={"User-Agent": "transfer get-data", **headers})
@@ -180,11 +182,14 @@ def _open(
         response = build_opener().open(request, timeout=TIMEOUT_S)
     except HTTPError as error:
         with error:
-            if error.code == 416 and not archive.exact:
+            if error.code == 416:
                 if error.headers.get("Content-Range", "") == f"bytes */{start}":
                     yield None
                     return
-                raise _RefusedError("it cannot go on with the file that was begun") from error
+                discard(partial)
+                raise _BrokenError(
+                    "it has no such rest of the file, which is begun again"
+                ) from error
             why = f"status {error.code} {error.reason}"
             raise (_BrokenError if error.code in TEMPORARY else _RefusedError)(why) from error
     except (OSError, HTTPException) as error:
@@ -214,7 +219,7 @@ def _read_headers(archive: Archive, response: HTTPResponse, start: int) -> _Answ
     return _Answer(start if response.status == 206 else 0, total)
 
 
-def _remember(partial: Path, address: str, headers: Mapping[str, str]) -> None:
+def _remember(partial: Path, address: str, headers: Message) -> None:
     """Store which file of which address was begun; a weak ETag does not name its bytes."""
     tag = headers.get("ETag") or ""
     mark = "" if tag.startswith("W/") else tag

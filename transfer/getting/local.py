@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from transfer.datasets.images import DataError
@@ -22,6 +23,15 @@ def files_by_name(folder: Path) -> dict[str, list[Path]]:
         for name in names:
             files.setdefault(name, []).append(Path(above) / name)
     return files
+
+
+def with_local_variant(source: Source, files: Mapping[str, list[Path]]) -> Source:
+    """Return the source with the first of its variants that the user has whole, else as it is."""
+    for archives in (source.archives, *source.variants):
+        required = [archive for archive in archives if not archive.optional]
+        if required and all(any(name in files for name in a.names) for a in required):
+            return replace(source, archives=archives)
+    return source
 
 
 def local_archives(source: Source, files: Mapping[str, list[Path]]) -> dict[str, Path]:

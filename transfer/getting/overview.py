@@ -27,12 +27,16 @@ def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
     return f"{'' if exact else '~'}{digits} {unit}"
 
 
-def unpacked_bytes(source: Source) -> int:
-    """Return the estimated size of an unpacked set: that of its archives.
+def unpacked_bytes(source: Source, getting: Getting) -> int:
+    """Return the estimated size of an unpacked set: that of its archives, or of the user's files.
 
     Images are compressed already; nobody publishes the unpacked sizes.
     """
-    return source.num_bytes
+    own = getting.local.get(source.key, {})
+    return sum(
+        own[archive.name].stat().st_size if archive.name in own else archive.num_bytes
+        for archive in source.archives
+    )
 
 
 def render(sources: Sequence[Source], getting: Getting) -> str:
@@ -62,14 +66,17 @@ class Space:
 
 
 def space(sources: Sequence[Source], getting: Getting) -> Space:
-    """Return the space that all sources need until they are there, archives included."""
-    unpacked = sum(
-        unpacked_bytes(source)
-        for source in sources
-        if _is_possible(source, getting) and source.key not in getting.found
-    )
+    """Return the space that all sources need until they are there.
+
+    Downloaded archives are counted, or only the largest one if each is removed once it is unpacked.
+    """
+    possible = [source for source in sources if _is_possible(source, getting)]
+    unpacked = sum(unpacked_bytes(s, getting) for s in possible if s.key not in getting.found)
+    archives = bytes_to_download(sources, getting)
+    if getting.remove_archives and archives:
+        archives = max(archive.num_bytes for source in possible for archive in source.archives)
     free = shutil.disk_usage(_existing(getting.data)).free
-    return Space(unpacked + bytes_to_download(sources, getting), free)
+    return Space(unpacked + archives, free)
 
 
 def bytes_to_download(sources: Sequence[Source], getting: Getting) -> int:
@@ -117,7 +124,7 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     )
     place = str(getting.found[source.key]) if state == "to link" else ", ".join(hosts)
     size = format_bytes(source.num_bytes, exact=exact and bool(source.archives))
-    unpacked = format_bytes(unpacked_bytes(source), exact=False)
+    unpacked = format_bytes(unpacked_bytes(source, getting), exact=False)
     return (source.key, state, size, unpacked, source.folder, place or "you")
 
 

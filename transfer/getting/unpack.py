@@ -10,6 +10,7 @@ import stat
 import tarfile
 import threading
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -131,7 +132,7 @@ def _unpack_tar_file(file: Path, job: _Job) -> None:
     inner: list[tarfile.TarInfo] = []
     with tarfile.open(file, "r:*") as archive:
         plain = isinstance(archive.fileobj, io.BufferedReader)
-        for member in archive:
+        for member in _members(archive):
             if plain and member.isreg() and job.is_nested(member.name):
                 inner.append(member)
             else:
@@ -140,6 +141,13 @@ def _unpack_tar_file(file: Path, job: _Job) -> None:
         with ThreadPoolExecutor(THREADS) as threads:
             for _ in threads.map(lambda member: _unpack_inner(file, member, job), inner):
                 stop.exit_if_requested()
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield each member and forget it: the list of those of Places365 would take gigabytes."""
+    while (member := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]  # the stubs lack it
+        yield member
 
 
 def _unpack_inner(file: Path, member: tarfile.TarInfo, job: _Job) -> None:
@@ -217,7 +225,7 @@ def _unpack_nested(content: IO[bytes], target: Path, job: _Job) -> None:
     partial.mkdir(parents=True, exist_ok=True)
     inner = _Job(f"{job.archive}: {target.name}", partial, "", job.budget)
     with tarfile.open(fileobj=content, mode="r|*") as archive:
-        for member in archive:
+        for member in _members(archive):
             _unpack_member(archive, member, inner)
     partial.rename(folder)
 

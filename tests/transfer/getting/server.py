@@ -16,6 +16,9 @@ class Server:
     """Content of each path."""
     cuts: dict[str, list[int]] = field(default_factory=dict)
     """Bytes after which the next answers for a path break off, each used once."""
+    hangs: dict[str, list[int]] = field(default_factory=dict)
+    """Bytes after which the next answers for a path wait for `released`, each used once."""
+    released: threading.Event = field(default_factory=threading.Event)
     statuses: dict[str, list[int]] = field(default_factory=dict)
     """Statuses of the next answers for a path, each used once."""
     pages: set[str] = field(default_factory=set)
@@ -68,6 +71,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        if self.state.hangs.get(path):
+            self.wfile.write(content[: self.state.hangs[path].pop(0)])
+            self.state.released.wait()
+            self.close_connection = True
+            return
         if self.state.cuts.get(path):
             self.wfile.write(content[: self.state.cuts[path].pop(0)])
             self.close_connection = True
@@ -90,4 +98,5 @@ def serve() -> Iterator[Server]:
         try:
             yield state
         finally:
+            state.released.set()
             http.shutdown()

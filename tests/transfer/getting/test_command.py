@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.planning.suites import suites
+from benchmarks.run_all import main as run_all
 from tests.transfer.getting.conftest import Publish
-from tests.transfer.getting.published import PACKERS, Packed
+from tests.transfer.getting.published import PACKERS, Packed, tar, zip_
 from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
@@ -158,3 +159,69 @@ def test_the_facts_of_a_source_are_well_formed(source: Source) -> None:
         assert bool(archive.urls) == (source.access == "download")
     assert source.terms_url.startswith("http")
     assert source.access == "download" or source.advice
+
+
+def test_an_incomplete_set_that_was_there_is_not_touched(
+    publish: Publish,
+    data: Path,
+    small_sets: Path,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    publish("dtd")
+    shutil.copytree(small_sets / "dtd", data / "dtd")
+    next((data / "dtd").rglob("*.jpg")).unlink()
+    assert main(["get-data", "dtd", "--data", str(data)]) == 1
+    assert "was there before and is not whole; move" in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_the_corruptions_of_imagenet_c_need_no_extra_archive(
+    publish: Publish, packed: Callable[[str], Packed], data: Path, tmp_path: Path
+) -> None:
+    publish("imagenet-c")
+    packed("imagenet-c").files["extra.tar"].unlink()
+    words = ["get-data", "imagenet_c100", "--data", str(data), "--from", str(tmp_path / "packed")]
+    assert main([*words, "--tolerate", "1000000"]) == 0
+    assert (data / "imagenet-c" / "fog").is_dir()
+    assert not (data / "imagenet-c" / "spatter").exists()
+
+
+def test_data_that_was_got_serves_a_run(
+    publish: Publish, data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    publish("cifar10")
+    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
+    words = ["--ckpt", str(checkpoint), "--data", str(data), "--tasks", "cifar10_knn"]
+    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    assert run_all([*words, *folders, "--schedule", "smoke"]) == 0
+    assert list((tmp_path / "results").rglob("cifar10_knn*"))
+
+
+def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:
+    """Return Kaggle's layout: places of folders and files, val images flat, and their list."""
+    images = sorted((imagenet / "val").rglob("*.JPEG"), key=lambda file: file.name)
+    lines = [f"{file.stem},{file.parent.name} 1 2 3 4" for file in images]
+    folder.mkdir()
+    csv = folder / "LOC_val_solution.csv"
+    csv.write_text("ImageId,PredictionString\n" + "\n".join(lines) + "\n")
+    inside = "ILSVRC/Data/CLS-LOC"
+    return {
+        f"{inside}/train": imagenet / "train",
+        **{f"{inside}/val/{file.name}": file for file in images},
+        csv.name: csv,
+    }
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_imagenet_is_unpacked_from_kaggles_copy(
+    kind: str, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    content, folder = kaggles_copy(small_sets / "imagenet", tmp_path / "own"), tmp_path / "own"
+    if kind == "zip":
+        zip_(folder / "imagenet-object-localization-challenge.zip", content)
+    else:
+        del content["LOC_val_solution.csv"]
+        tar(folder / "imagenet_object_localization_patched2019.tar.gz", content)
+    assert main(["get-data", "imagenet", "--data", str(data), "--from", str(folder)]) == 0
+    assert check("in1k", data, decode=False).ok

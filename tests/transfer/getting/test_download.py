@@ -1,6 +1,9 @@
 """One archive from a server that fails in the ways of real ones."""
 
 import hashlib
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from transfer.datasets.source import Archive
 from transfer.getting.download import TRIES, DownloadError, download
 from transfer.running import stop
 
+ROOT = Path(__file__).parents[3]
 CONTENT = bytes(range(256)) * 40
 
 
@@ -78,6 +82,24 @@ def test_a_server_without_ranges_sends_the_file_again(
     server.without_ranges = True
     server.cuts["a/x.tar"] = [1000]
     download(archive, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_a_file_that_is_all_there_is_only_verified(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(CONTENT)
+    download(replace(archive, exact=False), tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+    assert server.requests == [("a/x.tar", f"bytes={len(CONTENT)}-")]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_beginning_longer_than_the_file_is_dropped(
+    exact: bool, archive: Archive, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(CONTENT + b"?")
+    download(replace(archive, exact=exact), tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
@@ -160,11 +182,44 @@ def test_a_signal_keeps_what_has_come(
     monkeypatch.setattr(stop, "exit_if_requested", stop_at_the_sixth)
     with pytest.raises(stop.Stopped):
         download(archive, tmp_path / "x.tar")
-    assert (tmp_path / "x.tar.part").stat().st_size == 5000
+    assert 0 < (tmp_path / "x.tar.part").stat().st_size <= 5000
     monkeypatch.undo()
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     download(archive, tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from transfer.datasets.source import Archive
+from transfer.getting.download import download
+address, num_bytes, file = sys.argv[1:]
+download(Archive(name="x.tar", urls=(address,), num_bytes=int(num_bytes)), Path(file))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_beginning_that_goes_on(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    content = CONTENT * 100
+    server.files["a/x.tar"], server.tags["a/x.tar"] = content, '"1"'
+    server.hangs["a/x.tar"] = [len(content) // 2]
+    file = tmp_path / "x.tar"
+    words = [archive.urls[0], str(len(content)), str(file)]
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *words], cwd=ROOT)
+    partial = tmp_path / "x.tar.part"
+    while not partial.exists() or partial.stat().st_size < 100_000:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    server.released.set()
+    begun = partial.stat().st_size
+    download(replace(archive, num_bytes=len(content), checksum=""), file)
+    assert file.read_bytes() == content
+    assert server.requests[-1] == ("a/x.tar", f"bytes={begun}-")
 
 
 def test_a_proxy_of_the_environment_is_used(

@@ -197,6 +197,7 @@ CIFAR10_SOURCE = Source(
         Part(path=name) for name in (*CIFAR10.train_files, *CIFAR10.test_files, CIFAR10.names_file)
     ),
     checked_as=("cifar10",),
+    unneeded_with=CIFAR10.image_folder,
 )
 CIFAR100_SOURCE = Source(
     key="cifar100",
@@ -216,6 +217,7 @@ CIFAR100_SOURCE = Source(
         for name in (*CIFAR100.train_files, *CIFAR100.test_files, CIFAR100.names_file)
     ),
     checked_as=("cifar100",),
+    unneeded_with=CIFAR100.image_folder,
 )
 DATASETS = {
     "cifar10": DatasetInfo(

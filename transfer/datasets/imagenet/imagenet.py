@@ -84,6 +84,16 @@ IMAGENET = Source(
             checksum="md5:fa75699e90414af021442c21a62c3abf",
         ),
     ),
+    # Kaggle's copy: names as `kaggle competitions download` writes them, without checksums
+    variants=(
+        (Archive(name="imagenet-object-localization-challenge.zip", num_bytes=0, exact=False),),
+        (
+            Archive(
+                name="imagenet_object_localization_patched2019.tar.gz", num_bytes=0, exact=False
+            ),
+            Archive(name="LOC_val_solution.csv", num_bytes=0, exact=False),
+        ),
+    ),
     terms="non-commercial research and education",
     terms_url="https://image-net.org/download.php",
     parts=(
@@ -102,7 +112,8 @@ IMAGENET = Source(
         ),
     ),
     access="registration",
-    advice="register at https://image-net.org/download.php, the images of 2012.",
+    advice="register at https://image-net.org/download.php and get the images of 2012, or Kaggle's "
+    "copy, imagenet-object-localization-challenge.zip.",
     arrange=sort_val_images,
     link=link_sorted,
     checked_as=("in1k", "in100"),
