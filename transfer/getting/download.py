@@ -34,7 +34,7 @@ TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 """Statuses after which the same address is tried again."""
 
 
-class DownloadError(OSError):
+class DownloadError(RuntimeError):
     """Error for an archive that no address gives; it names each address and the reason."""
 
 
@@ -116,6 +116,8 @@ def _transfer(archive: Archive, address: str, partial: Path) -> None:
         if response is None:
             return
         answer = _read_headers(archive, response, start)
+        if not answer.start:  # before its mark is stored, so that no mark belongs to other bytes
+            partial.unlink(missing_ok=True)
         _remember(partial, address, response.headers)
         total = answer.total or archive.num_bytes
         with (

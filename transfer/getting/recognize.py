@@ -10,19 +10,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from transfer.datasets.source import Source
+from transfer.running.console import print_line
 
 DEPTH = 6
 """Levels of folders that are searched."""
 MOST_FOLDERS = 200
 """Folders with more subfolders hold classes, not sets; what is in them is not searched."""
 
+MOST_CANDIDATES = 20_000
+"""Folders after which a search ends."""
+
 
 def candidate_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
-    """Yield a folder and those below it, nearer ones first."""
-    level = [root]
+    """Yield a folder and those below it, nearer ones first, each once even if links lead to it."""
+    level, seen = [root], set[tuple[int, int]]()
     for _ in range(depth + 1):
-        yield from level
-        level = [child for folder in level for child in _subfolders(folder)]
+        below: list[Path] = []
+        for folder in level:
+            state = folder.stat()
+            if (state.st_dev, state.st_ino) in seen:
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            if len(seen) > MOST_CANDIDATES:
+                print_line("search", f"{root}: {MOST_CANDIDATES:,} folders seen; give a nearer one")
+                return
+            yield folder
+            below += _subfolders(folder)
+        level = below
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -94,7 +94,9 @@ def test_one_set_that_fails_does_not_stop_the_others(
     publish("dtd"), publish("pets")
     del server.files["dtd/dtd-r1.0.1.tar.gz"]
     assert main(["get-data", "dtd", "pets", "--data", str(data)]) == 1
-    assert "dtd is not there" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "dtd is not there: dtd-r1.0.1.tar.gz cannot be downloaded" in message
+    assert "status 404" in message
     assert check("pets", data, decode=False).ok
 
 

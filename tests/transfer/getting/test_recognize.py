@@ -11,7 +11,8 @@ from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
 from transfer.datasets.images import DataError
-from transfer.getting.recognize import find_all, find_root
+from transfer.getting import recognize
+from transfer.getting.recognize import candidate_folders, find_all, find_root
 from transfer.getting.request import all_sources
 
 WITH_FOLDERS = [key for key in all_sources() if key != "sbd"]
@@ -187,6 +188,17 @@ def test_class_folders_are_not_searched(tmp_path: Path) -> None:
     (tmp_path / "many" / "7" / "labels" / "train1.txt").write_text("")
     assert find_root(source, tmp_path / "many" / "7") is not None
     assert find_root(source, tmp_path) is None
+
+
+def test_a_search_ends_in_a_loop_of_links_and_in_a_large_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path)
+    assert len(list(candidate_folders(tmp_path))) == 3
+    monkeypatch.setattr(recognize, "MOST_CANDIDATES", 2)
+    assert len(list(candidate_folders(tmp_path))) == 2
+    assert "2 folders seen" in capsys.readouterr().err
 
 
 def test_a_list_that_names_other_folders_is_refused(tmp_path: Path) -> None:
