@@ -104,9 +104,9 @@ def _size(info: DatasetInfo) -> str:
 
 
 def _access(info: DatasetInfo) -> str:
-    """Return how `get-data` gets the archives."""
+    """Return how `get-data` gets the archives; a dash for a set that it does not know."""
     words = dict.fromkeys(ACCESS[source.access] for source in info.sources)
-    return " and ".join(words) or "made here"
+    return " and ".join(words) or "–"
 
 
 def _terms(info: DatasetInfo) -> str:

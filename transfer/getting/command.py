@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -107,7 +107,13 @@ class GetData:
         if not folder.is_dir():
             raise DataError(f"--link {folder}: this is no folder")
         found = find_all(sources, folder)
-        absent = [s for s in sources if s.key not in found and not s.is_there(self.data)]
+        absent = [
+            source
+            for source in sources
+            if source.key not in found
+            and not source.is_there(self.data)
+            and not unneeded_with_found(source, sources, found)
+        ]
         if absent or not found:
             wants = "; ".join(f"{s.key}: {', '.join(p.path for p in s.parts)}" for s in absent)
             raise DataError(
@@ -127,6 +133,17 @@ class GetData:
             print(f"python -m transfer {shlex.join(words)}{state}")
         print(f"{len(found)} known sets below {root}", file=sys.stderr)
         return 0
+
+
+def unneeded_with_found(
+    source: Source, sources: Sequence[Source], found: Mapping[str, Path]
+) -> bool:
+    """Return whether what makes a source unnecessary is part of another set that was found."""
+    return any(
+        (found[other.key] / Path(source.unneeded_with).relative_to(other.folder)).exists()
+        for other in sources
+        if other.key in found and Path(source.unneeded_with).is_relative_to(other.folder)
+    )
 
 
 def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]:

@@ -157,6 +157,11 @@ def test_masks_are_never_written_into_a_found_voc(
     assert sorted(found.rglob("*")) == before
 
 
+def test_sbd_is_not_needed_beside_its_masks(small_sets: Path, data: Path) -> None:
+    assert link(data, small_sets / "VOCdevkit" / "VOC2012", "voc12_seg") == 0
+    assert check("voc12_seg", data, decode=False).ok
+
+
 def test_a_proposal_is_printed_for_each_known_set(
     small_sets: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
