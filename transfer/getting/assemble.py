@@ -153,7 +153,11 @@ def _require_archives(source: Source, getting: Getting) -> None:
         raise DataError(f"{source.key}: --from has no {names}; without --from they are downloaded")
     raise DataError(
         f"{source.key}: {source.advice}"
-        + (f" Then: get-data {source.key} --from FOLDER, which holds {names}" if absent else "")
+        + (
+            f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"
+            if absent
+            else ""
+        )
     )
 
 

@@ -8,7 +8,11 @@ from transfer.running import stop
 from transfer.running.console import progress
 
 CHUNK = 1 << 20
-MB = 1_000_000
+
+
+def display_unit(num_bytes: int) -> tuple[int, str]:
+    """Return the bytes and the name of the unit in which the progress of a file is shown."""
+    return (1_000, "kB") if num_bytes < 10_000_000 else (1_000_000, "MB")
 
 
 def mismatch(archive: Archive, file: Path) -> str:
@@ -29,10 +33,12 @@ def mismatch(archive: Archive, file: Path) -> str:
 def _hash(file: Path, kind: str, num_bytes: int) -> str:
     digest = hashlib.new(kind, usedforsecurity=False)
     seen = 0
-    with file.open("rb") as content, progress("verify", file.name, num_bytes // MB, "MB") as shown:
+    size, unit = display_unit(num_bytes)
+    name = file.name.removesuffix(".part")
+    with file.open("rb") as content, progress("verify", name, num_bytes // size, unit) as shown:
         while chunk := content.read(CHUNK):
             stop.exit_if_requested()
             digest.update(chunk)
             before, seen = seen, seen + len(chunk)
-            shown.add(seen // MB - before // MB)
+            shown.add(seen // size - before // size)
     return digest.hexdigest()

@@ -157,8 +157,9 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
         try:
             report = get_source(source, getting)
         except (DataError, OSError, RuntimeError) as error:
-            failed.append(f"{source.key} is not there: {error}")
-            print_line("get-data", failed[-1])
+            why = str(error).removeprefix(f"{source.key}: ")
+            failed.append(f"{source.key} is not there: {why}")
+            print_line("get-data", f"{source.key} failed, the reason comes last")
             continue
         if report is not None:
             reports[report.key] = report

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 from urllib.request import Request, build_opener
 
 from transfer.datasets.source import Archive
-from transfer.getting.checksum import MB, mismatch
+from transfer.getting.checksum import display_unit, mismatch
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors, write_whole
-from transfer.running.console import Progress, print_line, progress
+from transfer.running.console import print_line, progress
 
 CHUNK = 1 << 20
 TIMEOUT_S = 60
@@ -120,28 +120,29 @@ def _transfer(archive: Archive, address: str, partial: Path) -> None:
             partial.unlink(missing_ok=True)
         _remember(partial, address, response.headers)
         total = answer.total or archive.num_bytes
+        size, unit = display_unit(total)
         with (
             explain_write_errors(partial, "--data"),
             partial.open("r+b" if partial.exists() else "wb") as output,
-            progress("download", archive.name, total // MB, "MB", answer.start // MB) as shown,
+            progress("download", archive.name, total // size, unit, answer.start // size) as shown,
         ):
             output.truncate(answer.start)
             output.seek(answer.start)
             done = answer.start
             for chunk in _chunks(response):
                 output.write(chunk)
-                done = _count(archive, shown, done, len(chunk), answer.total)
+                before, done = done, done + len(chunk)
+                _refuse_too_much(archive, done, answer.total)
+                shown.add(done // size - before // size)
     if done < answer.total:
         raise _BrokenError(f"the connection ended after {done:,} of {answer.total:,} bytes")
 
 
-def _count(archive: Archive, shown: Progress, done: int, new: int, total: int) -> int:
-    """Return the bytes after a chunk; _RefusedError once they are more than the file can have."""
+def _refuse_too_much(archive: Archive, done: int, total: int) -> None:
+    """Raise _RefusedError once more bytes have come than the file can have."""
     most = archive.num_bytes if archive.exact else max(total, 2 * archive.num_bytes)
-    if done + new > most:
+    if done > most:
         raise _RefusedError(f"it sends more than {most:,} bytes")
-    shown.add((done + new) // MB - done // MB)
-    return done + new
 
 
 def _chunks(response: HTTPResponse) -> Iterator[bytes]:
