@@ -33,6 +33,7 @@ from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
+from benchmarks.planning.missing_data import get_data_command
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
     PlannedCell,
@@ -248,6 +249,8 @@ def run(request: RunAll) -> int:
     if request.plan:
         if where is not None:
             print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
+        if command := get_data_command(rows):
+            print(command, file=sys.stderr)
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(

@@ -27,6 +27,8 @@ LIGHT_COMMANDS = (
     ("-m", "transfer", "--list"),
     ("-m", "transfer", "cifar10_knn", "--help"),
     ("-m", "transfer", "inspect", "--help"),
+    ("-m", "transfer", "get-data", "--help"),
+    ("-m", "transfer", "get-data", "all", "--plan"),
     ("-m", "pretrain", "--help"),
     ("-m", "pretrain", "--list"),
     ("-m", "slurm", "--help"),

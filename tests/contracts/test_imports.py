@@ -26,6 +26,7 @@ LAYERS = {
         ("topology",),
         ("backbone",),
         ("convert",),
+        ("getting",),
         ("datasets",),
         ("record",),
         ("metrics",),

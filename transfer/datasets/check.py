@@ -194,6 +194,8 @@ def render(reports: Iterable[Report]) -> str:
             info = dataset_info(report.key)
             table += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
             table.append(f"  how to get it: {info.how_to_get}")
+            if info.sources:
+                table.append(f"  by command: python -m transfer get-data {report.key}")
         if report.notes:
             table += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
     return "\n".join(table)
