@@ -35,8 +35,7 @@ def run_backward(root: Tensor) -> None:
         if node.name() == "torch::autograd::AccumulateGrad":
             _accumulate(node, received[0])
             continue
-        edges = [edge for edge in node.next_functions if edge[0] is not None]
-        for (following, place), gradient in zip(edges, _call(node, received), strict=True):
+        for (following, place), gradient in zip(_edges(node), _call(node, received), strict=True):
             sums = gradients.setdefault(following, [None] * len(_inputs(following)))
             if gradient is not None:
                 suited = _suit(node, gradient, _inputs(following)[place])
@@ -52,9 +51,7 @@ def _count_edges(root: Node) -> Counter[Node]:
     counts: Counter[Node] = Counter()
     seen, pending = {root}, [root]
     while pending:
-        for following, _ in pending.pop().next_functions:
-            if following is None:
-                continue
+        for following, _ in _edges(pending.pop()):
             counts[following] += 1
             if following not in seen:
                 seen.add(following)
@@ -62,9 +59,14 @@ def _count_edges(root: Node) -> Counter[Node]:
     return counts
 
 
+def _edges(node: Node) -> list[tuple[Node, int]]:
+    """Return the nodes that get a node's gradients, and the places of these among theirs."""
+    return [(following, place) for following, place in node.next_functions if following is not None]
+
+
 def _inputs(node: Node) -> Any:
     """Return shape, data type and device of each gradient that a node receives."""
-    return node._input_metadata  # type: ignore[attr-defined]
+    return node._input_metadata
 
 
 def _call(node: Node, received: list[Tensor | None]) -> tuple[Tensor | None, ...]:
@@ -82,14 +84,14 @@ def _call(node: Node, received: list[Tensor | None]) -> tuple[Tensor | None, ...
         result = node.apply(*filled)
         needed = node.needs_input_grad  # of all arguments, also of those that are no tensors
     else:
-        result = node(*received)
+        result = node(*received)  # type: ignore[operator]
     results = result if isinstance(result, tuple) else (result,)
     return tuple(compress(results, needed))
 
 
 def _suit(node: Node, gradient: Tensor, expected: Any) -> Tensor:
     """Return the gradient in the shape and the data type of its input."""
-    own = isinstance(node, BackwardCFunction) and node._forward_cls.__module__.startswith(ROOMS)  # type: ignore[attr-defined]
+    own = isinstance(node, BackwardCFunction) and node._forward_cls.__module__.startswith(ROOMS)
     found = (gradient.device, gradient.dtype, tuple(gradient.shape))
     wanted = (expected.device, expected.dtype, tuple(expected.shape))
     if found[0] != wanted[0] or (own and found != wanted):

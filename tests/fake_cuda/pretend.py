@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.fake_cuda.graph import run_backward
+from tests.fake_cuda.pinned import forget_pinned, pinned_copy
 
 CUDA = torch.device("cuda", 0)
 RANK = 3
@@ -48,9 +49,13 @@ def pretend_cuda() -> Iterator[None]:
         patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
         # the engine wants the device's streams, which there are none of
         patch.setattr(Tensor, "backward", run_backward)
+        patch.setattr(Tensor, "pin_memory", pinned_copy)
         patch.setattr(nn.Module, "_apply", _apply_registered)
         with FakeTensorMode(allow_non_fake_inputs=True):
-            yield
+            try:
+                yield
+            finally:
+                forget_pinned()
 
 
 def on_cuda(tensor: Tensor) -> Tensor:

@@ -10,7 +10,11 @@ from tests.fake_cuda.pretend import CUDA
 from tests.fake_cuda.steps import Step, take_step
 from tests.tiny_methods import LEARNING
 
-every_method = pytest.mark.parametrize("name", LEARNING)
+# the tests of a method share its step, and so its process
+every_method = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.xdist_group(f"fake step {name}")) for name in LEARNING],
+)
 one_and_eight_processes = pytest.mark.parametrize("num_processes", [1, 8])
 
 

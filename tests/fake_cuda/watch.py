@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.fake_cuda.kernels import answer_read, count_sync_norms, run_without_kernel
+from tests.fake_cuda.pinned import is_pinned, mark_pinned
 
 ROOT = f"{Path(__file__).parents[2]}/"
 ROOMS = (f"{ROOT}pretrain/", f"{ROOT}transfer/")
@@ -52,7 +54,7 @@ class Watch(TorchDispatchMode):
     """
 
     def __init__(self, *, true: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.true = true
         self.waits: Counter[Wait] = Counter()
         self.faults: list[str] = []
@@ -77,6 +79,8 @@ class Watch(TorchDispatchMode):
         if result is None:
             result = run_without_kernel(func, name, args, kwargs) if cuda else func(*args, **kwargs)
         self._note_copies(name, args, kwargs, result)
+        if kwargs.get("pin_memory"):
+            mark_pinned(result)
         return result
 
     def _note(self, kind: str) -> None:
@@ -104,8 +108,10 @@ class Watch(TorchDispatchMode):
             return
         for source, target in pairs:
             ways = source.device.type, target.device.type
-            if blocking and ways == ("cpu", "cuda"):
-                self._note("copy to the device")
+            if ways == ("cpu", "cuda") and (blocking or not is_pinned(source)):
+                self._note(
+                    "copy to the device" if blocking else "copy of memory that is not pinned"
+                )
             elif blocking and ways == ("cuda", "cpu"):
                 self._note("copy from the device")
 
@@ -132,7 +138,7 @@ SYNC_NORM = "nn.SyncBatchNorm"
 
 def place() -> str:
     """Return the innermost file and function of the project; or what of torch it is in."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_filename.startswith(ROOMS):
