@@ -22,7 +22,7 @@ from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads, save_classifier
 from transfer.frozen.crops import RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.network import forward, frozen_network, upload
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.metrics import top1
@@ -64,8 +64,8 @@ class HeadOptimizer:
         share: finished share of the training.
         """
         count, classes, _ = self.shape
-        factors = self.rates.new_tensor(self.training.rate_factors(share))
-        rates = self.rates * factors.repeat_interleave(classes)
+        factors = torch.tensor(self.training.rate_factors(share), dtype=self.rates.dtype)
+        rates = self.rates * upload(factors, self.rates.device).repeat_interleave(classes)
         logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
         log_p = logits.log_softmax(dim=2)
         picked = labels.view(-1, 1, 1).expand(-1, count, 1)
