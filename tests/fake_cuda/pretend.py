@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.fake_cuda.graph import run_backward
@@ -50,6 +51,8 @@ def pretend_cuda() -> Iterator[None]:
         # the engine wants the device's streams, which there are none of
         patch.setattr(Tensor, "backward", run_backward)
         patch.setattr(Tensor, "pin_memory", pinned_copy)
+        patch.setattr(Tensor, "numpy", _ones_array(Tensor.numpy))
+        patch.setattr(FakeTensor, "tolist", lambda tensor: tensor.cpu().numpy().tolist())
         patch.setattr(nn.Module, "_apply", _apply_registered)
         with FakeTensorMode(allow_non_fake_inputs=True):
             try:
@@ -61,6 +64,18 @@ def pretend_cuda() -> Iterator[None]:
 def on_cuda(tensor: Tensor) -> Tensor:
     """Return a fake copy of a tensor on CUDA."""
     return tensor.detach().to(CUDA)
+
+
+def _ones_array(numpy: Callable[[Tensor], NDArray[Any]]) -> Callable[[Tensor], NDArray[Any]]:
+    """Return Tensor.numpy with ones for a fake tensor on the CPU, which has no data."""
+
+    def array(tensor: Tensor) -> NDArray[Any]:
+        if isinstance(tensor, FakeTensor) and tensor.device.type == "cpu":
+            with unset_fake_temporarily():
+                return numpy(torch.ones(tensor.shape, dtype=tensor.dtype))
+        return numpy(tensor)
+
+    return array
 
 
 def _apply_registered(module: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:

@@ -34,9 +34,12 @@ READS = {
     "linalg_cholesky": "factorization",
     "linalg_inv_ex": "factorization",
     "barrier_": "barrier",
-    "nms": "nms",
+    "nms": "suppression",
 }
 """Operations that end only when the host has read something from the device."""
+
+
+INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
 class Wait(NamedTuple):
@@ -89,7 +92,8 @@ class Watch(TorchDispatchMode):
     def _note_reads(self, name: str, args: Any) -> None:
         if name in READS:
             self._note(READS[name])
-        if name in ("index", "index_put", "index_put_", "_index_put_impl_"):
+        # a number is put by a masked fill
+        if name in INDEXING and not (len(args) > 2 and args[2].device.type == "cpu"):
             for index in args[1]:
                 if index is not None and index.dtype in (torch.bool, torch.uint8):
                     self._note("mask")
