@@ -208,7 +208,7 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
-    """Take one optimizer step; nothing in it waits for the device."""
+    """Take one optimizer step; what waits for the device in it is a method's, never the loop's."""
     recipe, step = job.recipe, training.step
     # methods may draw random numbers, the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)

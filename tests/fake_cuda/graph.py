@@ -100,6 +100,9 @@ def _suit(node: Node, gradient: Tensor, expected: Any) -> Tensor:
 
 
 def _accumulate(node: Any, gradient: Tensor | None) -> None:
+    """Add a gradient to its leaf's, in the leaf's memory layout as the engine does."""
     if gradient is not None:
         leaf: Tensor = node.variable
+        if gradient.stride() != leaf.stride():
+            gradient = torch.empty_like(leaf).copy_(gradient)
         leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient

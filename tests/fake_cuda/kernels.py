@@ -33,6 +33,8 @@ def run_without_kernel(func: Any, name: str, args: Any, kwargs: dict[str, Any]) 
     """Run an operation, with all places in place of a mask and without kernels of SyncBatchNorm."""
     if name in SYNC_NORM:
         return SYNC_NORM[name](*args)
+    if name == "_fused_sgd_":
+        return _fused_sgd(*args)
     if name in ("index", "index_put", "index_put_"):
         places: list[Tensor | None] = []
         for index in args[1]:
@@ -53,6 +55,20 @@ def _all_places(mask: Tensor) -> list[Tensor | None]:
 def count_sync_norms(name: str) -> int:
     """Return 1 for the first operation of a pass through nn.SyncBatchNorm, else 0."""
     return int(name == "batch_norm_stats")
+
+
+class LayoutError(ValueError):
+    """Tensors of different memory layouts, which a fused kernel refuses."""
+
+
+def _fused_sgd(weights: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
+    """Check what the fused kernel of SGD checks."""
+    for lists in (gradients, momenta):
+        for weight, other in zip(weights, lists, strict=False):
+            found = (other.dtype, other.device, other.shape, other.stride())
+            wanted = (weight.dtype, weight.device, weight.shape, weight.stride())
+            if found != wanted:
+                raise LayoutError(f"a gradient or momentum {found} of a weight {wanted}")
 
 
 def _statistics(rows: Tensor, *_: Any) -> tuple[Tensor, Tensor]:

@@ -16,9 +16,10 @@ from pretrain.parts.upload import upload
 from pretrain.parts.view import View
 from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.graph import GradientError
-from tests.fake_cuda.pretend import pretend_processes
+from tests.fake_cuda.kernels import LayoutError
+from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.steps import Step, take_step_of
-from tests.fake_cuda.watch import AUTOGRAD, Wait
+from tests.fake_cuda.watch import AUTOGRAD, Wait, Watch
 
 Loss = Callable[[Tensor], Tensor]
 """A loss of embeddings (n, d)."""
@@ -160,6 +161,19 @@ class Narrow(torch.autograd.Function):
 def test_a_gradient_unlike_its_input_raises(change: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(GradientError, match="NarrowBackward returns a gradient"):
         step_with(lambda rows: Narrow.apply(rows, change).sum())
+
+
+def test_a_momentum_in_another_memory_layout_than_its_weight_raises() -> None:
+    with pretend_cuda(), Watch():
+        weight = nn.Parameter(on_cuda(torch.ones(4, 3, 2, 2)))
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True)
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        momentum = optimizer.state[weight]["momentum_buffer"]
+        moved = momentum.contiguous(memory_format=torch.channels_last)
+        optimizer.state[weight]["momentum_buffer"] = moved
+        with pytest.raises(LayoutError, match="a gradient or momentum"):
+            optimizer.step()
 
 
 def test_a_parameter_without_gradient_shows() -> None:
