@@ -20,7 +20,11 @@ one_and_eight_processes = pytest.mark.parametrize("num_processes", [1, 8])
 
 @cache
 def step_of(name: str, num_processes: int) -> Step:
-    """Return a step, taken once for all tests; it raises if any tensor was left on the CPU."""
+    """Return a step, taken once for all tests.
+
+    It raises if any tensor was left on the CPU, and if a gradient of a Function is unlike its
+    input.
+    """
     return take_step(name, num_processes)
 
 

@@ -53,7 +53,8 @@ def second_batch(folder: Path, name: str, *, memory_gb: float) -> tuple[Batch, W
         uses_labels=True,
     )
     with pretend_cuda(), closing(feed.batches(0, 2)) as batches:
-        next(batches)
+        with Watch():
+            next(batches)
         with Watch() as watch:
             return next(batches), watch
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -71,9 +72,14 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         library, _, name = func._schema.name.partition("::")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        cuda = [tensor for tensor in tensors if tensor.device.type == "cuda"]
         if library == "c10d":
             self._check_collective(name, tensors)
+        elif _is_host_work(tensors, kwargs):
+            pinned = kwargs.pop("pin_memory", False)
+            with unset_fake_temporarily():
+                made = func(*args, **kwargs)
+            return mark_pinned(made) if pinned else made
+        cuda = [tensor for tensor in tensors if tensor.device.type == "cuda"]
         if cuda:
             self._note_reads(name, args)
             self._check_precision(name, cuda)
@@ -82,8 +88,6 @@ class Watch(TorchDispatchMode):
         if result is None:
             result = run_without_kernel(func, name, args, kwargs) if cuda else func(*args, **kwargs)
         self._note_copies(name, args, kwargs, result)
-        if kwargs.get("pin_memory"):
-            mark_pinned(result)
         return result
 
     def _note(self, kind: str) -> None:
@@ -133,6 +137,13 @@ class Watch(TorchDispatchMode):
                 self.faults.append(f"{name} of a tensor on {tensor.device} in {place()}")
             if not tensor.is_contiguous():
                 self.faults.append(f"{name} of a tensor that is not contiguous in {place()}")
+
+
+def _is_host_work(tensors: list[Tensor], kwargs: dict[str, Any]) -> bool:
+    """Return whether an operation has to do with tensors with data only; these stay so."""
+    target = kwargs.get("device")
+    on_host = target is None or torch.device(target).type == "cpu"
+    return on_host and not any(isinstance(tensor, FakeTensor) for tensor in tensors)
 
 
 LAYER = "a layer of torch"
