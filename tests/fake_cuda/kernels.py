@@ -18,7 +18,7 @@ def answer_read(name: str, args: Any, *, true: bool) -> Any:
     if name == "_local_scalar_dense":
         kinds = {torch.bool: true, torch.float32: 1.0, torch.float64: 1.0}
         return kinds.get(args[0].dtype, 1)
-    if name == "equal":
+    if name in ("equal", "allclose"):
         return true
     if name == "nonzero":
         return args[0].new_empty((args[0].numel(), args[0].ndim), dtype=torch.int64)

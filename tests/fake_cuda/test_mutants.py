@@ -84,8 +84,13 @@ def half_statistics(rows: Tensor) -> Tensor:
     return rows.bfloat16().std(dim=0).float().mean()
 
 
+def half_factor(rows: Tensor) -> Tensor:
+    return torch.linalg.cholesky(rows.detach()[:, :4].bfloat16()).float().mean() + rows.mean()
+
+
 @pytest.mark.parametrize(
-    ("loss", "operation"), [(product_under_autocast, "mm"), (half_statistics, "std")]
+    ("loss", "operation"),
+    [(product_under_autocast, "mm"), (half_statistics, "std"), (half_factor, "linalg_cholesky_ex")],
 )
 def test_a_loss_in_half_precision_is_a_fault(loss: Loss, operation: str) -> None:
     assert step_with(loss).watch.faults == [f"{operation} in torch.bfloat16 in {LOOP}"]
@@ -104,11 +109,16 @@ def test_a_metric_in_half_precision_shows() -> None:
         (lambda rows: rows.detach().cpu().to(rows.device).mean() + rows.mean(), {LOOP: 2}),
         (lambda rows: (rows * torch.tensor([2.0], device=rows.device)).mean(), {LOOP: 1}),
         (lambda rows: torch.linalg.eigvalsh(rows @ rows.T).mean() + rows.mean(), {LOOP: 1}),
+        (lambda rows: torch.linalg.cholesky(rows @ rows.T).mean(), {LOOP: 1}),
+        (lambda rows: torch.linalg.inv(rows[:, :4]).mean(), {LOOP: 1}),
         # the index is used again for the gradient
         (lambda rows: rows[rows.detach()[:, 0] > 0].mean(), {LOOP: 1, AUTOGRAD: 1}),
         (lambda rows: rows[torch.randperm(4)].mean(), {LOOP: 1, AUTOGRAD: 1}),
     ],
-    ids=["item", "if", "nonzero", "there and back", "constant", "eigenvalues", "mask", "index"],
+    ids=[
+        *("item", "if", "nonzero", "there and back", "constant"),
+        *("eigenvalues", "cholesky", "inverse", "mask", "index"),
+    ],
 )
 def test_a_wait_breaks_the_budget(loss: Loss, waits: dict[str, int]) -> None:
     found = step_with(loss).watch.waits

@@ -20,6 +20,10 @@ ROOMS = (f"{ROOT}pretrain/", f"{ROOT}transfer/")
 LAYERS = ("/torch/nn/modules/conv.py", "/torch/nn/modules/linear.py")
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"}
 SENSITIVE = {"logsumexp", "logaddexp", "_log_softmax", "_softmax", "var", "std", "exp", "log"}
+FACTORIZATIONS = {
+    *("linalg_cholesky_ex", "linalg_inv_ex", "linalg_solve_triangular"),
+    *("_linalg_eigh", "_linalg_svd", "_linalg_solve_ex"),
+}
 HALF = (torch.bfloat16, torch.float16)
 READS = {
     "_local_scalar_dense": "read of a number",
@@ -29,11 +33,12 @@ READS = {
     "_unique2": "unique",
     "bincount": "bincount",
     "repeat_interleave": "repeat",
-    # these look for errors of the solver
+    "allclose": "comparison",
+    "multinomial": "check of weights",
+    # these look whether the solver has failed; the first does it for all that is not named here
+    "_linalg_check_errors": "factorization",
     "_linalg_eigh": "factorization",
     "_linalg_svd": "factorization",
-    "linalg_cholesky": "factorization",
-    "linalg_inv_ex": "factorization",
     "barrier_": "barrier",
     "nms": "suppression",
 }
@@ -125,7 +130,9 @@ class Watch(TorchDispatchMode):
 
     def _check_precision(self, name: str, cuda: list[Tensor]) -> None:
         """Note a fault where half precision is used outside of a network's layers."""
-        if name not in PRODUCTS | SENSITIVE or not any(t.dtype in HALF for t in cuda):
+        if name not in PRODUCTS | SENSITIVE | FACTORIZATIONS or not any(
+            t.dtype in HALF for t in cuda
+        ):
             return
         here = place()
         if here not in (LAYER, AUTOGRAD):
