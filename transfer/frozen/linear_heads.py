@@ -24,7 +24,7 @@ from transfer.frozen.classifier import Heads, save_classifier
 from transfer.frozen.crops import RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_shares import entropy_bits, head_shares
-from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.network import forward, frozen_network, upload
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.metrics import top1
@@ -66,8 +66,8 @@ class HeadOptimizer:
         share: finished share of the training.
         """
         count, classes, _ = self.shape
-        factors = self.rates.new_tensor(self.training.rate_factors(share))
-        rates = self.rates * factors.repeat_interleave(classes)
+        factors = torch.tensor(self.training.rate_factors(share), dtype=self.rates.dtype)
+        rates = self.rates * upload(factors, self.rates.device).repeat_interleave(classes)
         logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
         log_p = logits.log_softmax(dim=2)
         picked = labels.view(-1, 1, 1).expand(-1, count, 1)
