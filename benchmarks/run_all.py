@@ -111,7 +111,7 @@ class RunAll:
     calibrate: bool = False
     """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
     full: bool = False
-    """With --calibrate: also run tasks of more than a GPU hour."""
+    """Also run tasks of more than a GPU hour, with --calibrate."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
 

@@ -45,7 +45,7 @@ class Method(nn.Module):
     fixed_rate: tuple[str, ...] = ()
     """Names of submodules whose learning rate follows no schedule."""
     metrics_read: bool = True
-    """Whether this step's metrics are read; else `forward` leaves out what is only logged and takes
+    """True if this step's metrics are read; else `forward` leaves out what is only logged and takes
     time. The loop sets it before each step."""
     frozen_until: Mapping[str, float] = MappingProxyType({})
     """Parameter name -> share of the run before which the parameter stays as it is."""

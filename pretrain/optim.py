@@ -11,7 +11,7 @@ from pretrain.method import Method
 from pretrain.recipes.recipe import Schedule
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
-"""What torch's functions of many tensors take."""
+"""Lists that torch's functions of many tensors take."""
 
 
 def scheduled_rate(

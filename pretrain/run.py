@@ -73,13 +73,7 @@ def prepare(
         rank=process.rank,
         num_processes=process.num_processes,
     )
-    torch.manual_seed(command.seed)  # every process builds the same networks
-    module, _ = METHODS[recipe.method]
-    try:
-        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
-        method: Method = module(backbone, feature_dim, recipe.config)
-    except ValueError as error:
-        raise SettingsError(str(error)) from error
+    method = _method(command)
     require_counts(method, images)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     num_steps = count_steps(recipe, command.steps, plan)
@@ -103,23 +97,43 @@ def prepare(
         method=method,
         feed=feed,
         num_steps=num_steps,
-        settings={
-            "recipe": name,
-            **flatten(asdict(recipe)),
-            "num_steps": num_steps,
-            "seed": command.seed,
-            "precision": str(network_dtype(command.execution.precision, process.device.type)),
-            "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
-            "local_prior_images": local_prior_images(recipe, process.num_processes),
-            "data": images.fingerprint,
-            "texture": texture(recipe.views, feed.styles),
-            "views_made": feed.view_source,
-        },
+        settings={"recipe": name} | _lasting_settings(command, process, feed, num_steps),
         folder=command.out,
         process=process,
         execution=command.execution,
         snapshot_epochs=command.snapshot_epochs,
     )
+
+
+def _method(command: Command[Any]) -> Method:
+    """Build the networks from the seed; SettingsError if the settings contradict each other."""
+    recipe = command.recipe
+    torch.manual_seed(command.seed)  # every process builds the same networks
+    module, _ = METHODS[recipe.method]
+    try:
+        backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
+        method: Method = module(backbone, feature_dim, recipe.config)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    return method
+
+
+def _lasting_settings(
+    command: Command[Any], process: Process, feed: Feed, num_steps: int
+) -> dict[str, object]:
+    """Return the settings that must stay when a run is resumed."""
+    recipe = command.recipe
+    return {
+        **flatten(asdict(recipe)),
+        "num_steps": num_steps,
+        "seed": command.seed,
+        "precision": str(network_dtype(command.execution.precision, process.device.type)),
+        "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
+        "local_prior_images": local_prior_images(recipe, process.num_processes),
+        "data": feed.images.fingerprint,
+        "texture": texture(recipe.views, feed.styles),
+        "views_made": feed.view_source,
+    }
 
 
 def require_counts(method: Method, images: TrainingImages) -> None:

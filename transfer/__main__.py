@@ -64,7 +64,7 @@ class Inspect:
     images: Path | None = None
     """Folder with photographs anywhere below it; compares every known network and input."""
     write: Path | None = None
-    """With --images: file to write, as the network and input that fit best."""
+    """File to write with --images, as the network and input that fit best."""
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""

@@ -44,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came of a check."""
+    """Outcome of a check."""
 
     command: str
     check: str

@@ -16,7 +16,7 @@ INTRODUCTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What was checked, and with what."""
+    """Machine that was checked, and its software."""
 
     device: str
     """Names of the GPUs, or of the processor."""

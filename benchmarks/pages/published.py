@@ -167,7 +167,7 @@ class Statement:
     pretrain: Pretraining = Pretraining()
     """Pre-training of recipes that no row of a table names."""
     measured: tuple[Measurement, ...] = ()
-    """What stands against the numbers; no entry for settings and for shapes of curves."""
+    """Results that stand against the numbers; no entry for settings and for shapes of curves."""
 
 
 @dataclass(frozen=True, kw_only=True)

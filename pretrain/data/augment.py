@@ -75,7 +75,7 @@ def color_changes(colors: Colors, recipe: ViewRecipe) -> list[Array]:
     textured = (colors.texture[:, 0] > 0).nonzero()[0]
     chosen = colors.texture[textured]
     kernels = texture_kernels(chosen).reshape(len(chosen), LARGEST_KERNEL_PX**2)
-    gray = _chosen(colors.gray)
+    gray = _rows_to_change(colors.gray)
     changes = [(textured, np.concatenate([chosen[:, 2:], kernels], axis=1))]
     changes += [gray] * recipe.gray_first
     # for each place in the order, all images that have an operation there are changed together
@@ -86,8 +86,8 @@ def color_changes(colors: Colors, recipe: ViewRecipe) -> list[Array]:
     changes += [gray] * (not recipe.gray_first)
     blurred = (colors.blur_sigma_px > 0).nonzero()[0]
     changes.append((blurred, colors.blur_sigma_px[blurred, None]))
-    changes += [_chosen(colors.solarize), _chosen(colors.flip)]
-    changes += [_chosen(colors.quarter_turns == turns) for turns in (1, 2, 3)]
+    changes += [_rows_to_change(colors.solarize), _rows_to_change(colors.flip)]
+    changes += [_rows_to_change(colors.quarter_turns == turns) for turns in (1, 2, 3)]
     return [
         array
         for rows, numbers in changes
@@ -95,7 +95,7 @@ def color_changes(colors: Colors, recipe: ViewRecipe) -> list[Array]:
     ]
 
 
-def _chosen(mask: NDArray[np.bool_]) -> tuple[Integers, Floats]:
+def _rows_to_change(mask: NDArray[np.bool_]) -> tuple[Integers, Floats]:
     """Return the rows of a mask (n,), and no numbers for each."""
     rows = mask.nonzero()[0]
     return rows, np.zeros((len(rows), 0))

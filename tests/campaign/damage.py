@@ -90,7 +90,7 @@ def disturb(
     """Damage a running command; return what is wrong with its end, its reason, or its result.
 
     reason: pattern of the last lines of a command that fails. repair: undoes the damage before the
-    command is started again; it is told whether the command has failed. fault: one of `faulty.py`
+    command is started again; it learns if the command has failed. fault: one of `faulty.py`
     around the damaged command.
     """
     expected = attempt.expected

@@ -114,7 +114,7 @@ def depth_in(text: str) -> int | None:
 def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> Statements:
     """Return the statements among the values of a file, by their names in it.
 
-    names: the names of its tensors, by which a file of solo-learn without hyper-parameters is told.
+    names: the names of its tensors, which mark a file of solo-learn without hyper-parameters.
     """
     found: dict[str, list[Statement]] = {}
     for key, several in _entries(values).items():

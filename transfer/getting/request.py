@@ -23,7 +23,7 @@ not import; a test compares the two."""
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user asks for."""
+    """Request of a user."""
 
     keys: tuple[str, ...]
     """Data sets to check at the end."""

@@ -40,7 +40,7 @@ BROKEN = (
     ZlibError,
     NotImplementedError,
 )
-"""What the standard library raises on damaged archives, and on compressions that it lacks."""
+"""Errors of the standard library on damaged archives, and on compressions that it lacks."""
 
 
 class ArchiveError(DataError):
@@ -88,7 +88,7 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Job:
-    """What one archive is unpacked to, and within which limits."""
+    """Place that one archive is unpacked to, and its limits."""
 
     archive: str
     folder: Path

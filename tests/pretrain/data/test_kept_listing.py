@@ -96,7 +96,7 @@ def test_a_folder_behind_a_link_that_changes_is_listed_again(
 
 
 def test_a_folder_that_has_just_changed_is_not_kept(image_folder: Path, walks: list[Path]) -> None:
-    """Its next change may fall into the same tick of the clock."""
+    """The next change may fall into the same tick of the clock."""
     for _ in range(2):
         kept_or_listed(image_folder)
     assert len(walks) == 2

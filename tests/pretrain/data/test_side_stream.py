@@ -12,7 +12,7 @@ from pretrain.data.side_stream import alternate, made_aside
 
 
 class Batch:
-    """What a step reads; an object that a weak reference can follow."""
+    """Input of a step; an object that a weak reference can follow."""
 
 
 class NotedStream:

@@ -25,7 +25,7 @@ MAX_WAIT_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one file."""
+    """Outcome of one file."""
 
     end: str
     """refused, loaded, traceback or above budget."""

@@ -1,4 +1,4 @@
-"""What only foreign code could make is not read; the network beside it is, and it is named."""
+"""Objects that only foreign code could make are named and not read; the network beside them is."""
 
 import argparse
 import pickle

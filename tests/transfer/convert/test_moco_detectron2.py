@@ -1,4 +1,4 @@
-"""The detectron2 files that MoCo's own converter writes load; their heads are told apart."""
+"""The detectron2 files that MoCo's own converter writes load; their heads are distinguished."""
 
 import pickle
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What stands beside a ResNet in a file is named rightly, and does not keep it from loading."""
+"""Tensors beside a ResNet are named rightly, and do not keep it from loading."""
 
 from collections.abc import Callable
 from pathlib import Path

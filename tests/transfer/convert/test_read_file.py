@@ -1,4 +1,4 @@
-"""Formats are told by content, read as torch reads them, and damage is said in words."""
+"""Formats are recognized by content and read as torch reads them; damage is explained."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a file says of its network is heeded: a known variant is built, a contradiction refused."""
+"""Statements of a file on its network: a known variant is built, a contradiction refused."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_a_stated_stem_is_built(case: str, kind: type, weights: GetWeights, tmp_
 def test_solo_learns_own_files_are_told_without_hyper_parameters(
     lightning: bool, head: str, stem: Stem, weights: GetWeights, tmp_path: Path
 ) -> None:
-    """Its own training stores none: Lightning's version and the names of all parts tell."""
+    """The training stores none: Lightning's version and the names of all parts tell."""
     tensors = below("backbone.", another(weights(stem="cifar")))
     content: dict[str, Any] = {
         "state_dict": {**tensors, **linear(head, 64, 512), **linear("classifier", 10, 512)}

@@ -1,4 +1,4 @@
-"""Wide and grouped ResNets are told from plain ones by their shapes, and built."""
+"""Wide and grouped ResNets are distinguished from plain ones by their shapes, and built."""
 
 from collections.abc import Callable
 from pathlib import Path

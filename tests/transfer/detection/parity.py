@@ -156,7 +156,7 @@ def settle_at_once(network: nn.Module) -> None:
 
 
 def in_double(network: nn.Module) -> None:
-    """Convolutions in float64; boxes, and what is said about them, stay float32 in both engines.
+    """Convolutions in float64; boxes, and their labels, stay float32 in both engines.
 
     detectron2's suppression accepts no other boxes, nor scores of another kind than these.
     """

@@ -1,4 +1,4 @@
-"""What a GPU changes, on a CPU: both layouts and kernels compute the same."""
+"""Changes for a GPU, on a CPU: both layouts and kernels compute the same."""
 
 import os
 from collections.abc import Sequence

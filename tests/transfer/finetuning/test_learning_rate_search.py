@@ -1,4 +1,4 @@
-"""Which learning rates are told, and which are left out."""
+"""Learning rates that are reported, and those that are left out."""
 
 import math
 

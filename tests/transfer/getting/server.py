@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Server:
-    """What the server answers, and the requests that it got."""
+    """Answers of the server, and the requests that it got."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)

@@ -48,7 +48,7 @@ MAX_LISTED = 6
 
 @dataclass
 class Budget:
-    """What is left for reading a file of `file_bytes` bytes."""
+    """Remaining budget for reading a file of `file_bytes` bytes."""
 
     file_bytes: int
     operations: int = field(init=False)

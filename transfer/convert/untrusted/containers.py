@@ -50,11 +50,11 @@ class Opaque:
     path: str
     """Module and name of the class or function."""
     holds_numbers: bool
-    """Whether tensors or their storages are inside, beside those that also stand elsewhere."""
+    """True if tensors or their storages are inside, beside those that also stand elsewhere."""
 
     @property
     def rebuilds_tensor(self) -> bool:
-        """Whether it stands for one tensor, by the name of the function."""
+        """True if it stands for one tensor, by the name of the function."""
         return REBUILDS.search(self.path.rpartition(".")[2]) is not None
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Leaves:
-    """What a file holds."""
+    """Contents of a file."""
 
     visible: list[Leaf]
     """Leaves by dotted name, in file order."""
@@ -82,7 +82,7 @@ class _Extent:
     height: int = 1
     """Levels of containers, this one included."""
     is_cyclic: bool = False
-    """Whether a container inside contains itself; its extent depends on where the walk began."""
+    """True if a container inside contains itself; its extent depends on where the walk began."""
 
     def add(self, inner: "_Extent") -> None:
         """Add the extent of a container directly inside."""

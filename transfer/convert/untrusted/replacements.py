@@ -1,4 +1,4 @@
-"""What stands for the globals of torch, NumPy and Python that real checkpoints name.
+"""Replacements for the globals of torch, NumPy and Python that real checkpoints name.
 
 Each function checks its arguments and only describes the tensor (`StoredTensor`); bytes are read
 later. A pickle can reach nothing else of torch, NumPy or Python.

@@ -41,7 +41,7 @@ class ZipEntry:
     """Length in bytes, unpacked."""
     crc: int
     is_stored: bool
-    """Whether the bytes stand in the file as they are, neither compressed nor encrypted."""
+    """True if the bytes stand in the file as they are, neither compressed nor encrypted."""
 
     def content(self, data: memoryview) -> memoryview:
         """Return the bytes, after a comparison with the checksum."""
