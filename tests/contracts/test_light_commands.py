@@ -12,6 +12,8 @@ from benchmarks.speed.bench_commands import LIGHT_COMMANDS, RUN_ALL, measure
 OTHERS = (
     ("-m", "pretrain", "--list", "lorac"),
     ("-m", "pretrain", "lorac/in1k-r50", "--help"),
+    ("-m", "pretrain.checks", "--help"),
+    ("-m", "pretrain.checks", "--list"),
     ("-m", "pretrain.speed.benchmark", "--help"),
     ("-m", "pretrain.speed.bench_views", "--help"),
     ("-m", "benchmarks.speed.bench_commands", "--help"),
