@@ -17,6 +17,10 @@ LEARNING = tuple(
     if name.endswith("/smoke") and name != "random/smoke"
 )
 """Methods that learn, each of which has a smoke recipe."""
+COMPILED = ("moco", "swav", "loocpp")
+"""Methods with a queue and a momentum encoder, with views of two sizes, with several heads."""
+SHARED = ("synchronized batch norm", "gathered rows", "shuffled batch norm")
+"""What processes compute together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +49,70 @@ def _in_bfloat16(method: str, place: "Place") -> Outcome:
     return in_bfloat16(place, method)
 
 
+def _without_waits(method: str, place: "Place") -> Outcome:
+    from pretrain.checks.waits import without_waits
+
+    return without_waits(place, method)
+
+
+def _views_from_memory(place: "Place") -> Outcome:
+    from pretrain.checks.views import views_from_memory
+
+    return views_from_memory(place)
+
+
+def _views_from_files(place: "Place") -> Outcome:
+    from pretrain.checks.views import views_from_files
+
+    return views_from_files(place)
+
+
+def _resumed(recipe: str, options: tuple[str, ...], place: "Place") -> Outcome:
+    from pretrain.checks.resume import resumed
+
+    return resumed(place, recipe, *options)
+
+
+def _compiled(method: str, place: "Place") -> Outcome:
+    from pretrain.checks.compilation import compiled
+
+    return compiled(place, method)
+
+
+def _shared_batch(part: str, place: "Place") -> Outcome:
+    from pretrain.checks.processes import shared_batch
+
+    return shared_batch(place, part)
+
+
 def method_checks(method: str) -> list[Check]:
     """Return the checks of one method."""
     return [
         check(f"{method} against the CPU", "methods", 2, partial(_against_cpu, method)),
         check(f"{method} in bfloat16", "methods", 0.5, partial(_in_bfloat16, method)),
+        check(f"{method} without waits", "methods", 0.5, partial(_without_waits, method)),
+    ]
+
+
+def other_checks() -> list[Check]:
+    """Return the checks that are not of each method."""
+    lars = ("--optimizer", "lars", "--learning-rate", "1")
+    return [
+        check("views from memory", "views", 3, _views_from_memory),
+        check("views from files", "views", 3, _views_from_files),
+        check("moco resumed", "resume", 3, partial(_resumed, "moco/smoke", ())),
+        check("byol with LARS resumed", "resume", 3, partial(_resumed, "byol/smoke", lars)),
+        *[
+            check(f"{method} compiled", "compile", 40, partial(_compiled, method))
+            for method in COMPILED
+        ],
+        *[
+            check(f"{part} over processes", "processes", 7, partial(_shared_batch, part))
+            for part in SHARED
+        ],
     ]
 
 
 def all_checks() -> list[Check]:
     """Return all checks in their order."""
-    return [each for method in LEARNING for each in method_checks(method)]
+    return [each for method in LEARNING for each in method_checks(method)] + other_checks()

@@ -21,13 +21,10 @@ from pretrain.checks.comparison import (
 )
 from pretrain.checks.place import Place, full_float32
 from pretrain.checks.report import Outcome, judged
-from pretrain.checks.started import small_images, start_job
+from pretrain.checks.started import SMALL_VIEWS, small_images, start_job
 from pretrain.data.feed import Batch
 from pretrain.method import Method
 
-SMALL_VIEWS = ("--small-size-px", "24")
-"""Small views that the last stage of a ResNet gets more than one pixel of: from a single pixel,
-torch 2.15 computes wrong gradients of bfloat16 convolutions with a stride on CPUs."""
 PROGRESS = 0.5
 """Share of the run that is done; settings that grow are halfway."""
 
