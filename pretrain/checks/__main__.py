@@ -6,6 +6,7 @@ of CUDA has made the process useless: start it again with --skip and the names o
 """
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -78,6 +79,7 @@ def run(
         for check in checks:
             if not run_check(check.line, lambda check=check: check.run(place), write):
                 return EXIT_CUDA_ERROR
+            gc.collect()  # networks with hooks refer to themselves
             if place.on_gpu:
                 torch.cuda.empty_cache()
     return 0

@@ -19,6 +19,10 @@ LEARNING = tuple(
 """Methods that learn, each of which has a smoke recipe."""
 COMPILED = ("moco", "swav", "loocpp")
 """Methods with a queue and a momentum encoder, with views of two sizes, with several heads."""
+STEPS = {"moco": 12, "jcl": 20, "simsiam": 12, "byol": 15, "lorac": 25}
+"""Methods whose steps are reported -> expected seconds."""
+SCALED = ("moco", "byol")
+"""Methods with ShuffleBN and with synchronized batch norm."""
 SHARED = ("synchronized batch norm", "gathered rows", "shuffled batch norm")
 """What processes compute together."""
 
@@ -85,6 +89,18 @@ def _shared_batch(part: str, place: "Place") -> Outcome:
     return shared_batch(place, part)
 
 
+def _step_report(method: str, place: "Place") -> Outcome:
+    from pretrain.checks.steps import step_report
+
+    return step_report(place, method)
+
+
+def _scaling(method: str, place: "Place") -> Outcome:
+    from pretrain.checks.scaling import scaling
+
+    return scaling(place, method)
+
+
 def method_checks(method: str) -> list[Check]:
     """Return the checks of one method."""
     return [
@@ -109,6 +125,14 @@ def other_checks() -> list[Check]:
         *[
             check(f"{part} over processes", "processes", 7, partial(_shared_batch, part))
             for part in SHARED
+        ],
+        *[
+            check(f"step of {method}", "steps", seconds, partial(_step_report, method))
+            for method, seconds in STEPS.items()
+        ],
+        *[
+            check(f"scaling of {method}", "steps", 30, partial(_scaling, method))
+            for method in SCALED
         ],
     ]
 

@@ -12,6 +12,8 @@ from pretrain.data.images import TrainingImages, find_images
 from pretrain.loop import Job
 from pretrain.recipes import RECIPES
 from pretrain.run import prepare
+from pretrain.running.launch import Process
+from pretrain.speed.view_pipelines import write_photographs
 
 NUM_CLASSES = 10
 """Folders of the generated images, as many as the small supervised recipes have classes."""
@@ -19,6 +21,8 @@ NUM_CLASSES = 10
 SMALL_VIEWS = ("--small-size-px", "24")
 """Small views that the last stage of a ResNet gets more than one pixel of: from a single pixel,
 torch 2.15 computes wrong gradients of bfloat16 convolutions with a stride on CPUs."""
+
+MOST_PHOTOGRAPHS = 64
 
 
 def generated_images(folder: Path, number: int, height: int = 40, width: int = 48) -> Path:
@@ -44,16 +48,35 @@ def small_images(place: Place) -> TrainingImages:
     return find_images(generated_images(place.folder / "images", 40))
 
 
+def photographs(place: Place, number: int) -> TrainingImages:
+    """Return that many JPEG files of 500 x 375 px, of which at most 64 differ."""
+    folder = place.folder / f"photographs{number}"
+    if not folder.exists():
+        originals = place.folder / "photographs"
+        if not originals.exists():
+            originals.mkdir()
+            write_photographs(originals, min(number, MOST_PHOTOGRAPHS))
+        files = sorted(originals.iterdir())
+        folder.mkdir()
+        for copy in range(number):
+            (folder / f"{copy:05}.jpg").hardlink_to(files[copy % len(files)])
+    return find_images(folder)
+
+
 def start_job(
     name: str,
     place: Place,
     images: TrainingImages,
     *options: str,
     out: str = "run",
+    process: Process | None = None,
 ) -> Job:
-    """Return the job of a recipe on these images, with further options of its command line."""
+    """Return the job of a recipe on these images, with further options of its command line.
+
+    process: one of several; else the run has one.
+    """
     words = ["--data", str(images.folder), "--out", str(place.folder / out)]
     words += ["--device", place.device.type, "--workers", "0", *options]
     if "num_images" in {field.name for field in fields(RECIPES[name].config)}:
         words += ["--num-images", str(len(images))]
-    return prepare(name, parse(name, words), place.process, images)
+    return prepare(name, parse(name, words), process or place.process, images)
