@@ -6,7 +6,6 @@ of CUDA has made the process useless: start it again with --skip and the names o
 """
 
 import contextlib
-import gc
 import os
 import sys
 import tempfile
@@ -71,7 +70,7 @@ def run(
     """Run the checks in one process; return the exit status."""
     import torch
 
-    from pretrain.checks.place import Place
+    from pretrain.checks.place import Place, release_memory
     from pretrain.running.launch import join_processes
 
     with join_processes(device) as process:
@@ -79,9 +78,8 @@ def run(
         for check in checks:
             if not run_check(check.line, lambda check=check: check.run(place), write):
                 return EXIT_CUDA_ERROR
-            gc.collect()  # networks with hooks refer to themselves
-            if place.on_gpu:
-                torch.cuda.empty_cache()
+            release_memory(place)
+            torch.backends.cudnn.benchmark = False  # trainings switch it on
     return 0
 
 

@@ -119,11 +119,11 @@ def other_checks() -> list[Check]:
         check("moco resumed", "resume", 3, partial(_resumed, "moco/smoke", ())),
         check("byol with LARS resumed", "resume", 3, partial(_resumed, "byol/smoke", lars)),
         *[
-            check(f"{method} compiled", "compile", 40, partial(_compiled, method))
+            check(f"{method} compiled", "compile", 30, partial(_compiled, method))
             for method in COMPILED
         ],
         *[
-            check(f"{part} over processes", "processes", 7, partial(_shared_batch, part))
+            check(f"{part} over processes", "processes", 5, partial(_shared_batch, part))
             for part in SHARED
         ],
         *[
@@ -131,7 +131,7 @@ def other_checks() -> list[Check]:
             for method, seconds in STEPS.items()
         ],
         *[
-            check(f"scaling of {method}", "steps", 30, partial(_scaling, method))
+            check(f"scaling of {method}", "steps", 20, partial(_scaling, method))
             for method in SCALED
         ],
     ]

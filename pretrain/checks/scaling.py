@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from pretrain.checks.catalog import SCALED
-from pretrain.checks.place import Place
+from pretrain.checks.place import Place, release_memory
 from pretrain.checks.processes import launch, num_processes
 from pretrain.checks.report import Fact, Outcome, skipped
 from pretrain.checks.started import photographs
@@ -41,6 +41,7 @@ def scaling(place: Place, name: str) -> Outcome:
         return skipped(f"needs CUDA: on a CPU, {SCALED[0]} stands for all")
     images_per_gpu = BATCHES[1] if place.on_gpu else CPU_BATCH
     one = measure_share(place, place.process, name, images_per_gpu)
+    release_memory(place)  # the first of the processes shares this GPU
     photographs(place, number * images_per_gpu)  # once, before the processes read them
     path = place.folder / "scaling.pt"
     words = [place.device.type, str(place.folder), name, str(images_per_gpu), str(path)]

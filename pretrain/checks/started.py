@@ -50,16 +50,16 @@ def small_images(place: Place) -> TrainingImages:
 
 def photographs(place: Place, number: int) -> TrainingImages:
     """Return that many JPEG files of 500 x 375 px, of which at most 64 differ."""
-    folder = place.folder / f"photographs{number}"
-    if not folder.exists():
-        originals = place.folder / "photographs"
-        if not originals.exists():
-            originals.mkdir()
-            write_photographs(originals, min(number, MOST_PHOTOGRAPHS))
-        files = sorted(originals.iterdir())
-        folder.mkdir()
-        for copy in range(number):
-            (folder / f"{copy:05}.jpg").hardlink_to(files[copy % len(files)])
+    originals, folder = place.folder / "photographs", place.folder / f"photographs{number}"
+    originals.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    if len(list(originals.iterdir())) < min(number, MOST_PHOTOGRAPHS):
+        write_photographs(originals, min(number, MOST_PHOTOGRAPHS))
+    files = sorted(originals.iterdir())
+    for copy in range(number):
+        link = folder / f"{copy:05}.jpg"
+        if not link.exists():
+            link.hardlink_to(files[copy % len(files)])
     return find_images(folder)
 
 

@@ -46,6 +46,10 @@ def test_the_list_has_a_line_for_each_check() -> None:
     assert all(line["seconds"] > 0 for line in lines)
 
 
+def test_the_checks_take_five_minutes_on_a_gpu() -> None:
+    assert sum(each.line.seconds for each in all_checks()) <= 300
+
+
 def test_every_method_that_learns_is_checked() -> None:
     assert set(LEARNING) == set(LEARNING_METHODS)
 

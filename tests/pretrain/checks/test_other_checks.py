@@ -10,7 +10,7 @@ import torch
 
 from pretrain.checks import resume, views, waits
 from pretrain.checks.catalog import COMPILED, LEARNING
-from pretrain.checks.compilation import compiled
+from pretrain.checks.compilation import compare_compiled, compiled
 from pretrain.checks.place import Place, full_float32
 from pretrain.checks.resume import StopAfterSteps, resumed
 from pretrain.checks.waits import WAITS, counted_waits, forbidden_waits, judged_waits, without_waits
@@ -81,6 +81,19 @@ def test_what_needs_a_gpu_is_left_out_aloud(place: Place) -> None:
     for outcome in (without_waits(place, "moco"), compiled(place, COMPILED[0])):
         assert outcome.status == "skipped"
         assert outcome.reason.startswith("needs CUDA: ")
+
+
+@pytest.mark.slow
+def test_a_compiled_network_is_compared_with_the_other(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_network = torch.nn.Module.compile
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda self: compile_network(self, backend="aot_eager")
+    )
+    outcome = compare_compiled(place, "simsiam")
+    assert outcome.status == "passed", outcome.reason
+    assert float(outcome.facts["graphs"]) > 0
 
 
 def test_methods_that_wait_are_known() -> None:
