@@ -119,7 +119,7 @@ def other_checks() -> list[Check]:
         check("moco resumed", "resume", 3, partial(_resumed, "moco/smoke", ())),
         check("byol with LARS resumed", "resume", 3, partial(_resumed, "byol/smoke", lars)),
         *[
-            check(f"{method} compiled", "compile", 30, partial(_compiled, method))
+            check(f"{method} compiled", "compile", 25, partial(_compiled, method))
             for method in COMPILED
         ],
         *[
