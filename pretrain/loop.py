@@ -18,12 +18,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from pretrain.command import Execution
+from pretrain.compilation import compile_networks
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
-from pretrain.parts.heads import BranchedResNet
 from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 from pretrain.running import checkpoint
@@ -264,13 +264,7 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
     """Return the method, compiled if the job says so, whose gradients are means over processes."""
     if job.execution.compile:
-        for module in method.modules():
-            # methods call trunk and heads, not the module, so only its stages can be compiled
-            if isinstance(module, BranchedResNet):
-                for stage in (module.layer1, module.layer2, module.layer3, *module.layer4):
-                    stage.compile()
-            elif isinstance(module, type(method.backbone)):
-                module.compile()
+        compile_networks(job.method)
     if job.process.num_processes == 1:
         return method
     device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None

@@ -28,6 +28,7 @@ from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
     check_batch,
+    check_compile,
     check_schedule,
     check_views,
     count_steps,
@@ -58,6 +59,7 @@ def prepare(
     The images are listed here if they were not before.
     """
     recipe = command.recipe
+    check_compile(command.execution, process.device.type)
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
     if images is None:
