@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -76,7 +77,7 @@ def run(
     with join_processes(device) as process:
         place = Place(device=process.device, folder=folder)
         for check in checks:
-            if not run_check(check.line, lambda check=check: check.run(place), write):
+            if not run_check(check.line, partial(check.run, place), write):
                 return EXIT_CUDA_ERROR
             release_memory(place)
             torch.backends.cudnn.benchmark = False  # trainings switch it on

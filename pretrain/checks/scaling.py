@@ -54,7 +54,8 @@ def scaling(place: Place, name: str) -> Outcome:
         "images_per_s_of_one": one["images_per_s"],
         "efficiency": together["images_per_s"] / (number * one["images_per_s"]),
     }
-    return Outcome(status="measured", facts=facts | together)
+    facts.update(together)
+    return Outcome(status="measured", facts=facts)
 
 
 def measure_share(

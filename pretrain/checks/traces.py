@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 STEP = "step of the trace"
@@ -70,7 +69,7 @@ def trace(step: Callable[[], object], num_steps: int) -> Counts:
             name=event.name,
             begin_us=event.time_range.start,
             end_us=event.time_range.end,
-            on_gpu=event.device_type == DeviceType.CUDA,
+            on_gpu=event.device_type.name == "CUDA",
         )
         for event in recorded.events()
     )

@@ -98,9 +98,9 @@ def test_every_check_passes_on_a_cpu(tmp_path: Path) -> None:
         [*command, "--folder", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     assert done.returncode == 0
-    begins, ends = [], []
-    for line in map(json.loads, done.stdout.splitlines()):
-        (begins if "begin" in line else ends).append(line)
+    lines: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    begins = [line for line in lines if "begin" in line]
+    ends = [line for line in lines if "check" in line]
     names = [each.line.name for each in all_checks()]
     assert [line["begin"] for line in begins] == [line["check"] for line in ends] == names
     failed = {line["check"]: line["reason"] for line in ends if line["status"] == "failed"}

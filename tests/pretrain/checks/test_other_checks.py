@@ -3,17 +3,20 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
+import pretrain.loop
 from pretrain.checks import resume, views, waits
 from pretrain.checks.catalog import COMPILED, LEARNING
 from pretrain.checks.compilation import compare_compiled, compiled
 from pretrain.checks.place import Place, full_float32
 from pretrain.checks.resume import StopAfterSteps, resumed
 from pretrain.checks.waits import WAITS, counted_waits, forbidden_waits, judged_waits, without_waits
+from pretrain.compilation import compile_networks
 from pretrain.data.feed import Batch, Feed
 from pretrain.loop import Job
 
@@ -87,10 +90,8 @@ def test_what_needs_a_gpu_is_left_out_aloud(place: Place) -> None:
 def test_a_compiled_network_is_compared_with_the_other(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_network = torch.nn.Module.compile
-    monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda self: compile_network(self, backend="aot_eager")
-    )
+    for_cpu = partial(compile_networks, backend="aot_eager")
+    monkeypatch.setattr(pretrain.loop, "compile_networks", for_cpu)
     outcome = compare_compiled(place, "simsiam")
     assert outcome.status == "passed", outcome.reason
     assert float(outcome.facts["graphs"]) > 0
