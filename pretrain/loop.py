@@ -27,7 +27,7 @@ from pretrain.parts.gather import any_process
 from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 from pretrain.running import checkpoint
-from pretrain.running.launch import Process
+from pretrain.running.launch import Process, require_own_folder
 from pretrain.running.metrics import Log, NotFiniteError, Window
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
@@ -148,6 +148,8 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
                     f"note: the checkpoint does not record its number of processes; "
                     f"this start has {num}"
                 )
+    if job.process.is_main:
+        require_own_folder(job.folder)
     log = Log(job.folder, training.step) if job.process.is_main else None
     try:
         if training.step == 0 and job.is_snapshot_step(0):
@@ -173,9 +175,8 @@ def _steps(
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
-        waiting_s = time.monotonic()
         batch = next(batches)
-        progress.waited_s += time.monotonic() - waiting_s
+        progress.waited_s = job.feed.waiting.seconds
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
         reading = job.is_read_step(training.step)
@@ -190,6 +191,8 @@ def _steps(
         # weights that a bad loss has touched must not replace a good checkpoint
         if checking:
             _require_finite(job, training)
+        if job.process.is_main and (reading or saving):
+            require_own_folder(job.folder)
         if reading:
             _read(training, progress, log)
         if job.is_snapshot_step(training.step) and not last:

@@ -21,6 +21,7 @@ loss_dtype.py               the data type that losses are computed in
 fused_batch_norm.py         batch norm over all processes by torch's kernels for GPUs
 shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes
+upload.py                   copies of what the host has drawn, without a wait
 gather.py                   rows and sums over all processes, with and without gradient
 ramp.py                     growth of a weight over a run
 """
