@@ -14,8 +14,7 @@ from pretrain.loop import Training, training_step
 
 EIGENVALUES = "the solver of eigenvalues looks for its own failure"
 CHOLESKY = "a failed factorization is repeated with a larger ridge"
-WAITS: Mapping[str, tuple[int, str]] = {
-    "moco_m": (1, EIGENVALUES),
+WAITS: dict[str, tuple[int, str]] = {
     "lorac": (1, EIGENVALUES),
     "zero_cl": (1, EIGENVALUES),
     "simwhitening": (1, CHOLESKY),
@@ -23,6 +22,8 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "wmse": (1, CHOLESKY),
 }
 """Method -> waits of a step on one process at most, and their reason; others do not wait."""
+WAITS_OF_METRICS: dict[str, tuple[int, str]] = {"moco_m": (1, EIGENVALUES)}
+"""The same, of a step after which metrics are read."""
 NO_GPU = "needs CUDA: nobody waits for a CPU"
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 """Words of PyTorch's warning and error."""
@@ -36,33 +37,46 @@ def without_waits(place: Place, name: str) -> Outcome:
     """Take steps of a method's smoke recipe and make its batches; fail if one waits for the GPU."""
     if not place.on_gpu:
         return skipped(NO_GPU)
-    allowed, reason = WAITS.get(name, (0, ""))
     options = ["--memory-gb", "0", "--read-every-steps", "2", *SMALL_VIEWS]
     options += ["--steps", str(WARM_UP_STEPS + COUNTED_STEPS)]
     job = start_job(f"{name}/smoke", place, small_images(place), *options)
     training = Training(job)
-    most = 0
+    waited: dict[bool, int] = {}
     made = made_aside(job.feed.batches(0, job.num_steps), place.device)
     with closing(made) as batches:
         for step in range(job.num_steps):
+            reads = job.is_read_step(step + 1)
             if step < WARM_UP_STEPS:
                 training_step(job, training, training.method, next(batches))
-            elif allowed:
+            elif allowed_waits(name, reads)[0]:
                 with counted_waits() as waits:
                     training_step(job, training, training.method, next(batches))
-                most = max(most, len(waits))
+                waited[reads] = len(waits)
             else:
                 with forbidden_waits(place):
                     training_step(job, training, training.method, next(batches))
-    return judged_waits(most, allowed, reason)
+                waited[reads] = 0
+    return judged_waits(name, waited)
 
 
-def judged_waits(most: int, allowed: int, reason: str) -> Outcome:
-    """Return the outcome of a step that waited as often as given at most."""
-    facts: dict[str, Fact] = {"waits": most, "allowed": allowed}
-    if reason:
-        facts["why"] = reason
-    failures = [f"a step waits {most} times, {allowed} are known"] * (most > allowed)
+def allowed_waits(name: str, reads: bool) -> tuple[int, str]:
+    """Return how often a method's step may wait, and why; metrics are read after it or not."""
+    none = (0, "")
+    return WAITS.get(name, none) if not reads else (WAITS | WAITS_OF_METRICS).get(name, none)
+
+
+def judged_waits(name: str, waited: Mapping[bool, int]) -> Outcome:
+    """Return the outcome of steps that waited so often, by whether metrics are read after them."""
+    failures: list[str] = []
+    facts: dict[str, Fact] = {}
+    for reads, number in waited.items():
+        allowed, reason = allowed_waits(name, reads)
+        step = "step_with_metrics" if reads else "step"
+        facts |= {f"waits_of_{step}": number, f"allowed_in_{step}": allowed}
+        if reason:
+            facts["why"] = reason
+        if number > allowed:
+            failures.append(f"a {step.replace('_', ' ')} waits {number} times, not {allowed}")
     return judged(failures, facts)
 
 

@@ -1,6 +1,7 @@
 """Checks of views, of resumed runs and of waits on a CPU: mistakes fail, and what is left out."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,10 +16,18 @@ from pretrain.checks.catalog import COMPILED, LEARNING
 from pretrain.checks.compilation import compare_compiled, compiled
 from pretrain.checks.place import Place, full_float32
 from pretrain.checks.resume import StopAfterSteps, resumed
-from pretrain.checks.waits import WAITS, counted_waits, forbidden_waits, judged_waits, without_waits
+from pretrain.checks.waits import (
+    WAITS,
+    WAITS_OF_METRICS,
+    counted_waits,
+    forbidden_waits,
+    judged_waits,
+    without_waits,
+)
 from pretrain.compilation import compile_networks
 from pretrain.data.feed import Batch, Feed
 from pretrain.loop import Job
+from tests.fake_cuda.budget import load_budget
 
 
 @pytest.fixture
@@ -98,9 +107,19 @@ def test_a_compiled_network_is_compared_with_the_other(
 
 
 def test_methods_that_wait_are_known() -> None:
-    assert WAITS.keys() <= set(LEARNING)
-    assert judged_waits(1, 1, "a reason").status == "passed"
-    assert judged_waits(2, 1, "a reason").status == "failed"
+    assert (WAITS | WAITS_OF_METRICS).keys() <= set(LEARNING)
+    assert judged_waits("lorac", {False: 1, True: 1}).status == "passed"
+    assert judged_waits("lorac", {False: 1, True: 2}).status == "failed"
+    assert judged_waits("moco_m", {False: 0, True: 1}).status == "passed"
+    assert judged_waits("moco_m", {False: 1, True: 1}).status == "failed"
+    assert judged_waits("simclr", {False: 0, True: 0}).facts["allowed_in_step"] == 0
+
+
+def test_a_gpu_may_wait_as_often_as_a_pretended_one() -> None:
+    budget: Counter[str] = Counter()
+    for entry in load_budget()["step of pre-training"]:
+        budget.update(entry.get("waits", {}))
+    assert {name: number for name, (number, _) in WAITS.items()} == budget
 
 
 @pytest.fixture
