@@ -18,6 +18,7 @@ recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
+checks/      checks and step reports on a GPU
 readme.py    writes the tables of README.md
 recipe_table.py  the table of all recipes
 """

@@ -197,9 +197,9 @@ class Feed:
                 with self.waiting:
                     *stacks, packed = next(parts_of_steps)
                 indices, *numbers = unpack(packed, self.device)
-                yield self._views(stacks, numbers, constants), indices
+                yield self.finish_views(stacks, numbers, constants), indices
 
-    def _views(
+    def finish_views(
         self, stacks: list[Tensor], numbers: list[Tensor], constants: Constants
     ) -> list[Tensor]:
         """Return the views of a step, V of (n, 3, S, S), from the stack of each group.

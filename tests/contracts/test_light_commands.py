@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 OTHERS = (
     ("-m", "pretrain", "--list", "lorac"),
     ("-m", "pretrain", "lorac/in1k-r50", "--help"),
+    ("-m", "pretrain.checks", "--help"),
+    ("-m", "pretrain.checks", "--list"),
     ("-m", "pretrain.benchmark", "--help"),
     ("-m", "pretrain.speed.benchmark", "--help"),
     ("-m", "pretrain.speed.bench_views", "--help"),
