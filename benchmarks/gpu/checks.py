@@ -25,6 +25,9 @@ MIN_PATIENCE_S = 120.0
 START_S = 120.0
 """Seconds to wait for a command's first line, which needs torch and the device's driver."""
 
+EXIT_CUDA_ERROR = 3
+"""Exit status of a command whose last answer was an error that makes its process useless."""
+
 Status = Literal["passed", "failed", "skipped", "measured"]
 
 
@@ -106,8 +109,8 @@ def _answers(
         folder.mkdir(parents=True, exist_ok=True)
         log = (folder / "log.txt").open("a")
     words = [sys.executable, "-m", command, "--device", device, "--folder", str(folder / "work")]
-    only = [word for check in checks for word in ("--only", check.name)]
-    with log, subprocess.Popen([*words, *only], stdout=subprocess.PIPE, stderr=log) as process:
+    words += ["--only", *(check.name for check in checks)]
+    with log, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log) as process:
         lines = _lines(process)
         try:
             for place, check in enumerate(checks):
@@ -122,6 +125,8 @@ def _answers(
                     return
                 if answer is None:
                     process.wait()
+                    if place and process.returncode == EXIT_CUDA_ERROR:
+                        return  # the check before has failed so that this process is useless
                     reason = _last_line((folder / "log.txt").read_text(errors="replace"))
                     yield _failure(check, 0.0, f"ended with {process.returncode}: {reason}")
                     return

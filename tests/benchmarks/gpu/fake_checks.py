@@ -5,7 +5,10 @@ import os
 import sys
 import time
 
-CHECKS = ("sound", "wrong", "measured", "absent", "deadly", "after death", "late", "after late")
+CHECKS = (
+    *("sound", "wrong", "measured", "absent", "deadly", "after death", "useless", "late"),
+    "after late",
+)
 EXPECTED_S = 0.0
 
 
@@ -24,6 +27,9 @@ def check(name: str) -> None:
         answer |= {"status": "measured", "facts": {"images_per_s": 123.456, "ms": {"loss": 2.0}}}
     elif name == "deadly":
         print("out of luck", file=sys.stderr, flush=True)
+        os._exit(4)
+    elif name == "useless":
+        say(answer | {"status": "failed", "reason": "CUDA error"})
         os._exit(3)
     elif name == "late":
         time.sleep(60)
@@ -38,9 +44,8 @@ def main(words: list[str]) -> None:
             say({"check": name, "group": "group", "seconds": EXPECTED_S})
         return
     print("a line that is no answer")
-    for place, word in enumerate(words):
-        if word == "--only":
-            check(words[place + 1])
+    for name in words[words.index("--only") + 1 :]:
+        check(name)
 
 
 if __name__ == "__main__":

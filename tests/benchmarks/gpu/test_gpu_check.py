@@ -18,6 +18,7 @@ EXPECTED = {
     "absent": "skipped",
     "deadly": "failed",
     "after death": "passed",
+    "useless": "failed",
     "late": "failed",
     "after late": "passed",
 }
@@ -40,15 +41,15 @@ def test_every_check_has_its_end_and_the_page_tells(
     answers = json.loads(record.read_text())["answers"]
     assert {answer["check"]: answer["status"] for answer in answers} == EXPECTED
     reasons = {answer["check"]: answer["reason"] for answer in answers}
-    assert reasons["deadly"] == "ended with 3: out of luck"
+    assert reasons["deadly"] == "ended with 4: out of luck"
     assert reasons["late"] == "no answer within 1 s" or "21 s" in reasons["late"]
     page = record.with_suffix(".md").read_text()
-    assert "3 passed, 1 measured, 3 failed, 1 skipped" in page
+    assert "3 passed, 1 measured, 4 failed, 1 skipped" in page
     assert "- group, absent: needs CUDA" in page
     assert "images per s" in page
     assert "123.5" in page
     out = capsys.readouterr().out.splitlines()
-    assert out[-1].startswith("3 of 8 failed; ")
+    assert out[-1].startswith("4 of 9 failed; ")
     assert "skipped   group: absent  0.5 s  needs CUDA" in out[4]
     assert not (tmp_path / "results").exists()  # the page of a CPU is no result
 
@@ -64,8 +65,8 @@ def test_the_same_command_goes_on(
     capsys.readouterr()
     main(words)
     out = capsys.readouterr().out.splitlines()
-    assert out[0].endswith("8 checks, 3 answered before")
-    assert len(out) == 1 + 5 + 1
+    assert out[0].endswith("9 checks, 3 answered before")
+    assert len(out) == 1 + 6 + 1
     main(words)
     out = capsys.readouterr().out.splitlines()
     assert len(out) == 2
@@ -76,7 +77,7 @@ def test_what_the_time_cuts_off_is_said(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, "--minutes", "0.0001"]) == 1
-    assert "8 not run: the same command goes on" in capsys.readouterr().out
+    assert "9 not run: the same command goes on" in capsys.readouterr().out
     (page,) = tmp_path.rglob("gpu_check.md")
     assert "## Not run" in page.read_text()
 
