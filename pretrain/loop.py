@@ -19,8 +19,9 @@ from torch.optim import Optimizer
 
 from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
+from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
-from pretrain.optim import lars, scheduled_rate, sgd
+from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
 from pretrain.parts.heads import BranchedResNet
 from pretrain.precision import network_dtype
@@ -53,6 +54,10 @@ class Job:
     def checkpoint_path(self) -> Path:
         return self.folder / "checkpoint.pt"
 
+    def is_read_step(self, step: int) -> bool:
+        """Return whether the metrics are read after `step` steps."""
+        return step == self.num_steps or step % self.execution.read_every_steps == 0
+
     def is_snapshot_step(self, step: int) -> bool:
         """Return whether training pauses after `step` steps for a snapshot."""
         every = self.snapshot_epochs * self.feed.plan.steps_per_epoch
@@ -66,6 +71,8 @@ class Training:
         recipe = job.recipe
         self.job = job
         self.method = job.method.to(job.process.device).train()
+        # views have one or two sizes, for which cudnn measures its algorithms once
+        torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
         if job.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = _optimizer(self.method, recipe)
@@ -89,6 +96,7 @@ class Training:
         self.step = state["step"]
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
+        fit_to_device(self.optimizer)
         self.window.load_state_dict(state["window"])
 
 
@@ -144,7 +152,8 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
     try:
         if training.step == 0 and job.is_snapshot_step(0):
             yield 0
-        with closing(job.feed.batches(training.step, job.num_steps)) as batches:
+        made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
+        with closing(made) as batches:
             yield from _steps(job, training, stop, log, batches)
     finally:
         if log is not None:
@@ -169,7 +178,7 @@ def _steps(
         progress.waited_s += time.monotonic() - waiting_s
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
-        reading = last or training.step % job.execution.read_every_steps == 0
+        reading = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
         stopping = (reading or job.process.num_processes == 1) and stop.on_any_process(
             job.process.device
@@ -208,7 +217,7 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:
-    """Take one optimizer step; nothing in it waits for the device."""
+    """Take one optimizer step; what waits for the device in it is a method's, never the loop's."""
     recipe, step = job.recipe, training.step
     # methods may draw random numbers, the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
@@ -231,6 +240,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
     low = network_dtype(job.execution.precision, device) == torch.bfloat16
+    training.method.metrics_read = job.is_read_step(step + 1)
     with torch.autocast(device, torch.bfloat16, enabled=low):
         metrics = network(views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)

@@ -44,6 +44,9 @@ class Method(nn.Module):
     """N, images that the indices refer to; 0: the method uses no indices."""
     fixed_rate: tuple[str, ...] = ()
     """Names of submodules whose learning rate follows no schedule."""
+    metrics_read: bool = True
+    """Whether this step's metrics are read; else `forward` leaves out what is only logged and takes
+    time. The loop sets it before each step."""
     frozen_until: Mapping[str, float] = MappingProxyType({})
     """Parameter name -> share of the run before which the parameter stays as it is."""
 

@@ -38,13 +38,32 @@ def scheduled_rate(
 
 def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float) -> SGD:
     """Return SGD over all trainable parameters, with batch norm and biases decayed as in MoCo."""
-    return SGD(
+    optimizer = SGD(
         split_by_rate([{"params": trainable_parameters(network)}], network),
         lr=learning_rate,
         momentum=momentum,
         weight_decay=weight_decay,
         foreach=True,
     )
+    fit_to_device(optimizer)
+    return optimizer
+
+
+def fit_to_device(optimizer: Optimizer) -> None:
+    """Choose SGD's kernels by the device, and give momenta the memory layout of their weights.
+
+    A state that is loaded may come from another device, or from weights of another layout: fused
+    kernels refuse those, and others take a slow way.
+    """
+    for group in optimizer.param_groups:
+        if isinstance(optimizer, SGD) and group["params"][0].is_cuda:
+            group["foreach"], group["fused"] = False, True
+        elif isinstance(optimizer, SGD):
+            group["foreach"], group["fused"] = True, None
+    for weight, state in optimizer.state.items():
+        momentum = state.get("momentum_buffer")
+        if momentum is not None and momentum.stride() != weight.stride():
+            state["momentum_buffer"] = torch.empty_like(weight).copy_(momentum)
 
 
 def trainable_parameters(network: nn.Module) -> list[nn.Parameter]:
@@ -133,7 +152,7 @@ class LARS(Optimizer):
             gradients: list[Tensor] = [weight.grad for weight in weights]
             directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
             if group["adaptive"]:
-                torch._foreach_mul_(directions, self._ratios(group, weights, gradients))
+                _scale(directions, self._ratios(group, weights, gradients))
             momenta = [self._momentum(weight) for weight in weights]
             torch._foreach_mul_(momenta, group["momentum"])
             torch._foreach_add_(momenta, directions)
@@ -147,11 +166,33 @@ class LARS(Optimizer):
         return momentum
 
     @staticmethod
-    def _ratios(
-        group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]
-    ) -> list[Tensor]:
+    def _ratios(group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
+        """Return the local rate (T,) of each of T weights."""
         size = torch.stack(torch._foreach_norm(weights))
         slope = torch.stack(torch._foreach_norm(gradients))
         ratio = group["trust_coefficient"] * size / (slope + group["weight_decay"] * size + 1e-8)
         defined = (size > 0) & (slope > 0)
-        return list(torch.where(defined, ratio, torch.ones_like(ratio)).unbind())
+        return torch.where(defined, ratio, torch.ones_like(ratio))
+
+
+def _scale(tensors: list[Tensor], factors: Tensor) -> None:
+    """Multiply T tensors by factors (T,), in place."""
+    if tensors[0].is_cuda:
+        torch._foreach_mul_(tensors, repeat_factors(tensors, factors))
+    else:
+        torch._foreach_mul_(tensors, list(factors.unbind()))
+
+
+def repeat_factors(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
+    """Return each of the factors (T,) in shape and memory layout of its tensor.
+
+    A GPU multiplies lists of equal shapes in a few kernels, but starts one for each tensor if the
+    factors are scalars.
+    """
+    sizes = [tensor.numel() for tensor in tensors]
+    pairs = zip(factors.unbind(), sizes, strict=True)
+    flat = torch.cat([factor.expand(size) for factor, size in pairs])
+    return [
+        part.as_strided(tensor.shape, tensor.stride())
+        for part, tensor in zip(flat.split(sizes), tensors, strict=True)
+    ]

@@ -9,7 +9,9 @@ random_numbers.py  the random numbers of views, from seed, epoch and image
 views.py        random views of an image: recipes, crops and colors
 augment.py      applies those numbers to batches of pixels, on the device that trains
 augment_cpu.py  applies them to one image at a time, in workers
+packing.py      a batch's numbers in one buffer, for one upload
 styles.py       a bank of styled copies of the images
 feed.py         batches of views from memory or from files
+side_stream.py  makes the next batch while a GPU trains
 loader.py       worker processes that prepare batches and end with the run
 """

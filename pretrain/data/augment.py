@@ -5,8 +5,9 @@ image of a batch has its own random numbers.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,19 +15,40 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
+from pretrain.data.packing import Array
 from pretrain.data.random_numbers import Floats
 from pretrain.data.views import TEXTURE_KERNELS_PX, Colors, Integers, ViewRecipe
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
+LARGEST_KERNEL_PX = max(TEXTURE_KERNELS_PX)
+
+Operation = Callable[[Tensor, Tensor], Tensor]
+"""Change of chosen images (k, 3, S, S) by their numbers (k, ...)."""
+ColorChange = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Change of images (k, 3, S, S) by strengths (k, 1, 1, 1), given the weights (3, 1, 1) of luma."""
 
 
-def crop(pixels: Tensor, boxes: Integers, size_px: int) -> Tensor:
+class Constants(NamedTuple):
+    """Numbers of every batch (3, 1, 1), which stay on the device: an upload would wait for it."""
+
+    luma: Tensor
+    mean: Tensor
+    std: Tensor
+
+
+def constants_on(device: torch.device, recipe: ViewRecipe) -> Constants:
+    """Return the constants of a recipe's views on a device."""
+    rows = torch.tensor([LUMA, recipe.mean, recipe.std]).to(device)
+    return Constants(*rows[:, :, None, None])
+
+
+def crop(pixels: Tensor, boxes: Tensor, size_px: int) -> Tensor:
     """Cut boxes (n, 4) out of images (n, 3, H, W) and resize them to (n, 3, S, S) in 0..1.
 
-    Bilinear with antialiasing. Pixels outside a box have no effect, so images may be padded.
+    Bilinear with antialiasing. Pixels outside a box have no effect, so images may be padded. Boxes
+    are float32.
     """
-    corners = torch.from_numpy(boxes).to(pixels.device, torch.float32)
-    top, left, height, width = corners.unbind(dim=1)
+    top, left, height, width = boxes.unbind(dim=1)
     rows = resize_matrix(top, height, pixels.shape[2], size_px)
     columns = resize_matrix(left, width, pixels.shape[3], size_px)
     scaled = pixels.float() / 255
@@ -45,97 +67,140 @@ def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) ->
     return weights / weights.sum(dim=2, keepdim=True)
 
 
-def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
-    """Apply all after the crop to (n, 3, S, S) in 0..1, and normalize; may change its input."""
-    textured = colors.texture[:, 0] > 0
-    _apply_where(images, textured, lambda chosen: filter_luma(chosen, colors.texture[textured]))
-    if recipe.gray_first:
-        _apply_where(images, colors.gray, to_gray)
-    jitter_colors(images, colors)
-    if not recipe.gray_first:
-        _apply_where(images, colors.gray, to_gray)
-    blurred = colors.blur_sigma_px > 0
-    sigma = torch.from_numpy(colors.blur_sigma_px[blurred]).to(images.device, torch.float32)
-    _apply_where(images, blurred, lambda chosen: blur(chosen, sigma, recipe.blur_sigma_px[1]))
-    _apply_where(images, colors.solarize, solarize)
-    _apply_where(images, colors.flip, lambda chosen: chosen.flip(3))
-    for turns in (1, 2, 3):
-        turned = colors.quarter_turns == turns
-        _apply_where(images, turned, partial(torch.rot90, k=turns, dims=(2, 3)))
-    return normalize(images, recipe)
+def color_changes(colors: Colors, recipe: ViewRecipe) -> list[Array]:
+    """Return rows (k,) and numbers (k, w) for each operation of `finish`, one after the other.
 
-
-def normalize(images: Tensor, recipe: ViewRecipe) -> Tensor:
-    """Normalize (n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
-    mean = torch.tensor(recipe.mean, device=images.device)[:, None, None]
-    std = torch.tensor(recipe.std, device=images.device)[:, None, None]
-    return images.sub_(mean).div_(std)
-
-
-def filter_luma(images: Tensor, texture: Floats) -> Tensor:
-    """Blend the luma of (n, 3, H, W) with a random filter of itself; texture (n, 3) as in Colors.
-
-    It replaces style transfer by random convolutions (Xu et al., ICLR 2021, arXiv:2007.13003) that
-    keep colors and the luma's mean and standard deviation.
+    The rows are those of the colors that the operation changes.
     """
-    kernels = torch.from_numpy(texture_kernels(texture)).to(images.device, torch.float32)
-    strength = torch.from_numpy(texture[:, 2]).to(images.device, torch.float32)[:, None, None, None]
-    luma = _luma(images)
+    textured = (colors.texture[:, 0] > 0).nonzero()[0]
+    chosen = colors.texture[textured]
+    kernels = texture_kernels(chosen).reshape(len(chosen), LARGEST_KERNEL_PX**2)
+    gray = _chosen(colors.gray)
+    changes = [(textured, np.concatenate([chosen[:, 2:], kernels], axis=1))]
+    changes += [gray] * recipe.gray_first
+    # for each place in the order, all images that have an operation there are changed together
+    for place in range(len(JITTER)):
+        for number in range(len(JITTER)):
+            rows = (colors.jitter_order[:, place] == number).nonzero()[0]
+            changes.append((rows, colors.jitter[rows, number, None]))
+    changes += [gray] * (not recipe.gray_first)
+    blurred = (colors.blur_sigma_px > 0).nonzero()[0]
+    changes.append((blurred, colors.blur_sigma_px[blurred, None]))
+    changes += [_chosen(colors.solarize), _chosen(colors.flip)]
+    changes += [_chosen(colors.quarter_turns == turns) for turns in (1, 2, 3)]
+    return [
+        array
+        for rows, numbers in changes
+        for array in (rows.astype(np.int64), numbers.astype(np.float32))
+    ]
+
+
+def _chosen(mask: NDArray[np.bool_]) -> tuple[Integers, Floats]:
+    """Return the rows of a mask (n,), and no numbers for each."""
+    rows = mask.nonzero()[0]
+    return rows, np.zeros((len(rows), 0))
+
+
+def finish(
+    images: Tensor, changes: Sequence[Tensor], recipe: ViewRecipe, constants: Constants
+) -> Tensor:
+    """Apply all after the crop to (n, 3, S, S) in 0..1, and normalize; may change its input.
+
+    changes: those of `color_changes` on the device of the images.
+    """
+    operations = _operations(recipe, constants.luma)
+    for operation, rows, numbers in zip(operations, changes[::2], changes[1::2], strict=True):
+        if len(rows):
+            images[rows] = operation(images[rows], numbers)
+    return normalize(images, constants)
+
+
+def _operations(recipe: ViewRecipe, luma: Tensor) -> list[Operation]:
+    """Return the operations between crop and normalization in their order."""
+
+    def gray(images: Tensor, _: Tensor) -> Tensor:
+        return to_gray(images, luma)
+
+    jitter = [partial(_change_color, change, luma) for change in JITTER]
+    largest_sigma_px = recipe.blur_sigma_px[1]
+    return [
+        partial(_filter, luma),
+        *[gray] * recipe.gray_first,
+        *jitter * len(JITTER),
+        *[gray] * (not recipe.gray_first),
+        lambda images, numbers: blur(images, numbers[:, 0], largest_sigma_px),
+        lambda images, _: solarize(images),
+        lambda images, _: images.flip(3),
+        *[partial(_turn, turns) for turns in (1, 2, 3)],
+    ]
+
+
+def _filter(luma: Tensor, images: Tensor, numbers: Tensor) -> Tensor:
+    kernels = numbers[:, 1:].unflatten(1, (LARGEST_KERNEL_PX, -1))
+    return filter_luma(images, kernels, numbers[:, 0], luma)
+
+
+def _change_color(change: ColorChange, luma: Tensor, images: Tensor, numbers: Tensor) -> Tensor:
+    return change(images, numbers[:, :, None, None], luma)
+
+
+def _turn(turns: int, images: Tensor, _: Tensor) -> Tensor:
+    return torch.rot90(images, turns, (2, 3))
+
+
+def normalize(images: Tensor, constants: Constants) -> Tensor:
+    """Normalize (n, 3, H, W) in 0..1 by the recipe's mean and std, in place."""
+    return images.sub_(constants.mean).div_(constants.std)
+
+
+def filter_luma(images: Tensor, kernels: Tensor, strength: Tensor, weights: Tensor) -> Tensor:
+    """Blend the luma of (n, 3, H, W) with a random filter of itself.
+
+    kernels (n, 7, 7), strength (n,), luma weights (3, 1, 1). It replaces style transfer by random
+    convolutions (Xu et al., ICLR 2021, arXiv:2007.13003) that keep colors and the luma's mean and
+    standard deviation.
+    """
+    luma = _luma(images, weights)
     reach = kernels.shape[-1] // 2
     padded = pad(luma.transpose(0, 1), (reach,) * 4, mode="reflect")
     filtered = conv2d(padded, kernels[:, None], groups=len(kernels)).transpose(0, 1)
     axes = (1, 2, 3)
     spread = luma.std(axes, keepdim=True) / filtered.std(axes, keepdim=True).clamp(min=1e-6)
     matched = (filtered - filtered.mean(axes, keepdim=True)) * spread
-    change = strength * (matched + luma.mean(axes, keepdim=True) - luma)
+    change = matched + luma.mean(axes, keepdim=True) - luma
     # in YCbCr a change of Y alone moves red, green and blue by the same amount
-    return (images + change).clamp_(0, 1)
+    return (images + strength[:, None, None, None] * change).clamp_(0, 1)
 
 
 def texture_kernels(texture: Floats) -> Floats:
     """Return random kernels (n, 7, 7) of texture (n, 3): N(0, 1 / k^2) within side k, else zero."""
-    largest = max(TEXTURE_KERNELS_PX)
-    kernels = np.zeros((len(texture), largest, largest))
+    kernels = np.zeros((len(texture), LARGEST_KERNEL_PX, LARGEST_KERNEL_PX))
     for kernel, (side, seed, _) in zip(kernels, texture, strict=True):
         size = int(side)
         generator = np.random.default_rng(int(seed * 2**52))
-        margin = (largest - size) // 2
+        margin = (LARGEST_KERNEL_PX - size) // 2
         weights = generator.standard_normal((size, size)) / size
         kernel[margin : margin + size, margin : margin + size] = weights
     return kernels
 
 
-def jitter_colors(images: Tensor, colors: Colors) -> None:
-    """Jitter images (n, 3, S, S) in place, each with the four operations in its own order."""
-    strengths = torch.from_numpy(colors.jitter).to(images.device, torch.float32)
-    operations = (brightness, contrast, saturation, hue)
-    # for each place in the order, all images that have an operation there are changed together
-    for place in range(len(operations)):
-        for number, operation in enumerate(operations):
-            chosen = (colors.jitter_order[:, place] == number).nonzero()[0]
-            if len(chosen):
-                rows = torch.from_numpy(chosen).to(images.device)
-                strength = strengths[rows, number][:, None, None, None]
-                images[rows] = operation(images[rows], strength)
-
-
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
+def brightness(images: Tensor, factor: Tensor, _: Tensor) -> Tensor:
     """Blend images (n, 3, H, W) in 0..1 with black by factor (n, 1, 1, 1)."""
     return (images * factor).clamp_(0, 1)
 
 
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
+def contrast(images: Tensor, factor: Tensor, luma: Tensor) -> Tensor:
     """Blend images (n, 3, H, W) with their mean gray level by factor (n, 1, 1, 1)."""
-    level = _luma(images).mean(dim=(1, 2, 3), keepdim=True)
+    level = _luma(images, luma).mean(dim=(1, 2, 3), keepdim=True)
     return torch.lerp(level, images, factor).clamp_(0, 1)
 
 
-def saturation(images: Tensor, factor: Tensor) -> Tensor:
+def saturation(images: Tensor, factor: Tensor, luma: Tensor) -> Tensor:
     """Blend images (n, 3, H, W) with their gray version by factor (n, 1, 1, 1)."""
-    return torch.lerp(_luma(images), images, factor).clamp_(0, 1)
+    return torch.lerp(_luma(images, luma), images, factor).clamp_(0, 1)
 
 
-def hue(images: Tensor, shift: Tensor) -> Tensor:
+def hue(images: Tensor, shift: Tensor, _: Tensor) -> Tensor:
     """Turn the hue of (n, 3, H, W) by shift (n, 1, 1, 1) in turns; value and saturation stay."""
     largest, where = images.max(dim=1, keepdim=True)
     span = largest - images.amin(dim=1, keepdim=True)
@@ -145,14 +210,18 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
     ) / span.clamp(min=1e-8)
     sixth = offset + 2 * where + 6 * shift
     # in the hexagon model a channel is value - span * ramp of its distance on the circle
-    channels = torch.tensor([5.0, 3.0, 1.0], device=images.device)[:, None, None]
+    channels = torch.arange(5.0, 0.0, -2.0, device=images.device)[:, None, None]
     distance = (channels + sixth) % 6
     return largest - span * torch.minimum(distance, 4 - distance).clamp_(0, 1)
 
 
-def to_gray(images: Tensor) -> Tensor:
+JITTER: tuple[ColorChange, ...] = (brightness, contrast, saturation, hue)
+"""Operations by their numbers in Colors.jitter_order."""
+
+
+def to_gray(images: Tensor, luma: Tensor) -> Tensor:
     """Return images (n, 3, H, W) with three equal channels of luma."""
-    return _luma(images).expand_as(images)
+    return _luma(images, luma).expand_as(images)
 
 
 def blur(images: Tensor, sigma_px: Tensor, largest_sigma_px: float) -> Tensor:
@@ -179,14 +248,5 @@ def _blur_matrix(sigma_px: Tensor, size: int, largest_sigma_px: float) -> Tensor
     return matrix.scatter_add_(2, sources.expand(shape), taps[:, None].expand(shape))
 
 
-def _luma(images: Tensor) -> Tensor:
-    weights = torch.tensor(LUMA, device=images.device)[:, None, None]
+def _luma(images: Tensor, weights: Tensor) -> Tensor:
     return (images * weights).sum(dim=1, keepdim=True)
-
-
-def _apply_where(
-    images: Tensor, mask: NDArray[np.bool_], operation: Callable[[Tensor], Tensor]
-) -> None:
-    if mask.any():
-        rows = torch.from_numpy(mask.nonzero()[0]).to(images.device)
-        images[rows] = operation(images[rows])

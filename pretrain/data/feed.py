@@ -19,9 +19,17 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from pretrain.data import augment_cpu
-from pretrain.data.augment import crop, finish, normalize
+from pretrain.data.augment import (
+    Constants,
+    color_changes,
+    constants_on,
+    crop,
+    finish,
+    normalize,
+)
 from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
 from pretrain.data.loader import load_ahead
+from pretrain.data.packing import Array, pack, unpack
 from pretrain.data.random_numbers import Floats, draw_view_numbers
 from pretrain.data.styles import StyleBank
 from pretrain.data.views import (
@@ -127,12 +135,9 @@ class Feed:
         """Yield the batches of steps `first_step` to `num_steps` - 1; close it to end workers."""
         make_views = self._from_memory if self.in_memory else self._from_files
         labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
-        with closing(make_views(first_step, num_steps)) as all_views:
-            for step, views in zip(range(first_step, num_steps), all_views, strict=True):
-                chosen = None
-                indices = torch.from_numpy(self.plan.batch(step)[1]).to(self.device)
-                if labels is not None:
-                    chosen = labels[indices]
+        with closing(make_views(range(first_step, num_steps))) as made:
+            for views, indices in made:
+                chosen = None if labels is None else labels[indices]
                 yield Batch(views, chosen, indices if self.uses_indices else None)
 
     def batch_numbers(self, step: int) -> Floats:
@@ -140,59 +145,87 @@ class Feed:
         epoch, indices = self.plan.batch(step)
         return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
 
-    def _from_memory(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
+    def _from_memory(self, steps: range) -> Generator[tuple[list[Tensor], Tensor], None, None]:
+        """Yield the views of each step and the images' indices (n,)."""
         pixels = decode_all(self.images).to(self.device)
-        for step in range(first_step, num_steps):
-            _, indices = self.plan.batch(step)
-            all_numbers = self.batch_numbers(step)
+        constants = constants_on(self.device, self.recipe)
+        for step in steps:
+            packed = pack(self._memory_numbers(step))
+            if self.device.type == "cuda":
+                packed = packed.pin_memory()
+            indices, *numbers = unpack(packed, self.device)
             views: list[Tensor] = []
-            for recipe, rows in self.groups:
-                num_views = rows.stop - rows.start
-                numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
-                repeated = np.tile(indices, num_views)
-                heights, widths = self.images.heights[repeated], self.images.widths[repeated]
-                boxes = draw_boxes(recipe, numbers, heights, widths)
-                chosen = pixels[torch.from_numpy(repeated).to(self.device)]
-                group_views = finish(
-                    crop(chosen, boxes, recipe.size_px), self.colors(recipe, numbers), recipe
-                )
-                views += group_views.chunk(num_views)
-            yield views
+            for (recipe, rows), group in zip(
+                self.groups, _split(numbers, self.groups), strict=True
+            ):
+                repeated, boxes, *changes = group
+                images = crop(pixels[repeated], boxes, recipe.size_px)
+                finished = finish(images, changes, recipe, constants)
+                views += finished.chunk(rows.stop - rows.start)
+            yield views, indices
 
-    def _from_files(self, first_step: int, num_steps: int) -> Generator[list[Tensor], None, None]:
-        steps = range(first_step, num_steps)
+    def _memory_numbers(self, step: int) -> list[Array]:
+        """Return indices (n,), then for each group images (V * n,), boxes and color changes."""
+        _, indices = self.plan.batch(step)
+        all_numbers = self.batch_numbers(step)
+        arrays: list[Array] = [indices]
+        for recipe, rows in self.groups:
+            numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
+            repeated = np.tile(indices, rows.stop - rows.start)
+            heights, widths = self.images.heights[repeated], self.images.widths[repeated]
+            boxes = draw_boxes(recipe, numbers, heights, widths)
+            changes = color_changes(self.colors(recipe, numbers), recipe)
+            arrays += [repeated, boxes.astype(np.float32), *changes]
+        return arrays
+
+    def _from_files(self, steps: range) -> Generator[tuple[list[Tensor], Tensor], None, None]:
+        """Yield the views of each step and the images' indices (n,)."""
+        constants = constants_on(self.device, self.recipe)
         # one loader for all epochs, so that workers do not wait between epochs
-        stacks_of_steps = load_ahead(
+        loaded = load_ahead(
             FileViews(self),
             steps,
             workers=self.workers,
             pin_memory=self.device.type == "cuda",
         )
-        with closing(stacks_of_steps) as all_stacks:
-            for step, stacks in zip(steps, all_stacks, strict=True):
-                yield self._views(step, stacks)
+        with closing(loaded) as parts_of_steps:
+            for *stacks, packed in parts_of_steps:
+                indices, *numbers = unpack(packed, self.device)
+                yield self._views(stacks, numbers, constants), indices
 
-    def _views(self, step: int, stacks: list[Tensor]) -> list[Tensor]:
-        """Return the views of a step, V of (n, 3, S, S), from the stack of each group."""
+    def _views(
+        self, stacks: list[Tensor], numbers: list[Tensor], constants: Constants
+    ) -> list[Tensor]:
+        """Return the views of a step, V of (n, 3, S, S), from the stack of each group.
+
+        numbers: the color changes of all groups; none if the workers have colored.
+        """
         views: list[Tensor] = []
-        for (recipe, rows), stacked in zip(self.groups, stacks, strict=True):
+        changes_of_groups = _split(numbers, self.groups)
+        for (recipe, rows), stacked, changes in zip(
+            self.groups, stacks, changes_of_groups, strict=True
+        ):
             num_views = rows.stop - rows.start
             if self.colors_in_workers and self.device.type == "cpu":
                 # one by one: memory of this size is used again, that of all views is not
                 parts = stacked.chunk(num_views)
                 views += [augment_cpu.normalize(part, recipe) for part in parts]
+                continue
+            # from (V * n, S, S, 3), uint8
+            pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+            images = pixels.float().div_(255)
+            if self.colors_in_workers:
+                images = normalize(images, constants)
             else:
-                views += self._finish(step, stacked, recipe, rows).chunk(num_views)
+                images = finish(images, changes, recipe, constants)
+            views += images.chunk(num_views)
         return views
 
-    def _finish(self, step: int, stacked: Tensor, recipe: ViewRecipe, rows: slice) -> Tensor:
-        """Return views (V * n, 3, S, S) on the device from workers' (V * n, S, S, 3), uint8."""
-        pixels = stacked.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-        images = pixels.float().div_(255)
-        if self.colors_in_workers:
-            return normalize(images, recipe)
-        numbers = self.batch_numbers(step)[rows].reshape(len(images), -1)
-        return finish(images, self.colors(recipe, numbers), recipe)
+
+def _split(numbers: list[Tensor], groups: list[ViewGroup]) -> list[list[Tensor]]:
+    """Return the numbers of each group; all groups have as many arrays."""
+    each = len(numbers) // len(groups)
+    return [numbers[place * each : (place + 1) * each] for place in range(len(groups))]
 
 
 def decode_all(images: TrainingImages) -> Tensor:
@@ -207,10 +240,11 @@ def decode_all(images: TrainingImages) -> Tensor:
 
 
 class FileViews(Dataset[list[Tensor]]):
-    """Data set of steps: for each group one stack of views (V * n, S, S, 3), uint8.
+    """Data set of steps: for each group one stack of views (V * n, S, S, 3), uint8, then numbers.
 
     A stack holds the first view of all images, then the second, and so on. Each image is decoded
-    once for all its views, and numbers are drawn for all images at once.
+    once for all its views, and numbers are drawn for all images at once. The numbers are packed:
+    indices (n,), then the color changes of each group if the device makes them.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -234,15 +268,19 @@ class FileViews(Dataset[list[Tensor]]):
                     view = self._crop_image(
                         int(index), boxes[row], int(styles[row]), recipe, decoded
                     )
-                    if colors is not None:
+                    if feed.colors_in_workers:
                         view = augment_cpu.color(view, colors, row, recipe)
                     stack[row] = view
-        return [torch.from_numpy(stack) for stack in stacks]
+        packed: list[Array] = [indices]
+        if not feed.colors_in_workers:
+            for (recipe, _), (_, colors, _) in zip(feed.groups, drawn, strict=True):
+                packed += color_changes(colors, recipe)
+        return [*map(torch.from_numpy, stacks), pack(packed)]
 
     def _draw(
         self, recipe: ViewRecipe, numbers: Floats, indices: NDArray[np.int64]
-    ) -> tuple[Integers, Colors | None, Integers]:
-        """Return boxes, colors (None if the device makes them) and styles of a group's views."""
+    ) -> tuple[Integers, Colors, Integers]:
+        """Return boxes, colors and styles of a group's views."""
         feed = self.feed
         repeated = np.tile(indices, len(numbers))
         rows = numbers.reshape(len(repeated), -1)
@@ -250,8 +288,7 @@ class FileViews(Dataset[list[Tensor]]):
         styles = np.full(len(rows), -1)
         if feed.styles is not None:
             styles = draw_style(recipe, rows, len(feed.styles))
-        colors = feed.colors(recipe, rows) if feed.colors_in_workers else None
-        return draw_boxes(recipe, rows, *sizes), colors, styles
+        return draw_boxes(recipe, rows, *sizes), feed.colors(recipe, rows), styles
 
     def _crop_image(
         self,

@@ -58,7 +58,8 @@ def load_ahead(
     """
     if not workers:
         for step in steps:
-            yield dataset[step]
+            batch = dataset[step]
+            yield [part.pin_memory() for part in batch] if pin_memory else batch
         return
     note_small_shared_memory()
     loader = DataLoader(

@@ -98,7 +98,7 @@ class MoCo(Method):
             "instance_discrimination": contrast.info_nce.detach(),
             "instance_accuracy": contrast.accuracy,
         }
-        if config.consistency_temperature > 0:
+        if config.consistency_temperature > 0 and self.metrics_read:
             metrics["consistency"] = queue_divergence(
                 query.detach(), key, self.queue.keys, temperature=config.consistency_temperature
             ).mean()

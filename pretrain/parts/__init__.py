@@ -20,6 +20,7 @@ cross_moment.py             correlation of different features
 loss_dtype.py               the data type that losses are computed in
 shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes
+fused_batch_norm.py         the same by torch's kernels for GPUs
 gather.py                   rows and sums over all processes, with and without gradient
 ramp.py                     growth of a weight over a run
 """

@@ -5,14 +5,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pretrain.parts.queue_logsumexp import BLOCK_KEYS
+from pretrain.parts.queue_logsumexp import block_keys
 
 
 def queue_divergence(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return (KL(P || Q) + KL(Q || P)) / 2 (n,) in nats, float32, for a queue (K, d).
 
     Q is the softmax over j of query . queue_j / temperature, query (n, d), and P that of the key
-    (n, d). Only the query gets a gradient, which is exact. Memory is n * BLOCK_KEYS, not n * K.
+    (n, d). Only the query gets a gradient, which is exact. Memory is that of a block of logits, not
+    n * K.
     """
     # log P - log Q is linear in the negatives up to a constant, so the divergence is
     # (key - query) . (E_P[negative] - E_Q[negative]) / (2 temperature): two means suffice
@@ -33,7 +34,7 @@ class _QueueDivergence(torch.autograd.Function):
         mean = torch.zeros_like(scaled)  # E[negative], times `total` until the end
         weighted = torch.zeros_like(query)  # E_Q[log (Q / P) negative], likewise
         needs_gradient = ctx.needs_input_grad[0]
-        for negatives in queue.split(BLOCK_KEYS):
+        for negatives in queue.split(block_keys(2 * n, query.device)):
             logits = scaled @ negatives.T
             gap = logits[:n] - logits[n:]  # log Q - log P up to a constant, which cancels below
             new_largest = torch.maximum(largest, logits.amax(dim=1, keepdim=True))

@@ -6,14 +6,17 @@ import torch
 from torch import Tensor
 
 BLOCK_KEYS = 4096
+"""Keys of a block on a CPU, whose cache holds their logits, and at least on a GPU."""
+BLOCK_LOGITS = 2**24
+"""Logits of a block on a GPU, 64 MB: below that its kernels take less time than their start."""
 
 
 def queue_logsumexp(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
     """Return log sum_j exp(query . queue_j / temperature) (n,), in nats, float32.
 
     query (n, d), queue (K, d). The queue is read in blocks with a running maximum, and the gradient
-    to the query is computed in the same pass: memory is n * BLOCK_KEYS, not n * K. The gradient is
-    exact; the queue gets none.
+    to the query is computed in the same pass: memory is that of a block of logits, not n * K. The
+    gradient is exact; the queue gets none.
     """
     return queue_logsumexp_and_largest(query, queue, temperature=temperature)[0]
 
@@ -30,6 +33,13 @@ def queue_logsumexp_and_largest(
     return logsumexp, largest
 
 
+def block_keys(num_queries: int, device: torch.device) -> int:
+    """Return how many keys n queries are compared with at once, whatever the queue's length."""
+    if device.type != "cuda":
+        return BLOCK_KEYS
+    return max(BLOCK_LOGITS // num_queries // BLOCK_KEYS, 1) * BLOCK_KEYS
+
+
 class _QueueLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -40,7 +50,7 @@ class _QueueLogSumExp(torch.autograd.Function):
         total = query.new_zeros((len(query), 1))
         mean_key = torch.zeros_like(query)  # of the softmax, times `total` until the end
         needs_gradient = ctx.needs_input_grad[0]
-        for keys in queue.split(BLOCK_KEYS):
+        for keys in queue.split(block_keys(len(query), query.device)):
             logits = scaled @ keys.T
             new_largest = torch.maximum(largest, logits.amax(dim=1, keepdim=True))
             shrink = (largest - new_largest).exp_()

@@ -42,6 +42,9 @@ def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Ten
     else:
         dist.broadcast(order, 0)
         own_images = order.chunk(num_processes())[dist.get_rank()]
+    if torch.is_autocast_enabled(images.device.type):
+        # the first convolution would round them; half the bytes come from the other processes
+        images = images.to(torch.get_autocast_dtype(images.device.type))
     shuffled = gather(split_forward(network, gather(images)[own_images], num_splits))
     embeddings = torch.empty_like(shuffled)
     embeddings[order] = shuffled

@@ -5,11 +5,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.gather import num_processes, sum_with_gradient
 
 
 class GlobalBatchNorm(_BatchNorm):
-    """Batch norm over all processes on any device; torch's SyncBatchNorm needs GPUs."""
+    """Batch norm over all processes on any device, by sums with a gradient."""
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return rows (n, C, ...) normalized by the statistics of all N images."""
@@ -44,11 +45,15 @@ class GlobalBatchNorm(_BatchNorm):
         ):
             return
         self.num_batches_tracked.add_(1)
-        # without a momentum torch keeps the mean over all batches
-        num_batches = float(self.num_batches_tracked)
-        rate = 1 / num_batches if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean, rate)
-        self.running_var.lerp_(variance, rate)
+        # without a momentum torch keeps the mean over all batches; the counter stays on its device,
+        # since reading it would wait for the device and break a compiled graph
+        if self.momentum is None:
+            rate = self.num_batches_tracked.double().reciprocal().to(mean.dtype)
+            self.running_mean.lerp_(mean, rate)
+            self.running_var.lerp_(variance, rate)
+        else:
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance, self.momentum)
 
 
 def synchronize_batch_norms(network: nn.Module) -> nn.Module:
@@ -67,7 +72,8 @@ def synchronize_batch_norms(network: nn.Module) -> nn.Module:
 
 def _synchronous_copy(norm: _BatchNorm) -> _BatchNorm:
     # by the backend and not by the device: networks are made before they are moved to a GPU
-    kind = nn.SyncBatchNorm if dist.get_backend() == "nccl" else GlobalBatchNorm
+    fused = dist.get_backend() == "nccl" and norm.momentum is not None
+    kind = FusedBatchNorm if fused else GlobalBatchNorm
     twin = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     # the tensors themselves: one that is frozen, or known to an optimizer, stays so
     for name, parameter in norm.named_parameters():

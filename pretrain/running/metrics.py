@@ -18,7 +18,10 @@ class NotFiniteError(ArithmeticError):
 
 
 class Window:
-    """Metrics of the steps since they were last read; nothing waits for the device until then."""
+    """Metrics of the steps since they were last read; nothing waits for the device until then.
+
+    A method may leave out metrics of steps after which nobody reads; means are over the others.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, list[Tensor]] = {}

@@ -263,6 +263,32 @@ def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(
     assert all(value.isfinite().all() for value in low.method.parameters())
 
 
+def test_what_is_only_logged_is_computed_where_it_is_read(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    class Noting(Method):
+        """Notes whether its metrics will be read."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.backbone = nn.Linear(1, 1)
+            self.noted: list[bool] = []
+
+        def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+            self.noted.append(self.metrics_read)
+            loss = self.backbone(views[0].mean()[None]).square().sum()
+            number = torch.tensor(float(len(self.noted)))
+            return {"loss": loss, **({"number": number} if self.metrics_read else {})}
+
+    method = Noting()
+    train(job(image_folder, tmp_path / "run", method=method), StopRequest())
+    assert [step + 1 for step, noted in enumerate(method.noted) if noted] == [4, 8, 12, 15]
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert [(line["step"], line["number"]) for line in lines] == [
+        *((4, 4.0), (8, 8.0), (12, 12.0), (15, 15.0))
+    ]
+
+
 def test_a_warm_up_grows_with_each_step_of_an_epoch(image_folder: Path, tmp_path: Path) -> None:
     recipe = replace(RECIPE, warmup_epochs=1, learning_rate=1.0, schedule_unit="epoch")
     execution = Execution(read_every_steps=1)

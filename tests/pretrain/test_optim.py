@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pretrain.method import Method
-from pretrain.optim import LARS, lars, scheduled_rate, sgd
+from pretrain.optim import LARS, fit_to_device, lars, repeat_factors, scheduled_rate, sgd
 from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
 
@@ -258,3 +258,82 @@ def test_the_gradient_stays_as_it_was() -> None:
     network.matrix.grad = gradient.clone()
     ours(network).step()
     assert torch.equal(network.matrix.grad, gradient)
+
+
+def layers() -> nn.Sequential:
+    """Convolutions in channels last, one of 1 x 1, and a linear layer."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 5, 1), nn.Flatten(), nn.Linear(20, 2))
+    return network.to(memory_format=torch.channels_last)
+
+
+def gradients(network: nn.Module, step: int) -> None:
+    generator = torch.Generator().manual_seed(step)
+    for weight in network.parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        weight.grad = torch.empty_like(weight).copy_(noise)
+
+
+def test_factors_on_a_gpu_give_the_bits_of_scalars() -> None:
+    tensors = [weight.detach() for weight in layers().parameters()]
+    factors = torch.rand(len(tensors))
+    repeated = repeat_factors(tensors, factors)
+    expected = torch._foreach_mul(tensors, list(factors.unbind()))
+    assert all(map(torch.equal, torch._foreach_mul(tensors, repeated), expected))
+    # lists of equal shapes and layouts are what a GPU multiplies together
+    assert [t.stride() for t in repeated] == [t.stride() for t in tensors]
+
+
+def test_lars_with_the_factors_of_a_gpu_is_lars(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, twin = Weights(), Weights()
+    run(network, ours(network), range(4))
+    monkeypatch.setattr(
+        "pretrain.optim._scale",
+        lambda tensors, factors: torch._foreach_mul_(tensors, repeat_factors(tensors, factors)),
+    )
+    run(twin, ours(twin), range(4))
+    assert all(map(torch.equal, network.parameters(), twin.parameters()))
+
+
+def test_fused_sgd_of_a_gpu_is_sgd_up_to_rounding() -> None:
+    network, twin = layers(), layers()
+    plain, fused = (
+        sgd(n, learning_rate=0.1, momentum=0.9, weight_decay=0.1) for n in (network, twin)
+    )
+    for group in fused.param_groups:
+        group["foreach"], group["fused"] = False, True
+    for step in range(5):
+        for each, optimizer in ((network, plain), (twin, fused)):
+            gradients(each, step)
+            optimizer.step()
+    for found, expected in zip(twin.parameters(), network.parameters(), strict=True):
+        assert_equal_up_to_rounding(found, expected, magnitude=10.0)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "lars"])
+def test_momenta_of_another_layout_and_kernels_of_another_device_are_fitted(kind: str) -> None:
+    def optimizer(network: nn.Module) -> Optimizer:
+        numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
+        if kind == "sgd":
+            return sgd(network, **numbers)
+        return lars(network, **numbers, trust_coefficient=0.1, exclude_vectors=True)
+
+    before = layers().to(memory_format=torch.contiguous_format)
+    first = optimizer(before)
+    gradients(before, 0)
+    first.step()
+    state = first.state_dict()
+    if kind == "sgd":
+        state["param_groups"][0] |= {"fused": True, "foreach": False}  # as a GPU has left it
+    network = layers()
+    network.load_state_dict(before.state_dict())
+    second = optimizer(network)
+    second.load_state_dict(state)
+    fit_to_device(second)
+    for weight, old in zip(network.parameters(), before.parameters(), strict=True):
+        momentum = second.state[weight]["momentum_buffer"]
+        assert momentum.stride() == weight.stride()
+        assert torch.equal(momentum, first.state[old]["momentum_buffer"])
+    if kind == "sgd":
+        assert second.param_groups[0]["foreach"]
+        assert not second.param_groups[0]["fused"]

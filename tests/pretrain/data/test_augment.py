@@ -12,25 +12,46 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms import functional
 
-from pretrain.data.augment import (
-    blur,
-    brightness,
-    contrast,
-    crop,
-    filter_luma,
-    finish,
-    hue,
-    saturation,
-    solarize,
-    texture_kernels,
-    to_gray,
-)
+from pretrain.data import augment
+from pretrain.data.augment import blur, color_changes, constants_on, solarize, texture_kernels
+from pretrain.data.packing import pack, unpack
 from pretrain.data.random_numbers import NUM_UNIFORMS, Floats
-from pretrain.data.views import Colors, ViewRecipe, draw_colors
+from pretrain.data.views import Colors, Integers, ViewRecipe, draw_colors
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
 
 Operation = Callable[[Tensor, Tensor], Tensor]
 PILOperation = Callable[[Image.Image, float], Image.Image]
+
+
+CPU = torch.device("cpu")
+LUMA = constants_on(CPU, ViewRecipe()).luma
+
+
+def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
+    """Images after one upload of what colors change."""
+    changes = unpack(pack(color_changes(colors, recipe)), CPU)
+    return augment.finish(images, changes, recipe, constants_on(CPU, recipe))
+
+
+def crop(images: Tensor, boxes: Integers, size_px: int) -> Tensor:
+    return augment.crop(images, torch.from_numpy(boxes).float(), size_px)
+
+
+def to_gray(images: Tensor) -> Tensor:
+    return augment.to_gray(images, LUMA)
+
+
+def filter_luma(images: Tensor, texture: Floats) -> Tensor:
+    kernels = torch.from_numpy(texture_kernels(texture)).float()
+    strength = torch.from_numpy(texture[:, 2]).float()
+    return augment.filter_luma(images, kernels, strength, LUMA)
+
+
+def change_by(change: augment.ColorChange, images: Tensor, strength: Tensor) -> Tensor:
+    return change(images, strength, LUMA)
+
+
+brightness, contrast, saturation, hue = (partial(change_by, change) for change in augment.JITTER)
 
 
 def pixels(height: int = 40, width: int = 50) -> Tensor:

@@ -148,7 +148,10 @@ def test_normalized_values_are_torchvisions() -> None:
 @pytest.mark.parametrize("side", [3, 5, 7])
 def test_a_filtered_luma_is_that_of_floating_point(side: int) -> None:
     image, texture = photograph(), np.array([side, 0.37, 0.8])
-    exact = augment.filter_luma(functional.to_tensor(image)[None], texture[None])
+    kernels = torch.from_numpy(augment.texture_kernels(texture[None])).float()
+    luma = augment.constants_on(torch.device("cpu"), RECIPE).luma
+    strength = torch.tensor([0.8])
+    exact = augment.filter_luma(functional.to_tensor(image)[None], kernels, strength, luma)
     expected = exact[0].permute(1, 2, 0).numpy() * 255
     assert levels_apart(filter_luma(image, texture), expected) < 0.3
     assert levels_apart(image, expected) > 3
@@ -188,7 +191,10 @@ def test_whole_views_are_those_of_floating_point(gray_first: bool) -> None:
     )
     colors = colors_of(recipe, 60)
     images = [photograph(32, 32, seed) for seed in range(60)]
-    exact = augment.finish(torch.stack([functional.to_tensor(i) for i in images]), colors, recipe)
+    changes = [torch.from_numpy(array) for array in augment.color_changes(colors, recipe)]
+    constants = augment.constants_on(torch.device("cpu"), recipe)
+    pixels = torch.stack([functional.to_tensor(i) for i in images])
+    exact = augment.finish(pixels, changes, recipe, constants)
     ours = [normalize(color(i, colors, row, recipe), recipe) for row, i in enumerate(images)]
     apart = [levels_apart(levels(a), levels(b)) for a, b in zip(ours, exact, strict=True)]
     # PIL itself is 1.2 levels below floating point: each of its blends drops the fraction

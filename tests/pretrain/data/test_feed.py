@@ -1,6 +1,7 @@
 """Batches by every way they are made: from memory, from files, colored here or by workers."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError, find_images
+from pretrain.data.random_numbers import Floats, draw_view_numbers
 from pretrain.data.styles import find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Augmentation, View
+from tests.copies import Copies
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
 
 WHOLE = ViewRecipe(
@@ -365,3 +368,37 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
 
 def test_a_style_bank_is_read_from_files_however_much_memory_there_is(image_folder: Path) -> None:
     assert not styled_feed(image_folder, memory_gb=1000.0).in_memory
+
+
+@pytest.mark.parametrize(
+    ("memory_gb", "colors_in_workers", "expected"),
+    [(1.0, False, 1), (0.0, False, 3), (0.0, True, 3)],
+)
+def test_a_batch_comes_with_one_copy_of_its_numbers_and_one_of_the_pixels_of_each_size(
+    image_folder: Path, memory_gb: float, colors_in_workers: bool, expected: int
+) -> None:
+    device = torch.device("meta")  # it raises where a value is read or met on another device
+    made = replace(multi_crop(image_folder, memory_gb, colors_in_workers), device=device)
+    batches = made.batches(0, 3)
+    next(batches)  # constants and labels come with the first
+    with Copies() as copies:
+        views, labels, _ = next(batches)
+    assert [tuple(view.shape) for view in views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
+    assert {view.device for view in views} == {device}
+    assert labels is not None
+    assert copies.count == expected
+
+
+@pytest.mark.parametrize("memory_gb", [1.0, 0.0])
+def test_the_numbers_of_an_image_are_drawn_once(
+    image_folder: Path, memory_gb: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+
+    def draw(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
+        drawn.append(index)
+        return draw_view_numbers(seed, epoch, index, views)
+
+    monkeypatch.setattr("pretrain.data.feed.draw_view_numbers", draw)
+    list(multi_crop(image_folder, memory_gb, colors_in_workers=False).batches(0, 2))
+    assert len(drawn) == len(set(drawn)) == 8

@@ -328,6 +328,21 @@ def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
         assert torch.equal(own.keys, other.keys)
 
 
+@pytest.mark.parametrize("prior", ["none", "laplace", "gaussian", "margin", "batch"])
+@pytest.mark.parametrize("progress", [0.0, 0.9])
+def test_a_norm_that_nobody_reads_changes_nothing(prior: str, progress: float) -> None:
+    results = []
+    for read in (True, False):
+        method = tiny_lorac(prior=prior, prior_from=0.5)
+        method.metrics_read = read
+        torch.manual_seed(3)
+        metrics = method(tiny_views(method, NUM_IMAGES), progress)
+        metrics["loss"].backward()
+        assert ("nuclear_norm" in metrics) == read
+        results.append([metrics["loss"].detach(), *(p.grad for p in method.encoder.parameters())])
+    assert all(map(torch.equal, *results))
+
+
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return one process's results of a step with each prior that does not depend on its share
     of the batch."""

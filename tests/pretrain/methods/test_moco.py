@@ -159,6 +159,8 @@ def test_the_consistency_of_co2_is_logged_and_not_minimized() -> None:
     silent = tiny_moco(consistency_temperature=0.0)(views, 1.0)
     assert torch.equal(metrics["loss"], silent["loss"])
     assert "consistency" not in silent
+    method.metrics_read = False
+    assert "consistency" not in method(views, 1.0)
 
 
 def test_smoothing_leaves_the_logged_instance_discrimination_as_it_is() -> None:

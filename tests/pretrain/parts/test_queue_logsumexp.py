@@ -24,6 +24,15 @@ def test_blocks_of_any_size_give_the_logsumexp_and_its_gradient(
     assert_equal_up_to_rounding(streamed.grad, simple.grad)
 
 
+def test_a_gpu_compares_as_many_keys_at_once_as_its_budget_of_logits_allows() -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert module.block_keys(32, cpu) == module.block_keys(100_000, cuda) == module.BLOCK_KEYS
+    assert module.block_keys(32, cuda) >= 65_536  # all of MoCo's queue
+    for num_queries in (1, 100, 512, 4096):
+        keys = module.block_keys(num_queries, cuda)
+        assert keys * num_queries <= module.BLOCK_LOGITS < (keys + module.BLOCK_KEYS) * num_queries
+
+
 def test_large_logits_do_not_overflow() -> None:
     query = torch.ones(1, 1)
     result = queue_logsumexp(query, torch.tensor([[1.0], [0.5]]), temperature=1e-3)

@@ -44,3 +44,23 @@ def test_each_split_has_its_own_batch_statistics() -> None:
 def test_splits_that_do_not_divide_the_batch_are_refused() -> None:
     with pytest.raises(ValueError, match="8 images do not split into 3 equal groups"):
         split_forward(nn.Identity(), torch.zeros(8, 4), 3)
+
+
+def test_under_autocast_images_are_gathered_in_the_type_of_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gathered: list[Tensor] = []
+
+    def gather(rows: Tensor) -> Tensor:
+        gathered.append(rows)
+        return rows
+
+    monkeypatch.setattr("pretrain.parts.shuffle_bn.gather", gather)
+    images, network = torch.randn(4, 3, 8, 8), nn.Conv2d(3, 2, kernel_size=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        embeddings = shuffled_forward(network, images, 1)
+        expected = network(images)
+    assert [rows.dtype for rows in gathered] == [torch.bfloat16] * 2
+    assert torch.equal(embeddings, expected)
+    shuffled_forward(network, images, 1)
+    assert gathered[-1].dtype == torch.float32

@@ -101,3 +101,21 @@ def test_conversion_keeps_the_tensors_themselves(monkeypatch: pytest.MonkeyPatch
     assert list(after) == list(before)
     assert all(after[name] is tensor for name, tensor in before.items())
     assert isinstance(plain[3], GlobalBatchNorm)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_no_number_is_read_from_the_device(
+    momentum: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
+    norm = GlobalBatchNorm(3, momentum=momentum, device="meta")
+    # a tensor without values raises where one is read
+    assert norm._normalize(torch.empty(4, 3, device="meta")).shape == (4, 3)
+
+
+def test_mean_over_all_batches_is_that_of_plain_batch_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, plain = GlobalBatchNorm(3, momentum=None), nn.BatchNorm1d(3, momentum=None)
+    for rows in torch.randn(7, 8, 3):
+        plain(rows)
+        own._update_running_statistics(rows.mean(dim=0), rows.var(dim=0))
+    torch.testing.assert_close(own.state_dict(), plain.state_dict())

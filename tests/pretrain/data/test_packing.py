@@ -1,0 +1,36 @@
+"""Arrays that travel to a device in one buffer."""
+
+import numpy as np
+import torch
+
+from pretrain.data.packing import Array, pack, unpack
+from tests.copies import Copies
+
+ARRAYS: list[Array] = [
+    np.arange(5),
+    np.array([[0.1, 0.2, 0.3]], dtype=np.float32),
+    np.zeros((0, 4), dtype=np.float32),
+    np.arange(6).reshape(2, 3).T,  # not contiguous
+    np.zeros(0, dtype=np.int64),
+    np.array([7], dtype=np.float32),
+    np.array([2**40]),
+]
+
+
+def test_arrays_come_back_with_values_types_and_shapes() -> None:
+    found = unpack(pack(ARRAYS), torch.device("cpu"))
+    for array, tensor in zip(ARRAYS, found, strict=True):
+        expected = torch.from_numpy(np.ascontiguousarray(array))
+        assert tensor.dtype == expected.dtype
+        assert torch.equal(tensor, expected)
+
+
+def test_no_arrays_make_an_empty_list() -> None:
+    assert unpack(pack([]), torch.device("cpu")) == []
+
+
+def test_all_arrays_come_with_one_copy() -> None:
+    with Copies() as copies:
+        found = unpack(pack(ARRAYS), torch.device("meta"))
+    assert copies.count == 1
+    assert [tensor.shape for tensor in found] == [array.shape for array in ARRAYS]
