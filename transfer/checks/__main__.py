@@ -9,10 +9,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
 import tyro
 
@@ -51,8 +52,8 @@ def selected(request: Request) -> list[Check]:
     ]
 
 
-def run(request: Request, write: Callable[[str], object]) -> int:
-    """Run the checks and write their lines; return the exit status.
+def run(request: Request, answers: TextIO) -> int:
+    """Run the checks and write their lines to `answers`; return the exit status.
 
     OptionError for an unknown name, or if the device is not there.
     """
@@ -60,7 +61,7 @@ def run(request: Request, write: Callable[[str], object]) -> int:
     if request.list_checks:
         for check in checks:
             listed = {"check": check.name, "group": check.group, "seconds": check.seconds}
-            write(json.dumps(listed))
+            print(json.dumps(listed), file=answers)
         return 0
     if request.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks for GPUs
@@ -68,25 +69,39 @@ def run(request: Request, write: Callable[[str], object]) -> int:
 
     if request.device == "cuda" and not torch.cuda.is_available():
         raise OptionError("--device cuda: this machine has no CUDA device; use --device cpu")
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, others_on_stderr(answers) as write:
         place = Place(device=request.device, folder=request.folder or Path(temporary))
-        answers = list(run_checks(checks, place, write))
-    return 0 if len(answers) == len(checks) else DEAD_DEVICE
+        answered = sum(1 for _ in run_checks(checks, place, write))
+    return 0 if answered == len(checks) else DEAD_DEVICE
 
 
-def main(words: list[str], write: Callable[[str], object]) -> int:
+@contextmanager
+def others_on_stderr(answers: TextIO) -> Iterator[Callable[[str], object]]:
+    """Yield what writes a line to `answers`; all else that reaches stdout goes to stderr.
+
+    That includes what libraries and subprocesses write to file descriptor 1.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with os.fdopen(os.dup(1), "w") as first:
+        stream = first if answers is sys.__stdout__ else answers
+        os.dup2(2, 1)
+        try:
+            yield lambda line: print(line, file=stream, flush=True)
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def main(words: list[str], answers: TextIO) -> int:
     """Run the command line; return its exit status."""
     request = tyro.cli(Request, args=words, description=__doc__)
     try:
-        return run(request, write)
+        return run(request, answers)
     except OptionError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
 if __name__ == "__main__":
-    # what libraries and subprocesses write to file descriptor 1 must not stand among the answers
-    answers = os.fdopen(os.dup(1), "w")
-    if not {"-h", "--help"} & set(sys.argv):
-        os.dup2(2, 1)
-    sys.exit(main(sys.argv[1:], lambda line: print(line, file=answers, flush=True)))
+    sys.exit(main(sys.argv[1:], sys.stdout))

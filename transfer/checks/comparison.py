@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from transfer.checks.report import CheckFailed, Facts
+from transfer.checks.report import CheckFailedError, Facts
 
 NETWORK_ROUNDINGS = 500
 """Difference in eps of the largest value between two passes through a network."""
@@ -41,9 +41,9 @@ class Differences:
             self.above.append(f"{name}: {reason}")
 
     def checked(self) -> Facts:
-        """Return the facts; CheckFailed if a difference is above its bound."""
+        """Return the facts; CheckFailedError if a difference is above its bound."""
         if self.above:
-            raise CheckFailed("; ".join(self.above), self.facts)
+            raise CheckFailedError("; ".join(self.above), self.facts)
         return self.facts
 
 

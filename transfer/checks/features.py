@@ -4,17 +4,12 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity, normalize
+from torch.nn.functional import cosine_similarity
 
 from transfer.backbone import Backbone, Precision, random_backbone
 from transfer.checks.comparison import Differences, exact_float32, relative_difference, roundings
 from transfer.checks.report import Facts, Place
-from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features
-from transfer.frozen.linear_heads import HeadOptimizer, new_heads
-from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, frozen_network, in_bfloat16
-from transfer.frozen.probe_training import ProbeTraining
 
 BFLOAT16_ROUNDINGS = 110
 """Roundings to bfloat16, of a weight and a map each, of a ResNet-50's 53 convolutions and more."""

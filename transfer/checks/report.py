@@ -30,9 +30,9 @@ class Place:
         return self.device == "cpu"
 
     def require_cuda(self, reason: str) -> None:
-        """Raise NotChecked on a CPU."""
+        """Raise NotCheckedError on a CPU."""
         if self.device == "cpu":
-            raise NotChecked(f"needs CUDA: {reason}")
+            raise NotCheckedError(f"needs CUDA: {reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class Check:
     """True if its facts are rates, which neither pass nor fail."""
 
 
-class NotChecked(Exception):
+class NotCheckedError(Exception):
     """Reason why a check cannot run on this machine."""
 
 
-class CheckFailed(Exception):
+class CheckFailedError(Exception):
     """Differences above their bounds, with the facts that show them."""
 
     def __init__(self, reason: str, facts: Mapping[str, float | str]) -> None:
@@ -99,9 +99,9 @@ def answer_of(check: Check, place: Place) -> tuple[Answer, bool]:
     try:
         with lines_of_tasks_on_stderr():
             facts = check.run(place)
-    except NotChecked as why:
+    except NotCheckedError as why:
         status, reason = "skipped", str(why)
-    except CheckFailed as failure:
+    except CheckFailedError as failure:
         status, reason, facts = "failed", str(failure), failure.facts
     except Exception as error:
         traceback.print_exc(file=sys.stderr)

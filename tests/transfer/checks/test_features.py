@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transfer.checks import features
-from transfer.checks.report import CheckFailed, Place
+from transfer.checks.report import CheckFailedError, Place
 
 SMALL = Place(device="cpu", folder=Path())
 
@@ -54,7 +54,7 @@ def test_features_in_tf32_or_of_other_weights_fail(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[nn.Module], object]
 ) -> None:
     with_changed_device(monkeypatch, change)
-    with pytest.raises(CheckFailed, match="features .* above"):
+    with pytest.raises(CheckFailedError, match=r"features .* above"):
         features.check_float32("resnet18", SMALL)
 
 
@@ -65,5 +65,5 @@ def test_bfloat16_features_keep_their_direction() -> None:
 
 def test_another_direction_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     with_changed_device(monkeypatch, lambda network: network.layer4[1].conv2.weight.data.neg_())  # type: ignore[union-attr, operator, index]
-    with pytest.raises(CheckFailed, match="cosine"):
+    with pytest.raises(CheckFailedError, match="cosine"):
         features.check_bfloat16("resnet18", SMALL)

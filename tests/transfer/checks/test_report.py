@@ -1,5 +1,6 @@
 """Every check has an answer: passed, measured, failed with a reason, or skipped aloud."""
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import pytest
 
 from transfer.checks.__main__ import main
 from transfer.checks.comparison import Differences
-from transfer.checks.report import Check, Facts, NotChecked, Place, first_line, run_checks
+from transfer.checks.report import Check, Facts, NotCheckedError, Place, first_line, run_checks
 
 PLACE = Place(device="cpu", folder=Path())
 
@@ -62,7 +63,7 @@ def test_an_exception_fails_its_check_and_the_next_one_runs(
 
 
 def test_a_check_that_cannot_run_says_why() -> None:
-    answer = answers(check(raising(NotChecked("one GPU"))))[1]
+    answer = answers(check(raising(NotCheckedError("one GPU"))))[1]
     assert (answer["status"], answer["reason"]) == ("skipped", "one GPU")
 
 
@@ -121,14 +122,14 @@ def test_an_error_without_text_has_a_reason() -> None:
 
 
 def test_the_list_names_every_check_once() -> None:
-    lines: list[str] = []
-    assert main(["--list", "--device", "cpu"], lines.append) == 0
-    listed = [json.loads(line) for line in lines]
+    lines = io.StringIO()
+    assert main(["--list", "--device", "cpu"], lines) == 0
+    listed = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert len({one["check"] for one in listed}) == len(listed) > 0
     assert all(set(one) == {"check", "group", "seconds"} for one in listed)
     assert sum(one["seconds"] for one in listed) <= 240
 
 
 def test_an_unknown_check_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--device", "cpu", "--only", "nothing"], print) == 2
+    assert main(["--device", "cpu", "--only", "nothing"], sys.stdout) == 2
     assert "there is no check 'nothing'" in capsys.readouterr().err
