@@ -21,6 +21,7 @@ from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
 from transfer.cells.staleness import finished
+from transfer.finetuning.gpu import use_expandable_segments
 from transfer.record import Record
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, write_whole
@@ -149,6 +150,8 @@ def main(file: Path) -> None:
     """Evaluate the cell in this worker process; write its error to a file if it fails."""
     stop.listen()
     cell: Cell = pickle.loads(file.read_bytes())
+    if cell.task.varied_image_sizes:
+        use_expandable_segments()  # before the process joins the others, which starts CUDA
     with process_group() as process:
         try:
             evaluate(cell)

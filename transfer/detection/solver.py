@@ -9,6 +9,7 @@ from torch.nn.parameter import Parameter
 
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector
+from transfer.finetuning.gpu import fused
 
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
@@ -37,4 +38,5 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
         ],
         lr=recipe.learning_rate,
         momentum=recipe.sgd_momentum,
+        fused=fused(detector.network),
     )

@@ -12,6 +12,7 @@ from transfer.detection.sample import Detector, Sample
 from transfer.detection.samples import training_sample
 from transfer.detection.solver import sgd
 from transfer.finetuning import loop
+from transfer.finetuning.gpu import place
 from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
 from transfer.running.processes import Process
@@ -49,7 +50,7 @@ def train(
     name: str = "",
 ) -> TrainingSummary:
     """Train a detector on the images at these indices; see `finetuning.loop.train`."""
-    detector.network.to(process.device)
+    place(detector.network, process.device)
     return loop.train(
         detector.network,
         sgd(detector, recipe),

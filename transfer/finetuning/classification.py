@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images
 from transfer.finetuning import loop
+from transfer.finetuning.gpu import fused
 from transfer.finetuning.schedule import Precision
 from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
@@ -126,6 +127,7 @@ class Classifier(nn.Module):
             lr=course.learning_rate,
             momentum=course.sgd_momentum,
             weight_decay=course.weight_decay,
+            fused=fused(self),
         )
 
 
@@ -150,6 +152,7 @@ def train(
         folder=folder,
         process=process,
         name=name,
+        one_size=True,
     )
 
 

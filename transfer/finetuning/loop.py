@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from transfer.finetuning.gpu import measured_convolutions
 from transfer.finetuning.precise_norm import set_precise_norms
 from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
@@ -68,6 +69,7 @@ def train(
     process: Process,
     num_workers: int | None = None,
     name: str = "",
+    one_size: bool = False,
 ) -> TrainingSummary:
     """Train a network, which is on its device, and make its norms' statistics precise.
 
@@ -75,7 +77,8 @@ def train(
     belongs to this training alone. An interrupted call, repeated with the same arguments, ends with
     the same weights; a finished training is only loaded.
     NotFiniteError if a loss is not finite, Stopped after a signal.
-    num_workers: processes that load images for each training process.
+    num_workers: processes that load images for each training process. one_size: whether all samples
+    have the same size, for which a GPU may measure its algorithms.
     """
     _check(course, process)
     if num_workers is None:
@@ -92,7 +95,8 @@ def train(
     )
     training = _restored_training(network, optimizer, job)
     if not training.finished:
-        _iterate(job, training)
+        with measured_convolutions(process.device, one_size=one_size):
+            _iterate(job, training)
         _make_norms_precise(job, training)
         training.finished = True
         if process.is_main:

@@ -96,7 +96,8 @@ def restore(training: Training, path: Path) -> None:
     momenta = _below("momentum/", tensors)
     for name, parameter in training.network.named_parameters():
         if name in momenta:
-            momentum = momenta[name].to(parameter.device)
+            # in the layout of the weights: fused kernels refuse another one
+            momentum = torch.empty_like(parameter).copy_(momenta[name])
             training.optimizer.state[parameter]["momentum_buffer"] = momentum
     scaling = _below("scaler/", tensors)
     if scaling:

@@ -6,6 +6,7 @@ import torch
 
 from transfer.datasets.segmented import Segmented
 from transfer.finetuning import loop
+from transfer.finetuning.gpu import fused, place
 from transfer.finetuning.state import TrainingSummary
 from transfer.running.processes import Process
 from transfer.segmentation.network import FCN
@@ -24,7 +25,7 @@ def train(
     num_workers: int | None = None,
 ) -> TrainingSummary:
     """Train all layers on the images of a split; see `finetuning.loop.train`."""
-    network.to(process.device)
+    place(network, process.device)
     return loop.train(
         network,
         torch.optim.SGD(
@@ -32,6 +33,7 @@ def train(
             lr=recipe.learning_rate,
             momentum=recipe.sgd_momentum,
             weight_decay=recipe.weight_decay,
+            fused=fused(network),
         ),
         TrainingSamples(split, recipe, seed),
         recipe,
@@ -40,4 +42,5 @@ def train(
         process=process,
         num_workers=num_workers,
         name="masks",
+        one_size=True,
     )

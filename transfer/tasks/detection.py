@@ -164,6 +164,11 @@ class Detection(TaskDefaults):
         return True
 
     @property
+    def varied_image_sizes(self) -> bool:
+        """Return True: images keep their shape, and their short side is drawn."""
+        return True
+
+    @property
     def distributed_training(self) -> DetectorRecipe:
         """Return the recipe, whose batch is divided among GPUs."""
         return self.recipe
@@ -199,8 +204,10 @@ class Detection(TaskDefaults):
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[TrainAndTestScenes]:
         """Open all annotations, load the backbone into a detector and check its maps."""
         from transfer.detection.proof import prove
+        from transfer.finetuning.gpu import use_expandable_segments
         from transfer.finetuning.prepared import prepare_training
 
+        use_expandable_segments()
         return prepare_training(
             backbone,
             self.recipe,

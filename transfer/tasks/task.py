@@ -46,6 +46,11 @@ class TaskDefaults:
         return False
 
     @property
+    def varied_image_sizes(self) -> bool:
+        """Return whether a training sees images of many sizes."""
+        return False
+
+    @property
     def distributed_training(self) -> TrainingSchedule | None:
         """Return the schedule of a training that divides its batch among GPUs, if it has one."""
         return None
@@ -120,6 +125,10 @@ class Task(Protocol):
     @property
     def trains_backbone(self) -> bool:
         """Return whether the backbone's weights change."""
+
+    @property
+    def varied_image_sizes(self) -> bool:
+        """Return whether a training sees images of many sizes."""
 
     @property
     def distributed_training(self) -> TrainingSchedule | None:
