@@ -4,6 +4,13 @@ __main__.py    python -m transfer.checks
 catalog.py     all checks, in the order in which they run
 report.py      a check, and its answer in one line of JSON
 comparison.py  differences with their bounds
+speed.py       time of a call and peak memory
+training_step.py  a pass and a step of a network in training
 features.py    frozen features, nearest neighbors, linear heads
-speed.py       rates and peak memory
+detectors.py   all detectors, in float64, float32 and low precision
+fixed_detector.py  a detector's answer to fixed samples from fixed weights
+small_samples.py   small images with objects of every kind
+segmentation.py    the fully convolutional network
+processes.py   batch norm over several processes
+resume.py      trainings that are saved and restored
 """
