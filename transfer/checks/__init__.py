@@ -11,6 +11,8 @@ detectors.py   all detectors, in float64, float32 and low precision
 fixed_detector.py  a detector's answer to fixed samples from fixed weights
 small_samples.py   small images with objects of every kind
 segmentation.py    the fully convolutional network
+classifier.py  time of a step that trains a classifier
 processes.py   batch norm over several processes
 resume.py      trainings that are saved and restored
+rates.py       rates for plans, from what was measured
 """

@@ -152,7 +152,14 @@ def rate_checks() -> list[Check]:
         run=_segmentation_rate,
         measures=True,
     )
-    return [*features, probe, segmentation, *detectors]
+    classifier = Check(
+        name="rate of classifier",
+        group="fine-tuning",
+        seconds=8.0,
+        run=_classifier_rate,
+        measures=True,
+    )
+    return [*features, probe, classifier, segmentation, *detectors]
 
 
 def _features(arch: str, precision: str, place: Place) -> Facts:
@@ -184,6 +191,12 @@ def _probe_rate(place: Place) -> Facts:
     from transfer.checks.features import measure_probe
 
     return measure_probe(place)
+
+
+def _classifier_rate(place: Place) -> Facts:
+    from transfer.checks.classifier import measure_steps
+
+    return measure_steps(place)
 
 
 def _segmentation_answers(place: Place) -> Facts:

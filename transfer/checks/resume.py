@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transfer.backbone import random_backbone
+from transfer.checks.classifier import COURSE, new_classifier, noise_samples
 from transfer.checks.comparison import Differences, exact_float32
 from transfer.checks.detectors import NUM_CLASSES, new_detector
 from transfer.checks.fixed_detector import everything_sampled, lean
@@ -18,7 +17,6 @@ from transfer.checks.small_samples import small_samples
 from transfer.checks.training_step import training_step
 from transfer.detection.recipe import COCO_FPN
 from transfer.detection.solver import sgd
-from transfer.finetuning.classification import Classifier, FineTuning, Sample
 from transfer.finetuning.gpu import place as place_network
 from transfer.finetuning.state import Training, restore, save
 
@@ -30,18 +28,6 @@ MOST_APART = 0.01
 A GPU adds up some gradients in an order that changes (RoIAlign, upsampling), so that the last bits
 of float32 differ, and each step enlarges them tenfold or more. A lost momentum is a third and more.
 """
-COURSE = FineTuning(
-    iterations=2 * STEPS,
-    milestones=(),
-    decay=0.1,
-    learning_rate=1e-3,
-    batch_size=4,
-    precision="float32",
-    head_factor=10.0,
-    sgd_momentum=0.9,
-    weight_decay=1e-4,
-    crop_px=64,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +125,8 @@ def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]
 
 def classifier(device: torch.device) -> Subject:
     """Return a classifier on a ResNet-18, and images of noise."""
-    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
-    network = Classifier(backbone, num_classes=4, seed=0).to(device)
-    noise = np.random.default_rng(0).integers(256, size=(4, 64, 64, 3), dtype=np.uint8)
-    samples = [Sample(pixels=pixels, label=label) for label, pixels in enumerate(noise)]
-    return Subject(network, network.optimizer(COURSE), samples)
+    network = new_classifier("resnet18", 4, device)
+    return Subject(network, network.optimizer(COURSE), noise_samples(4, 64, 4))
 
 
 def detector(device: torch.device) -> Subject:
