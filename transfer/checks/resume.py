@@ -72,7 +72,10 @@ def check_resume(new: Callable[[], Subject], place: Place) -> Facts:
         restored = resumed.training()
         restore(restored, path)
         found = state_of(resumed)
-        apart = max(float((found[name] - saved[name]).abs().max()) for name in saved)
+        same = found.keys() == saved.keys()
+        differences.require("weights and momenta", same, "some are not restored")
+        shared = found.keys() & saved.keys()
+        apart = max(float((found[name] - saved[name]).abs().max()) for name in shared)
         differences.add("restored weights and momenta", apart, 0.0)
         differences.require("iteration", restored.iteration == STEPS, "not the saved one")
         differences.require("memory layout", layouts_agree(resumed), "not the weights'")
@@ -89,7 +92,7 @@ def take_steps(subject: Subject, place: Place) -> None:
 
 
 def state_of(subject: Subject) -> dict[str, Tensor]:
-    """Return copies of weights, statistics and momenta on the CPU; ValueError without momenta."""
+    """Return copies of weights, statistics and momenta, on the CPU."""
     tensors = {
         name: tensor.detach().double().cpu()
         for name, tensor in subject.network.state_dict().items()
