@@ -1,4 +1,5 @@
 # make demo: set up, then the whole main job on data it generates.  make test: set up, then linter, types and tests.
+# make gpu-check: set up, then prove and measure this machine's GPUs in at most ten minutes.
 # make test-processors: set up, then what compares numbers, as if on two older processors and on this one.
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +20,7 @@ NUMERIC := tests/contracts tests/pretrain \
 SLOW := slow and not slurm and not gpu and not data and not detectron2
 REPORT := $(VENV)/processors.txt
 
-.PHONY: demo test test-processors fast lint setup clean
+.PHONY: demo test test-processors gpu-check fast lint setup clean
 
 demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
@@ -46,6 +47,9 @@ test-processors: setup
 	$(call on_processor,own,1)
 	$(call on_processor,own,2)
 	@echo; cat $(REPORT); ! grep -q failed $(REPORT)
+
+gpu-check: setup
+	$(BIN)/python -m benchmarks.gpu_check
 
 fast: lint
 	$(PYTEST) -m "$(FAST)" --durations=10

@@ -20,15 +20,20 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from benchmarks.execution.calibration import reference_of, write_calibration
 from benchmarks.execution.sequence import run_cells
+from benchmarks.pages.calibration import calibration_line
+from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
+from benchmarks.planning.missing_data import get_data_command
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
     PlannedCell,
@@ -43,6 +48,7 @@ from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
 from transfer.cells.checked_data import fingerprint
+from transfer.cells.declaration import declare_in_records
 from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
@@ -64,6 +70,8 @@ class RunAll:
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
     """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
+    declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
+    """Recipes of files that do not say how they were made, one per checkpoint, '' for none."""
     branch: tuple[str, ...] = ()
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
     random: bool = False
@@ -100,6 +108,10 @@ class RunAll:
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False
     """Only print what would run."""
+    calibrate: bool = False
+    """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
+    full: bool = False
+    """With --calibrate: also run tasks of more than a GPU hour."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
 
@@ -123,17 +135,39 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
+    declared = _declared_recipes(request)
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
     branches = request.branch or ("",) * len(request.ckpt)
     whole = [
-        Origin(ckpt=path, name=name, branch=branch)
-        for path, name, branch in zip(request.ckpt, names, branches, strict=True)
+        Origin(ckpt=path, name=name, branch=branch, declared=recipe)
+        for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
     subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
+
+
+def _declared_recipes(request: RunAll) -> tuple[str, ...]:
+    """Return the declared recipe of each checkpoint; ValueError for what no paper's number names.
+
+    A recipe of another name would be compared with nothing.
+    """
+    if request.declared and len(request.declared) != len(request.ckpt):
+        raise ValueError(
+            f"--as {' '.join(request.declared)}: {len(request.declared)} recipes for "
+            f"{len(request.ckpt)} checkpoints; '' declares nothing"
+        )
+    known = published_recipes()
+    for recipe in request.declared:
+        if recipe and recipe not in known:
+            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
+            raise ValueError(
+                f"--as {recipe}: no published number is of this recipe; close are "
+                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
+            )
+    return request.declared or ("",) * len(request.ckpt)
 
 
 def backbones(request: RunAll) -> list[Backbone]:
@@ -215,6 +249,8 @@ def run(request: RunAll) -> int:
     if request.plan:
         if where is not None:
             print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
+        if command := get_data_command(rows):
+            print(command, file=sys.stderr)
         return 0
     if all(row.state in ("no data", "unfit") for row in rows):
         raise DataError(
@@ -223,6 +259,8 @@ def run(request: RunAll) -> int:
         )
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
+    for backbone in {row.cell.backbone.name: row.cell.backbone for row in rows}.values():
+        declare_in_records(rows[0].cell.settings.records, backbone)
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
@@ -236,6 +274,28 @@ def run(request: RunAll) -> int:
         file=sys.stderr,
     )
     return int(bool(failed) or not tables_written)
+
+
+def calibrate(request: RunAll) -> int:
+    """Run the tasks with published numbers of a public checkpoint; return the exit status.
+
+    The comparison is written to results/calibration.json, and every table says its outcome.
+    """
+    if len(request.ckpt) != 1 or request.random or request.heads or request.schedule != "paper":
+        raise ValueError(
+            "--calibrate: give one --ckpt, at the paper's length, without --random and --heads"
+        )
+    reference = reference_of(request.ckpt[0])
+    backbone = inspect_checkpoint(origins(request)[0], request.runs)
+    keys = reference.keys(backbone, full=request.full)
+    request = replace(request, tasks=",".join(keys), suite="")
+    status = run(request)
+    if request.plan or request.cluster.slurm:
+        return status
+    write_calibration(request.results, reference, [row.cell for row in plan(request)])
+    tables_written = update_tables(request.results)
+    print(calibration_line(request.results))
+    return max(status, int(not tables_written))
 
 
 def demo(request: RunAll) -> int:
@@ -291,6 +351,8 @@ def main(words: list[str]) -> int:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
             return manage_submitted_cells(request)
+        if request.calibrate:
+            return calibrate(request)
         return demo(request) if request.demo else run(request)
     except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

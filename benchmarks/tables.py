@@ -1,7 +1,8 @@
 """Markdown pages from result files: python -m benchmarks.tables --results results.
 
-There is one page for every published table with a column of a task that is built here, one for
-methods that were trained alike, one for each task that was run on snapshots, and an overview.
+There is one page for every published table with a column of a task that is built here, one for the
+numbers of the papers' running texts, one for methods that were trained alike, one for each task
+that was run on snapshots, and an overview.
 The same results give the same bytes.
 """
 
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
 from benchmarks.pages.overview import overview_page
 from benchmarks.pages.paper_page import paper_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
+from benchmarks.pages.stated import stated_page
 from transfer.running.atomic_files import explain_write_errors, write_whole
 from transfer.running.folders import FolderError, check_writable
 
@@ -47,6 +50,8 @@ def write_tables(results: Path) -> list[Path]:
             if table.kind != "settings" and tasks_of(table):
                 pages[table.file_name] = paper_page(table, paper, records, command)
                 listed.append((f"{paper.name}, {table.number}", table.file_name))
+    pages["stated.md"] = stated_page(papers(), records, command)
+    listed.append(("Numbers of the running texts", "stated.md"))
     methods = method_page(records, command)
     if methods:
         pages["methods.md"] = methods
@@ -58,7 +63,8 @@ def write_tables(results: Path) -> list[Path]:
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
     pages["overview.md"] = overview_page(records, listed, command)
-    return [_write(results / TABLES / name, text) for name, text in pages.items()]
+    line = calibration_line(results)
+    return [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]
 
 
 def update_tables(results: Path) -> bool:

@@ -1,6 +1,7 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
 __main__.py  python -m pretrain
+compilation.py  torch.compile of the backbones
 command.py   the options of a run
 ranges.py    the range of every numeric option
 start.py     starts a command, and turns errors into exit statuses

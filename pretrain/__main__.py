@@ -6,6 +6,7 @@ on many GPUs.
 
 import os
 import sys
+from difflib import get_close_matches
 from typing import NoReturn
 
 from pretrain.command import parse
@@ -23,9 +24,17 @@ def main(arguments: list[str]) -> int:
         print(recipe_list(arguments[1:]))
         return 0
     name = arguments[0] if arguments else ""
-    if name not in RECIPES:
+    if name in ("", "-h", "--help"):
         print(f"{__doc__}\nThe first argument is a recipe: {', '.join(RECIPES)}", file=sys.stderr)
-        return 0 if name in ("-h", "--help") else 2
+        return 0 if name else 2
+    if name not in RECIPES:
+        near = get_close_matches(name, RECIPES, n=3, cutoff=0.0)
+        print(
+            f"error: no recipe {name!r}; did you mean {', '.join(near[:-1])} or {near[-1]}? "
+            f"python -m pretrain --list shows all {len(RECIPES)}",
+            file=sys.stderr,
+        )
+        return 2
     try:
         command = parse(name, arguments[1:])
     except OptionError as error:

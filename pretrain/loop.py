@@ -18,16 +18,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from pretrain.command import Execution
+from pretrain.compilation import compile_networks
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.gather import any_process
-from pretrain.parts.heads import BranchedResNet
 from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 from pretrain.running import checkpoint
-from pretrain.running.launch import Process
+from pretrain.running.launch import Process, require_own_folder
 from pretrain.running.metrics import Log, NotFiniteError, Window
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
@@ -148,6 +148,8 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
                     f"note: the checkpoint does not record its number of processes; "
                     f"this start has {num}"
                 )
+    if job.process.is_main:
+        require_own_folder(job.folder)
     log = Log(job.folder, training.step) if job.process.is_main else None
     try:
         if training.step == 0 and job.is_snapshot_step(0):
@@ -173,9 +175,8 @@ def _steps(
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
-        waiting_s = time.monotonic()
         batch = next(batches)
-        progress.waited_s += time.monotonic() - waiting_s
+        progress.waited_s = job.feed.waiting.seconds
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
         reading = job.is_read_step(training.step)
@@ -190,6 +191,8 @@ def _steps(
         # weights that a bad loss has touched must not replace a good checkpoint
         if checking:
             _require_finite(job, training)
+        if job.process.is_main and (reading or saving):
+            require_own_folder(job.folder)
         if reading:
             _read(training, progress, log)
         if job.is_snapshot_step(training.step) and not last:
@@ -264,13 +267,7 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
     """Return the method, compiled if the job says so, whose gradients are means over processes."""
     if job.execution.compile:
-        for module in method.modules():
-            # methods call trunk and heads, not the module, so only its stages can be compiled
-            if isinstance(module, BranchedResNet):
-                for stage in (module.layer1, module.layer2, module.layer3, *module.layer4):
-                    stage.compile()
-            elif isinstance(module, type(method.backbone)):
-                module.compile()
+        compile_networks(job.method)
     if job.process.num_processes == 1:
         return method
     device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None

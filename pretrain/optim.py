@@ -1,6 +1,7 @@
 """Optimizers and learning-rate schedules."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -175,7 +176,7 @@ class LARS(Optimizer):
         return torch.where(defined, ratio, torch.ones_like(ratio))
 
 
-def _scale(tensors: list[Tensor], factors: Tensor) -> None:
+def _scale(tensors: Sequence[Tensor], factors: Tensor) -> None:
     """Multiply T tensors by factors (T,), in place."""
     if tensors[0].is_cuda:
         torch._foreach_mul_(tensors, repeat_factors(tensors, factors))
@@ -183,7 +184,7 @@ def _scale(tensors: list[Tensor], factors: Tensor) -> None:
         torch._foreach_mul_(tensors, list(factors.unbind()))
 
 
-def repeat_factors(tensors: list[Tensor], factors: Tensor) -> list[Tensor]:
+def repeat_factors(tensors: Sequence[Tensor], factors: Tensor) -> list[Tensor]:
     """Return each of the factors (T,) in shape and memory layout of its tensor.
 
     A GPU multiplies lists of equal shapes in a few kernels, but starts one for each tensor if the

@@ -11,8 +11,9 @@ from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, DataError, TrainingImages
+from pretrain.data.images import BatchPlan, ChangedError, DataError, TrainingImages
 from pretrain.data.kept_listing import kept_or_listed
+from pretrain.data.last_writes import LastWrites
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
@@ -24,10 +25,12 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.launch import Process, folder_lock
+from pretrain.running.metrics import means_after
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
     check_batch,
+    check_compile,
     check_schedule,
     check_views,
     count_steps,
@@ -58,6 +61,7 @@ def prepare(
     The images are listed here if they were not before.
     """
     recipe = command.recipe
+    check_compile(command.execution, process.device.type)
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
     if images is None:
@@ -235,6 +239,8 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
     recipe = job.recipe
     networks = exported_networks(recipe.arch, job.method.get_submodule("backbone"))
     suffixes = [".pt"] + [".safetensors"] * command.safetensors
+    made_by = backbone_origin(job, command, steps)
+    made_by["last_epoch"] = means_after(job.folder, steps - job.feed.plan.steps_per_epoch)
     for name, (arch, network) in networks.items():
         for suffix in suffixes:
             export(
@@ -243,7 +249,7 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
                 arch=arch,
                 stem=recipe.stem,
                 views=evaluation_views(recipe),
-                made_by=backbone_origin(job, command, steps),
+                made_by=made_by,
             )
     return command.out / "backbone.pt"
 
@@ -264,6 +270,18 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
         made_by=backbone_origin(job, command, steps),
     )
     return path
+
+
+def require_same_images(job: Job, before: LastWrites) -> None:
+    """Raise a ChangedError if an image was written since the run began to read them."""
+    if names := before.changed():
+        listed = f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
+        raise ChangedError(
+            f"{len(names)} images or folders in {job.feed.images.folder} were written while the "
+            f"run read them ({listed}), so it may have seen either content, and no backbone is "
+            f"written. Delete {job.checkpoint_path} to train anew, or start the same command again "
+            f"to accept what was trained"
+        )
 
 
 def evaluation_views(recipe: Recipe[Any]) -> ViewRecipe:

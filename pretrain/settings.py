@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pretrain.command import Execution
 from pretrain.data.images import BatchPlan
 from pretrain.data.views import ViewRecipe
 from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
+from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 
 
@@ -53,6 +55,16 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
         raise SettingsError(
             f"a batch of {recipe.batch_size} does not fit into --queue-size {needs.queue_size}; "
             f"choose a longer queue or a smaller batch"
+        )
+
+
+def check_compile(execution: Execution, device_type: str) -> None:
+    """Raise a SettingsError where torch.compile cannot build the networks: bfloat16 on a CPU."""
+    low = network_dtype(execution.precision, device_type).itemsize < 4
+    if execution.compile and low and device_type == "cpu":
+        raise SettingsError(
+            "--compile with --precision bfloat16 on a CPU: torch 2.15 writes C++ that does not "
+            "build for some networks; leave out --compile, or choose --precision float32"
         )
 
 

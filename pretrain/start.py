@@ -9,7 +9,8 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from pretrain.command import Command
-from pretrain.data.images import DataError, DecodeError
+from pretrain.data.images import ChangedError, DataError, DecodeError
+from pretrain.data.last_writes import LastWrites
 from pretrain.data.loader import WorkerError
 from pretrain.loop import Job, train_to_snapshots
 from pretrain.run import (
@@ -18,6 +19,7 @@ from pretrain.run import (
     list_images,
     main_process_lock,
     prepare,
+    require_same_images,
     write_backbone,
     write_snapshot,
 )
@@ -35,6 +37,9 @@ from pretrain.running.stop import (
 )
 from pretrain.settings import SettingsError
 
+FAILURES = (ChangedError, DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError)
+"""Errors of a run that was requested rightly and failed on its way."""
+
 
 def start(name: str, command: Command[Any]) -> int:
     """Run a command, print an error in one line, and return the exit status of `main`."""
@@ -43,7 +48,7 @@ def start(name: str, command: Command[Any]) -> int:
     except StoppedError as signal:
         print_last_line(f"stopped by {signal} before the first step, run the same command to go on")
         return EXIT_RESUMABLE
-    except (DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError) as error:
+    except FAILURES as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
@@ -69,6 +74,7 @@ def run(name: str, command: Command[Any]) -> int:
     started_s = time.monotonic()
     with stop_at_once():
         images = list_images(command)
+        before = LastWrites.now(images)
     # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
     with (
         stop_request() as stop,
@@ -84,6 +90,7 @@ def run(name: str, command: Command[Any]) -> int:
             return 0
         steps = train(job, command, stop)
         if process.is_main:
+            require_same_images(job, before)
             path = write_backbone(job, command, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
             elapsed = duration(time.monotonic() - started_s)

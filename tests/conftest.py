@@ -22,9 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     no_data = pytest.mark.skip(reason="needs real data: set DATASETS to their folder")
     no_detectron2 = pytest.mark.skip(reason="needs detectron2: its stored answers are checked")
     for item in items:
-        if "gpu" in item.keywords and not torch.cuda.is_available():
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(no_gpu)
-        if "detectron2" in item.keywords and find_spec("detectron2") is None:
+        if item.get_closest_marker("detectron2") and find_spec("detectron2") is None:
             item.add_marker(no_detectron2)
         if item.get_closest_marker("data") and "DATASETS" not in os.environ:
             item.add_marker(no_data)

@@ -13,6 +13,7 @@ frozen/        features of a frozen backbone, and everything that is trained on 
 topology/      which network the tensors of a foreign file belong to, by its running statistics
 backbone.py    reads the backbone file and foreign checkpoints
 convert/       conversion of weights between naming schemes, and the proof that it is right
+getting/       downloads, unpacks, sorts and checks data sets, or links them
 datasets/      one data set per file: description, reader, small version; the check of data sets
 record.py      the result file
 metrics.py     accuracy and average precision: pure functions

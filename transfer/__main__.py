@@ -1,5 +1,5 @@
-"""python -m transfer TASK | check-data | inspect | generate-data | convert-sbd | make-corruptions |
---list.
+"""python -m transfer TASK | get-data | check-data | inspect | generate-data | convert-sbd |
+make-corruptions | --list.
 
 Evaluate one checkpoint on one task, or inspect checkpoints and data. benchmarks/run_all.py runs all
 tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and resumable.
@@ -18,6 +18,7 @@ from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render
 from transfer.datasets.images import DataError
+from transfer.getting.command import GetData
 from transfer.running import stop
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import check_ranges
@@ -149,8 +150,9 @@ class MakeCorruptions:
         return 0
 
 
-Command = CheckData | Inspect | GenerateData | ConvertSBD | MakeCorruptions
+Command = GetData | CheckData | Inspect | GenerateData | ConvertSBD | MakeCorruptions
 COMMANDS: dict[str, type[Command]] = {
+    "get-data": GetData,
     "check-data": CheckData,
     "inspect": Inspect,
     "generate-data": GenerateData,

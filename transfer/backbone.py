@@ -93,6 +93,8 @@ class Backbone:
     """`content_sha256` of this backbone, the key of caches."""
     precision: Precision = "float32"
     """Arithmetic of its frozen features."""
+    declared: str = ""
+    """Recipe that the user declares for a file that does not say how it was made."""
 
     @property
     def feature_dim(self) -> int:
@@ -180,12 +182,16 @@ def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> B
 
 def inspect_file(path: Path, branch: str = "") -> Inspection:
     """Return how `load_backbone` reads the file, for `render`; raise the same errors."""
+    from transfer.convert.public_files import public_file_sentence, recognize_file
+
     backbone, inspection = _load(path, path.stem, branch)
     form = backbone.input
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
     assumed = "" if inspection.layout == FORMAT else "; assumed, the file does not say"
+    known = recognize_file(path)
     return replace(
         inspection,
+        known_as=public_file_sentence(known) if known else "",
         path=str(path),
         image=f"{form.channels}, {form.size_px} px{assumed}",
         norm=f"mean {mean}, std {std}{assumed}",

@@ -65,6 +65,8 @@ class Record:
     """Metric that represents the task where one number is shown; empty in older records."""
     heading: str = ""
     """Part of the overview that shows the task; empty in older records."""
+    declared: str = ""
+    """Recipe that the user declared for a backbone whose file does not say how it was made."""
     commit: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
@@ -215,9 +217,14 @@ def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
     write_whole(path, text.encode(), option)
 
 
+def write_json_record(path: Path, record: Record) -> None:
+    """Write a record file whole or not at all; WriteError if that fails."""
+    write_json(path, asdict(record), "--results")
+
+
 def write_record(path: Path, record: Record) -> None:
     """Write the record of a finished cell and delete its failure file, if any."""
-    write_json(path, asdict(record), "--results")
+    write_json_record(path, record)
     failure_path(path).unlink(missing_ok=True)
 
 

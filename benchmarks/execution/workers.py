@@ -21,6 +21,7 @@ from benchmarks.planning.plan import PlannedCell, groups_sharing_features
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
+from transfer.cells.staleness import finished
 from transfer.record import failure_path
 from transfer.running import stop
 
@@ -202,6 +203,8 @@ def _collect_ended(pool: Pool) -> list[Cell]:
             warning = f"joint extraction failed: {_exit_reason(status)}; each cell extracts alone"
             print(f"{cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
+        if status != FAILURE_WRITTEN and finished(cell) is not None:
+            continue  # it was killed after it had written its record
         failed.append(cell)
         if status != FAILURE_WRITTEN:
             note_failure(cell, RuntimeError(_exit_reason(status)))

@@ -5,11 +5,15 @@ published.py   reads benchmarks/published
 conditions.py  the conditions under which a result was computed
 reasons.py     reasons why a result may not stand beside a paper's numbers
 blocks.py      groups of results that may share a column
+explanation.py  everything behind one record
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference
+matching.py    the published rows of a backbone
 against.py     our numbers beside the published ones of the same method
+calibration.py the line on the public checkpoint that was reproduced
 overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it
+stated.py      numbers of the running texts
 method_page.py methods that were trained alike, beside each other
 curve_page.py  curves over pre-training, and their CSV files
 table_rows.py  lines of numbers, the best of each column bold

@@ -13,6 +13,7 @@ from benchmarks.pages.table_rows import (
     TableNotes,
     backbone_description,
     backbone_line,
+    declaration_notes,
     grid,
     row_label,
 )
@@ -79,6 +80,7 @@ def _table(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[
         "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
         "\n".join(notes.lines()),
         "\n".join(map(backbone_description, backbones)),
+        *declaration_notes(backbones),
     ]
 
 

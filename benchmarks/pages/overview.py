@@ -13,6 +13,7 @@ from benchmarks.pages.table_rows import (
     backbone_description,
     backbone_line,
     backbones_of,
+    declaration_notes,
     grid,
     row_label,
 )
@@ -39,6 +40,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
         parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
+        parts += declaration_notes(models)
     if tables:
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
         parts += ["## Beside the papers", listed]

@@ -3,11 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.against import comparison_lines, missing_row_lines, rows_of_method
+from benchmarks.pages.against import comparison_lines, missing_row_lines
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.markdown import Notes
-from benchmarks.pages.published import AVERAGE, Column, Mark, Paper, Row, Table, transfer_tasks
+from benchmarks.pages.matching import rows_of_method
+from benchmarks.pages.published import (
+    AVERAGE,
+    ELSEWHERE,
+    Column,
+    Mark,
+    Paper,
+    Row,
+    Table,
+    transfer_tasks,
+)
 from benchmarks.pages.reasons import (
     COMPARABLE,
     OtherProtocol,
@@ -24,6 +34,7 @@ from benchmarks.pages.table_rows import (
     backbone_description,
     backbone_line,
     backbones_of,
+    declaration_notes,
     grid,
     row_label,
 )
@@ -52,7 +63,7 @@ def tasks_of(published: Table) -> set[str]:
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
     readings = _protocol_by_task(published)
-    of_rows = {row.protocol for row in published.rows} - {""}
+    of_rows = {name for row in published.rows for name in _protocols_of(row)}
     done = [r for r in results.done if _has_protocol_of_page(r, readings, of_rows)]
     failed = [f for f in results.failed if _has_protocol_of_page(f, readings, of_rows)]
     blocks = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
@@ -81,6 +92,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     models = backbones_of(model for block in blocks for model in block.models)
     if models:
         parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
+        parts += declaration_notes(models)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -103,9 +115,8 @@ def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str
 
     def check(model: Model, task: str, name: str) -> OtherProtocol | None:
         reading = readings[task]
-        own = {
-            r.protocol or reading for r in rows_of_method(published, model) if r.task in ("", task)
-        }
+        rows = [r for r in rows_of_method(published, model) if r.task in ("", task)]
+        own = {row.protocol_for(task, reading) for row in rows} - {""}
         if own and name not in own and name in {reading, *of_rows}:
             return OtherProtocol(name, tuple(sorted(own)))
         return None if name == reading else OtherProtocol(name)
@@ -121,10 +132,16 @@ def _rows_with_protocol(published: Table, block: Block) -> tuple[Row, ...]:
     return tuple(
         row
         for row in published.rows
-        if row.protocol
-        and block.reasons == Reasons(protocol=OtherProtocol(row.protocol))
-        and not block.version
+        if not block.version
+        and any(
+            block.reasons == Reasons(protocol=OtherProtocol(name)) for name in _protocols_of(row)
+        )
     )
+
+
+def _protocols_of(row: Row) -> set[str]:
+    """Return the protocols that the row names for itself and that are built here."""
+    return {row.protocol, *row.protocols.values()} - {"", ELSEWHERE}
 
 
 def _has_protocol_of_page(

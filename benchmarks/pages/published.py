@@ -11,6 +11,9 @@ import yaml
 FOLDER = Path(__file__).parents[1] / "published"
 PAPERS = ("jcl", "co2", "lorac", "uniclr", "looc")
 
+ELSEWHERE = "elsewhere"
+"""Protocol of a number that was measured by other means than those of any task here."""
+
 Mark = bool | Literal["default"] | None
 
 
@@ -63,10 +66,15 @@ class Row:
     """Id of the task, if rows and not columns name it."""
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
+    protocols: Mapping[str, str] = field(default_factory=dict)
+    """Protocol of single numbers by task id, if it differs from the row's; ELSEWHERE if it is not
+    built here."""
     method: str = ""
     """Name of the method in METHODS; empty if it is not implemented here."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Other readings of the row by recipe: how each differs from the printed run."""
     variant: str = ""
     """Words that the names of the row's recipes have, unlike those of the method's other rows."""
     heads: Mapping[str, int] = field(default_factory=dict)
@@ -85,6 +93,20 @@ class Row:
     ci: Mapping[str, float] = field(default_factory=dict)
     """Half width of the printed confidence interval."""
     note: str = ""
+
+    def protocol_of(self, column: Column) -> str:
+        """Return the protocol of one number of the row; empty if it is not built here."""
+        return self.protocol_for(self.task or column.task, column.protocol)
+
+    def protocol_for(self, task: str, of_column: str) -> str:
+        """Return the protocol of the row's numbers of a task; empty if it is not built here.
+
+        A number that the paper cites was measured elsewhere, unless the row names the protocol.
+        """
+        own = self.protocols.get(task, self.protocol)
+        if own == ELSEWHERE:
+            return ""
+        return own or ("" if self.role == "cited" else of_column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +132,31 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The result of ours that stands against a number of the running text."""
+
+    value: str
+    """Key of the number in the statement's values."""
+    recipe: str
+    """Recipe of the backbone."""
+    minus: str = ""
+    """Recipe of the backbone whose result is subtracted; empty for none."""
+    task: str = ""
+    """Id of the task; empty for a metric of the last epoch of pre-training."""
+    protocol: str = ""
+    """Protocol of the paper for the task, without the version."""
+    metric: str
+    """Name of the number in the task's record or in the log of pre-training."""
+    judged: bool = True
+    """False if one of the paper's numbers was measured elsewhere by other means."""
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """Return the one or two recipes."""
+        return (self.recipe, self.minus) if self.minus else (self.recipe,)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """Numbers that only the running text states."""
 
@@ -117,6 +164,10 @@ class Statement:
     what: str
     values: Mapping[str, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    pretrain: Pretraining = Pretraining()
+    """Pre-training of recipes that no row of a table names."""
+    measured: tuple[Measurement, ...] = ()
+    """What stands against the numbers; no entry for settings and for shapes of curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +208,33 @@ def papers() -> tuple[Paper, ...]:
     return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
 
 
+@cache
+def published_recipes() -> dict[str, Pretraining]:
+    """Return the pre-training of every recipe that a number of the papers names.
+
+    Settings that one table leaves out are taken from the others.
+    """
+    recipes: dict[str, Pretraining] = {}
+    for paper in papers():
+        for row in (row for table in paper.tables for row in (*table.rows, *table.points)):
+            for recipe in (row.recipe, *row.beside) if row.recipe else ():
+                recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), row.pretrain)
+        for statement in paper.stated:
+            for recipe in (recipe for one in statement.measured for recipe in one.recipes):
+                recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), statement.pretrain)
+    return recipes
+
+
+def _completed(known: Pretraining, more: Pretraining) -> Pretraining:
+    """Return the settings that are known, completed by further ones."""
+    return Pretraining(
+        arch=more.arch if known.arch is None else known.arch,
+        data=more.data if known.data is None else known.data,
+        epochs=more.epochs if known.epochs is None else known.epochs,
+        batch_size=more.batch_size if known.batch_size is None else known.batch_size,
+    )
+
+
 AVERAGE = "transfer_linear/average"
 """Column of LORAC's Table II that is not a task: the unweighted mean of the twelve tasks."""
 
@@ -186,9 +264,15 @@ def load_paper(path: Path) -> Paper:
         venue=content["venue"],
         arxiv=content["arxiv"],
         tables=tuple(_table(entry) for entry in content["tables"]),
-        stated=tuple(Statement(**entry) for entry in content["stated"]),
+        stated=tuple(_statement(entry) for entry in content["stated"]),
         also=tuple(content.get("also", ())),
     )
+
+
+def _statement(entry: dict[str, Any]) -> Statement:
+    measured = tuple(Measurement(**one) for one in entry.get("measured", ()))
+    pretrain = Pretraining(**entry.get("pretrain", {}))
+    return Statement(**(entry | {"measured": measured, "pretrain": pretrain}))
 
 
 def _table(entry: dict[str, Any]) -> Table:

@@ -10,10 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.published import Pretraining, published_recipes
+
 DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
+OTHER_FILES = (TABLES, FIGURES, "reliability", "calibration.json")
+"""Folders and files below the results that hold no records."""
+HEAD_ENTROPY = "head_entropy_bits"
+"""Detail of a record that is shown as if it were a metric."""
+DECLARED = "†"
+"""Sign of a backbone whose recipe a user declared."""
 UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
@@ -83,6 +91,10 @@ class Model:
     """Number of pre-training images; None if the record does not say."""
     changed: str = field(default="", compare=False)
     """Settings that differ from the recipe."""
+    batch_size: int | None = field(default=None, compare=False)
+    """Images per optimizer step of pre-training; None if the record does not say."""
+    crops: str = field(default="", compare=False)
+    """Views of multi-crop, such as "3×224 + 5×96"; empty if the record does not say."""
     table_row: str = field(default="", compare=False)
     """Published results that its recipe reproduces; empty for foreign files."""
     heads: tuple[str, ...] = field(default=(), compare=False)
@@ -93,13 +105,18 @@ class Model:
     texture: str = field(default="", compare=False)
     """Texture augmentation of its views; empty for none."""
     source: str = field(default="", compare=False)
+    declared: bool = field(default=False, compare=False)
+    """The recipe is what a user declared; the file does not say how it was made."""
+    last_epoch: Mapping[str, float] = field(default_factory=dict, compare=False, hash=False)
+    """Means of pre-training's metrics over its last epoch; empty for older and foreign files."""
     other_conditions: str = ""
     """Differing conditions of a further row of the backbone; empty for its first row."""
 
     @property
     def label(self) -> str:
-        """Return the name, with the conditions of a further row."""
-        return f"{self.name} ({self.other_conditions})" if self.other_conditions else self.name
+        """Return the name, the sign of a declared recipe, and the conditions of a further row."""
+        name = self.name + DECLARED * self.declared
+        return f"{name} ({self.other_conditions})" if self.other_conditions else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +139,7 @@ class Result:
     shared_norm: str
     """Kind of norm that several processes share, such as naiveSyncBN; empty for one process."""
     metrics: Mapping[str, float] = field(hash=False)
-    """Metrics in percent."""
+    """Metrics in percent; head_entropy_bits in bits, for networks with several heads."""
     interval95: Mapping[str, float] = field(hash=False)
     """Half width of the interval of a metric that is a mean over trials."""
     fingerprint: str
@@ -170,8 +187,8 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = any(name.parts[: len(place)] == place for place in SNAPSHOTS)
-        written_by_tables = name.parts[0] in (TABLES, FIGURES) or path.name.startswith(".")
-        if written_by_tables or of_snapshot != snapshots:
+        no_record = name.parts[0] in OTHER_FILES or path.name.startswith(".")
+        if no_record or of_snapshot != snapshots:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")))
@@ -183,6 +200,14 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
         else:
             failed.append(entry)
     return Results(tuple(done), tuple(failed), tuple(warnings))
+
+
+def read_result(path: Path) -> Result:
+    """Return the result in one file; ValueError, KeyError or TypeError if it is none."""
+    entry = _parse(json.loads(path.read_text(encoding="utf-8")))
+    if not isinstance(entry, Result):
+        raise ValueError(f"{path}: the file of a failure")
+    return entry
 
 
 def _reason(error: Exception) -> str:
@@ -201,9 +226,10 @@ def _parse(content: dict[str, Any]) -> Result | Failure:
 def _result(content: dict[str, Any]) -> Result:
     data: dict[str, Any] = content["data"]
     details: dict[str, Any] = content.get("details", {})
+    extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     num_processes = int(details.get("num_processes", 1))
     return Result(
-        model=_model(content["backbone"]),
+        model=_model(content["backbone"], content.get("declared", "")),
         task=content["task"],
         protocol=content["protocol"]["name"],
         protocol_hash=content["protocol"]["hash"],
@@ -214,7 +240,7 @@ def _result(content: dict[str, Any]) -> Result:
         features_in=str(details.get("features_in", "float32")),
         num_processes=num_processes,
         shared_norm=str(details.get("norm", "")) if num_processes > 1 else "",
-        metrics={name: float(value) for name, value in content["metrics"].items()},
+        metrics={name: float(value) for name, value in (content["metrics"] | extra).items()},
         interval95=details.get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),
@@ -242,10 +268,15 @@ def _failure(content: dict[str, Any]) -> Failure:
     )
 
 
-def _model(content: dict[str, Any]) -> Model:
+def _model(content: dict[str, Any], declared: str) -> Model:
     made_by = content.get("made_by") or {}
+    if declared and not made_by:
+        known = published_recipes().get(declared, Pretraining())
+        made_by = {"method": declared.partition("/")[0], "recipe": declared}
+        made_by |= {"epochs": known.epochs or "", "data": known.data or ""}
     origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
     num_images = re.search(r"(\d+) images", origin["data"])
+    settings = made_by.get("settings") or {}
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -256,10 +287,27 @@ def _model(content: dict[str, Any]) -> Model:
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         heads=tuple(made_by.get("heads", ())),
+        declared=bool(declared),
+        last_epoch=made_by.get("last_epoch") or {},
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
+        batch_size=settings.get("batch_size"),
+        crops=_crops(settings),
         **origin,
     )
+
+
+def _crops(settings: Mapping[str, Any]) -> str:
+    """Return the views of a multi-crop run in words such as "3×224 + 5×96"; empty for others."""
+    views = [
+        f"{settings[number]}×{settings[size]}"
+        for number, size in (
+            ("config.num_large_views", "views.size_px"),
+            ("config.num_small_views", "views.small_size_px"),
+        )
+        if settings.get(number) and settings.get(size)
+    ]
+    return " + ".join(views)
 
 
 def _words(value: object) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from benchmarks.pages.entries import Score, TableEntry
 from benchmarks.pages.markdown import Notes, bold, table
-from benchmarks.pages.records import Model
+from benchmarks.pages.records import DECLARED, Model
 from benchmarks.pages.verdict import best_index
 
 
@@ -93,7 +93,8 @@ def row_label(model: Model, rows: Sequence[Model]) -> str:
     backbone name their conditions too.
     """
     twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
-    label = f"{model.name} ({model.sha256[:8]})" if twins else model.name
+    name = model.name + DECLARED * model.declared
+    label = f"{name} ({model.sha256[:8]})" if twins else name
     return f"{label} ({model.other_conditions})" if model.other_conditions else label
 
 
@@ -102,12 +103,24 @@ def backbones_of(models: Iterable[Model]) -> list[Model]:
     return sorted({replace(model, other_conditions="") for model in models})
 
 
+def declaration_notes(models: Iterable[Model]) -> list[str]:
+    """Return the meaning of the sign of declared recipes, if one of the backbones has it."""
+    if not any(model.declared for model in models):
+        return []
+    return [
+        f"{DECLARED}: the file does not say how it was made; its recipe is what a user declared "
+        "with `--as`, and nothing here has checked it."
+    ]
+
+
 def backbone_description(model: Model) -> str:
     """Return the description of a backbone as a list item."""
     network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
     origin = model.source
     if model.recipe:
         origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"
+        if model.declared:
+            origin = f"{model.source}; declared as {model.recipe}"
     if model.heads:
         origin += f"; heads {' '.join(model.heads)}"
     if model.texture == "randconv_luma":

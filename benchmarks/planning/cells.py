@@ -9,6 +9,7 @@ from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
+from transfer.running.nearest import nearest
 from transfer.running.schedule import length_fraction
 from transfer.tasks import default_tasks, reading_of, task_of
 
@@ -84,7 +85,7 @@ def task_keys(tasks: str, suite: str) -> list[str]:
     if suite:
         known = suites()
         if suite not in known:
-            raise ValueError(f"no suite {suite!r}; the papers are {', '.join(known)}")
+            raise ValueError(f"no suite {suite!r}; did you mean {nearest(suite, known)}?")
         wanted += known[suite]
     if not wanted:
         return default_tasks()

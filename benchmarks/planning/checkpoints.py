@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
+from transfer.cells.declaration import with_declared_recipe
 from transfer.record import commit, write_json
 from transfer.running.content_hash import content_hash
 
-VERSION = 2  # of the cached description: raise it when a backbone's fields or their meaning change
+VERSION = 3  # of the cached description: raise it when a backbone's fields or their meaning change
 WEIGHTLESS = ("state_dict", "name", "input")
 """Fields that are not cached as they are."""
 
@@ -30,6 +31,8 @@ class Origin:
     """Name of the whole backbone; the file's name if not given."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where the file holds several."""
+    declared: str = ""
+    """Recipe that the user declares for a file that does not say how it was made."""
     heads: tuple[int, ...] = ()
     """Heads of the file that are used; all if empty."""
     random: bool = False
@@ -38,6 +41,7 @@ class Origin:
     def select(self, whole: Backbone) -> Backbone:
         """Return the backbone of this origin, given the whole backbone in the file."""
         backbone = with_heads(whole, self.heads) if self.heads else whole
+        backbone = with_declared_recipe(backbone, self.declared)
         return random_twin(backbone) if self.random else backbone
 
 
@@ -62,8 +66,11 @@ def inspect_checkpoint(origin: Origin, runs: Path) -> Backbone:
 
     BackboneError if the file is no backbone.
     """
-    backbone = _read_or_cached(replace(origin, name=None), runs)
-    if origin.random or origin.name is None:
+    backbone = _read_or_cached(replace(origin, name=None, declared=""), runs)
+    if origin.random:
+        return backbone
+    backbone = with_declared_recipe(backbone, origin.declared)
+    if origin.name is None:
         return backbone
     # the cache knows the backbone by its file's name; heads may have added words behind that
     return replace(backbone, name=origin.name + backbone.name.removeprefix(origin.ckpt.stem))

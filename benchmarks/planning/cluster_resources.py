@@ -1,4 +1,7 @@
-"""Resources of a cell on a cluster: GPUs, processors and hours, from its protocol."""
+"""Resources of a cell on a cluster: GPUs, processors and hours, from its protocol.
+
+GPU hours are answered by each task's gpu_hours, in its file of transfer/tasks.
+"""
 
 import math
 from dataclasses import replace

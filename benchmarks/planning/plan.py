@@ -1,4 +1,4 @@
-"""Plan of a run, before it does anything: a line per cell."""
+"""Plan of a run, before it does anything: a line per cell, printed by run_all.py --plan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

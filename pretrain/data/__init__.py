@@ -4,6 +4,7 @@ images.py       training images, their order and their pixels
 image_files.py  their paths, packed
 image_sizes.py  their sizes, from headers
 kept_listing.py  listings of earlier starts
+last_writes.py  notice of images that were written meanwhile
 tree.py         files and folders, also behind links
 random_numbers.py  the random numbers of views, from seed, epoch and image
 views.py        random views of an image: recipes, crops and colors
@@ -13,5 +14,6 @@ packing.py      a batch's numbers in one buffer, for one upload
 styles.py       a bank of styled copies of the images
 feed.py         batches of views from memory or from files
 side_stream.py  makes the next batch while a GPU trains
+waiting.py      the time that training waits for batches
 loader.py       worker processes that prepare batches and end with the run
 """

@@ -7,7 +7,7 @@ the views as well if a CPU trains; a GPU colors them itself.
 
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -41,6 +41,7 @@ from pretrain.data.views import (
     draw_style,
     redraw,
 )
+from pretrain.data.waiting import Waiting
 from pretrain.parts.view import View
 
 
@@ -84,6 +85,8 @@ class Feed:
     styles: StyleBank | None = None
     colors_in_workers: bool = False
     """Coloring of views from files by workers; else by the device."""
+    waiting: Waiting = field(default_factory=Waiting, compare=False)
+    """Clock of the time that training waits for data."""
 
     @property
     def in_memory(self) -> bool:
@@ -150,7 +153,8 @@ class Feed:
         pixels = decode_all(self.images).to(self.device)
         constants = constants_on(self.device, self.recipe)
         for step in steps:
-            packed = pack(self._memory_numbers(step))
+            with self.waiting:
+                packed = pack(self._memory_numbers(step))
             if self.device.type == "cuda":
                 packed = packed.pin_memory()
             indices, *numbers = unpack(packed, self.device)
@@ -189,7 +193,9 @@ class Feed:
             pin_memory=self.device.type == "cuda",
         )
         with closing(loaded) as parts_of_steps:
-            for *stacks, packed in parts_of_steps:
+            for _ in steps:
+                with self.waiting:
+                    *stacks, packed = next(parts_of_steps)
                 indices, *numbers = unpack(packed, self.device)
                 yield self._views(stacks, numbers, constants), indices
 
@@ -233,8 +239,8 @@ def decode_all(images: TrainingImages) -> Tensor:
     pixels = torch.zeros(
         len(images), 3, int(images.heights.max()), int(images.widths.max()), dtype=torch.uint8
     )
-    for place, file in enumerate(images.files):
-        image = read_pixels(file)
+    for place in range(len(images)):
+        image = images.read(place)
         pixels[place, :, : image.shape[0], : image.shape[1]] = image.permute(2, 0, 1)
     return pixels
 
@@ -299,15 +305,17 @@ class FileViews(Dataset[list[Tensor]]):
         decoded: dict[Path, NDArray[np.uint8]],
     ) -> NDArray[np.uint8]:
         images, bank = self.feed.images, self.feed.styles
+        styled = bank is not None and style >= 0
         file = images.files[index]
-        if bank is not None and style >= 0:
+        if bank is not None and styled:
             file = bank.styled_path(file, style)
         if file not in decoded:
-            decoded[file] = read_pixels(file).numpy()
-        pixels = decoded[file]
+            pixels = read_pixels(file) if styled else images.read(index)
+            decoded[file] = pixels.numpy()
+        found = decoded[file]
         size = np.array([images.heights[index], images.widths[index]] * 2)
-        if pixels.shape[:2] != tuple(size[:2]):  # a styled copy may have another size
-            scale = np.array(pixels.shape[:2] * 2) / size
+        if styled and found.shape[:2] != tuple(size[:2]):  # a copy may have another size
+            scale = np.array(found.shape[:2] * 2) / size
             box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
-        view: NDArray[np.uint8] = augment_cpu.crop(pixels, box, recipe.size_px)
+        view: NDArray[np.uint8] = augment_cpu.crop(found, box, recipe.size_px)
         return view

@@ -32,6 +32,10 @@ class DecodeError(DataError):
     """An image that opened before the run does not decode."""
 
 
+class ChangedError(DataError):
+    """Images were written while a run read them."""
+
+
 @dataclass(frozen=True)
 class TrainingImages:
     """Readable files of one folder and their sizes."""
@@ -77,6 +81,22 @@ class TrainingImages:
             content.update(line.encode(errors="surrogateescape"))
             separator = "\n"
         return content.hexdigest()[:16]
+
+    def read(self, place: int) -> Tensor:
+        """Return RGB pixels (H, W, 3), uint8, of one image.
+
+        DecodeError if it does not decode, or has another size than when it was listed.
+        """
+        file, listed = self.files[place], (int(self.heights[place]), int(self.widths[place]))
+        pixels = read_pixels(file)
+        if tuple(pixels.shape[:2]) != listed:
+            found = f"{pixels.shape[0]} x {pixels.shape[1]}"
+            raise DecodeError(
+                f"{file} is {found} px, but was listed as {listed[0]} x {listed[1]}: it was "
+                f"replaced under its name. Touch its folder ({file.parent}), so that it is listed "
+                f"again, and start the same command again"
+            )
+        return pixels
 
 
 def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:

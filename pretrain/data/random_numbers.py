@@ -1,7 +1,8 @@
 """The random numbers of views, which decide every crop and color.
 
 They are functions of the run's seed, the epoch and the image, so that neither workers nor an
-interruption change a run. views.py turns them into crops and colors.
+interruption change a run. views.py turns them into crops and colors. The crops of probes on
+frozen networks have their own: transfer/frozen/crops.py.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The methods: one paper per file.
+"""The methods: one paper per file. A new one is named here and in pretrain/recipes/__init__.py.
 
 moco.py        MoCo v1, v2, v2+; label smoothing; augmentations shared by both views or for keys
 multi_key.py   the mean InfoNCE over many positive keys

@@ -55,11 +55,15 @@ def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: f
 def bank_logits(
     query: Tensor, own: Tensor, noise: Tensor, *, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Return logits (n,) of query (n, d) with own (n, d), and (n, m) with noise (n, m, d)."""
-    query = at_least_float32(query)
-    positive = (query * own.detach()).sum(dim=1) / temperature
-    negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
-    return positive, negative
+    """Return logits (n,) of query (n, d) with own (n, d), and (n, m) with noise (n, m, d).
+
+    float32 also under autocast, and so is the estimate of Z, which stays for the whole run.
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        query = at_least_float32(query)
+        positive = (query * own.detach()).sum(dim=1) / temperature
+        negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
+        return positive, negative
 
 
 def estimate_log_partition(logits: Tensor, *, num_images: int) -> Tensor:

@@ -1,6 +1,6 @@
 """JCL: contrast each query with the mean and the covariance of many positive keys.
 
-Cai et al., NeurIPS 2020, arXiv:2009.14776.
+Cai et al., NeurIPS 2020, arXiv:2009.14776. Settings and their defaults: pretrain/recipes/jcl.py.
 """
 
 import torch

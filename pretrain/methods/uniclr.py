@@ -89,7 +89,8 @@ def sim_trace_loss(
     """Return equation 3 divided by N D, with the covariance over 2N rows: -1, the best, to 1.
 
     z1, z2 (N, D), projector outputs of any scale; ridge, groups and failures as in SimWhitening.
-    The paper's covariance is the sum of outer products, so its loss is D / 2 times as large.
+    The paper's covariance is the sum of outer products, so its loss is D / 2 times as large, the
+    variant trace_unscaled.
     """
     with torch.autocast(z1.device.type, enabled=False):
         views = stack_views(z1, z2, prenorm=prenorm)
@@ -232,9 +233,11 @@ def loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> 
         groups=config.groups,
         detach_covariance=config.detach_covariance,
     )
-    if config.variant == "trace":
+    if config.is_trace:
         trace, factor = whitened_trace(views, pairs, whitening)
-        return {"loss": -trace.mean() / embeddings[0].numel(), **conditioning_metrics(factor)}
+        scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
+        loss = -scale * trace.mean() / embeddings[0].numel()
+        return {"loss": loss, **conditioning_metrics(factor)}
     affinity, factor = whitened_cosines(views, pairs, whitening)
     losses = factor.mask_failures(configured_losses(affinity, config))
     return {"loss": losses.mean(), **similarity_metrics(affinity), **conditioning_metrics(factor)}

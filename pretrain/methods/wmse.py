@@ -12,6 +12,7 @@ from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
 from pretrain.parts.sync_bn import synchronize_batch_norms
+from pretrain.parts.upload import upload
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Factor, factorize_moment, second_moment
 from pretrain.recipes.wmse import WMSEConfig
@@ -91,9 +92,8 @@ class WMSE(Method):
         own = torch.stack([self.encoder(view) for view in views], dim=1)
         embeddings = gather_with_gradient(at_least_float32(own)).transpose(0, 1)
         # the same in every process, since the loop seeds all alike
-        orders = torch.stack(
-            [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
-        ).to(own.device)
+        drawn = [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
+        orders = upload(torch.stack(drawn), own.device)
         loss, factor = loss_and_factor(
             embeddings, orders, self.config.whitening_size, self.config.ridge
         )

@@ -3,7 +3,7 @@
 Zhang et al., ICLR 2022, openreview.net/forum?id=RAW9tCdVxLj.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -48,31 +48,41 @@ def zero_cl_terms(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
         rows = [at_least_float32(z) for z in (z1, z2)]
         by_feature = [batch_norm(z, None, None, training=True) for z in rows]
         by_image = [layer_norm(z, z.shape[1:]).T for z in rows]
-        return Terms(*(disagreement(a, b, ridge) for a, b in (by_feature, by_image)))
+        white = zca_whiten([*by_feature, *by_image], ridge)
+        return Terms(disagreement(*white[:2]), disagreement(*white[2:]))
 
 
-def disagreement(first: Tensor, second: Tensor, ridge: float) -> Tensor:
-    """Return the sum of (1 - c)^2, c the correlation of each of k ZCA-whitened columns (m, k).
-
-    The columns of both arguments have mean 0 and variance 1.
-    """
+def disagreement(first: Tensor, second: Tensor) -> Tensor:
+    """Return the sum of (1 - c)^2, c the correlation of each of k ZCA-whitened columns (m, k)."""
     # whitening has decorrelated the columns of a view: pairs of different columns need no term
-    white = [zca_whiten(columns, ridge) for columns in (first, second)]
-    correlation = (white[0] * white[1]).mean(dim=0)
+    correlation = (first * second).mean(dim=0)
     return (1 - correlation).square().sum()
 
 
-def zca_whiten(columns: Tensor, ridge: float) -> Tensor:
-    """Return X W for X (m, k) with W = (X'X/m + r I)^-1/2, without gradient through W.
+def zca_whiten(matrices: Sequence[Tensor], ridge: float) -> list[Tensor]:
+    """Return X W for each X (m, k) with W = (X'X/m + r I)^-1/2, without gradient through W.
 
-    The released code detaches W as well.
+    The smaller of m and k is the same for all X. The released code detaches W as well.
     """
+    spectra = decompose(torch.stack([smaller_moment(columns.detach()) for columns in matrices]))
+    return [
+        _whiten(columns, spectrum, ridge)
+        for columns, spectrum in zip(matrices, spectra, strict=True)
+    ]
+
+
+def smaller_moment(columns: Tensor) -> Tensor:
+    """Return X'X/m or XX'/m of columns X (m, k), whichever is smaller."""
     num_rows, num_columns = columns.shape
-    fixed = columns.detach()
+    vectors = columns.T if num_columns <= num_rows else columns
+    return vectors @ vectors.T / num_rows
+
+
+def _whiten(columns: Tensor, spectrum: "Spectrum", ridge: float) -> Tensor:
+    """Return X W for X (m, k) with the spectrum of its smaller moment."""
+    num_rows, num_columns = columns.shape
     if num_columns <= num_rows:
-        return columns @ spectral_function(
-            fixed.T @ fixed / num_rows, lambda v: (v + ridge).rsqrt()
-        )
+        return columns @ spectrum.matrix(lambda v: (v + ridge).rsqrt())
 
     # more columns than rows: W is r^-1/2 I - X'AX/m for an m x m matrix A, and is never formed
     def slope(values: Tensor) -> Tensor:
@@ -81,23 +91,36 @@ def zca_whiten(columns: Tensor, ridge: float) -> Tensor:
         inverse: Tensor = (ridge**0.5 * root * (root + ridge**0.5)).reciprocal()
         return inverse
 
-    inner = spectral_function(fixed @ fixed.T / num_rows, slope)
+    fixed = columns.detach()
+    inner = spectrum.matrix(slope)
     white: Tensor = columns / ridge**0.5 - (columns @ fixed.T) @ (inner @ fixed) / num_rows
     return white
 
 
-@torch.no_grad()
-def spectral_function(moment: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """Apply a function to the eigenvalues of a symmetric matrix (k, k) >= 0; keep its vectors.
+class Spectrum(NamedTuple):
+    """Eigenvalues and eigenvectors of a symmetric matrix (k, k) >= 0."""
 
-    A matrix that is not finite gives NaN.
-    """
+    values: Tensor
+    """(k,)."""
+    vectors: Tensor
+    """(k, k), a column for each value."""
+    broken: Tensor
+    """Scalar, whether the matrix is not finite; values and vectors are those of zeros then."""
+
+    def matrix(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the matrix (k, k) with a function of the values, or NaN if broken."""
+        scale = function(self.values.clamp_min(0)).masked_fill(self.broken, torch.nan)
+        return (self.vectors * scale) @ self.vectors.T
+
+
+@torch.no_grad()
+def decompose(moments: Tensor) -> list[Spectrum]:
+    """Return the spectra of symmetric matrices (B, k, k) >= 0."""
     # eigh raises on what is not finite; the training loop reports it from the loss instead
-    broken = ~moment.sum().isfinite()
-    values, vectors = torch.linalg.eigh(moment.masked_fill(broken, 0))
-    scale = function(values.clamp_min(0)).masked_fill(broken, torch.nan)
-    transformed: Tensor = (vectors * scale) @ vectors.T
-    return transformed
+    broken = ~moments.sum(dim=(1, 2)).isfinite()
+    # one call for all, since each waits for the device to see whether it has failed
+    values, vectors = torch.linalg.eigh(moments.masked_fill(broken[:, None, None], 0))
+    return [Spectrum(*parts) for parts in zip(values, vectors, broken, strict=True)]
 
 
 class ZeroCL(Method):

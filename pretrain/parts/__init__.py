@@ -18,9 +18,10 @@ whitening.py                cosines of whitened rows
 whitened_trace.py           trace of the whitened cross-covariance
 cross_moment.py             correlation of different features
 loss_dtype.py               the data type that losses are computed in
+fused_batch_norm.py         batch norm over all processes by torch's kernels for GPUs
 shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes
-fused_batch_norm.py         the same by torch's kernels for GPUs
+upload.py                   copies of what the host has drawn, without a wait
 gather.py                   rows and sums over all processes, with and without gradient
 ramp.py                     growth of a weight over a run
 """

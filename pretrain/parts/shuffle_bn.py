@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from pretrain.parts.gather import gather, num_processes
+from pretrain.parts.upload import upload
 
 
 def split_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor:
@@ -36,7 +37,7 @@ def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Ten
     which; the embeddings return to the process and place of their image.
     """
     num_images = num_processes() * len(images)
-    order = torch.randperm(num_images).to(images.device)
+    order = upload(torch.randperm(num_images), images.device)
     if num_processes() == 1:
         own_images = order
     else:

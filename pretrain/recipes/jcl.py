@@ -1,4 +1,8 @@
-"""Runs of JCL: Cai et al., NeurIPS 2020, arXiv:2009.14776."""
+"""Runs of JCL: Cai et al., NeurIPS 2020, arXiv:2009.14776.
+
+By the paper the oldest 256 keys leave the queue at each step, while its batches of 512 images add
+512; the queue would not keep its length. Here as many leave as enter, as in the released code.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,10 @@
-"""Runs of LooC and of its baselines: Xiao et al., ICLR 2021, arXiv:2008.05659."""
+"""Runs of LooC and of its baselines: Xiao et al., ICLR 2021, arXiv:2008.05659.
+
+Appendix F.1 says that features of LooC++ have 2048 dimensions times the number of augmentations.
+That leaves out the head that is invariant to all of them, although the text concatenates all
+spaces, and the 2 bits of entropy in figure 4 need four heads. Here it counts: three augmentations
+have four heads and 8192 dimensions, and MoCo++ has as many.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,14 @@
-"""Runs of LORAC and of MoCo-M, its control without a prior: Wang et al., arXiv:2108.02696."""
+"""Runs of LORAC and of MoCo-M, its control without a prior: Wang et al., arXiv:2108.02696.
+
+The paper contradicts itself on the optimizer. Its main text trains LORAC and MoCo-M by LARS, at a
+rate of 1.8 with weight decay 1e-6; its appendix A.2 names SGD with weight decay 1e-4, in the words
+of JCL's appendix. These runs follow the main text, as the released code does, also for the views,
+which appendix A.2 calls those of MoCo v2 for all experiments.
+
+In Table V the paper does not say beta of LORAC, LORAC-bs and L-sftmx-c: it is 2, the best of figure
+3(a). Nor does it say which views enter P of LORAC-bs (equation 15): they are the large queries of
+an image, as in Q, centered for each image.
+"""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,25 @@
-"""Runs of SimAffinity, SimWhitening and SimTrace: Li et al., arXiv:2211.14516."""
+"""Runs of SimAffinity, SimWhitening and SimTrace: Li et al., arXiv:2211.14516.
+
+The paper leaves out, and these runs take from the work that it cites:
+- multi-crop (named in section 4.2.2, without numbers): 2 views of 224 px from 14 to 100 % of the
+  image and 6 of 96 px from 5 to 14 %, as in SwAV; every view is compared with both large ones.
+- the momentum encoder (section 3.1, without a rate): 0.99, which rises to 1 by half a cosine, as in
+  MoCo v3.
+- the predictor (section 4.2.2, without a shape): one hidden layer of a quarter of the embedding's
+  width, 512 on ImageNet and 64 on CIFAR, as in SimSiam. With a predictor or a momentum encoder the
+  loss is the mean over both orders of the views, as in BYOL and SimSiam; the paper's equations have
+  one order.
+- the ridge of the covariance, which has no inverse on ImageNet as printed: 2048 features of 1024
+  rows (section 4.1).
+- the optimizer, batch and schedule on ImageNet-100 and CIFAR, for which the paper has rates only.
+
+Two of the paper's statements have several readings. The symmetric loss is on the affinities in
+equation 6 and on the affinities divided by the temperature in algorithm 1; the runs follow the
+algorithm, and --sym-on affinity the equation. The covariance of equation 3 is a sum over rows, so
+that the loss of SimTrace as printed is D / 2 times the one of these runs, which lies between -1 and
+1. LARS is indifferent to the scale but for biases and batch norm; with SGD and weight decay, as on
+CIFAR (128 times at D = 256), it is not: --variant trace_unscaled is the printed one.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,22 +27,28 @@ from typing import Any, Literal
 
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
 
-Variant = Literal["affinity", "whitening", "trace"]
+Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
 SymmetryOn = Literal["logits", "affinity"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UniCLRConfig:
-    """Settings of UniCLR; the defaults are the paper's for ImageNet-1k, without training tricks."""
+    """Settings of UniCLR for ImageNet-1k, without training tricks.
+
+    The defaults are the paper's where it has any; the rates, widths and the ridge that it leaves
+    out stand at the top of this file.
+    """
 
     variant: Variant = "affinity"
-    """Loss: SimAffinity, SimWhitening or SimTrace."""
+    """Loss: SimAffinity, SimWhitening or SimTrace, which is divided by N D, or for trace_unscaled
+    as in equation 3."""
     temperature: float | None = None
     """Tau, divides affinities; None: the paper's, 0.5 for affinity and 1 otherwise."""
     symmetry_weight: float | None = None
     """Gamma, weight of the symmetric loss; None: the paper's, 0 for trace and 0.01 otherwise."""
     sym_on: SymmetryOn = "logits"
-    """Matrix of the symmetric loss: affinities divided by the temperature, or as they are."""
+    """Matrix of the symmetric loss: affinities divided by the temperature (algorithm 1), or as they
+    are (equation 6)."""
     ce_both_directions: bool = False
     """Cross-entropy over columns as well as rows; the paper has rows only."""
     ridge: float = 1.0
@@ -55,17 +82,22 @@ class UniCLRConfig:
     """Batch norm over the images of all processes."""
 
     def __post_init__(self) -> None:
-        if self.variant == "trace" and (self.tau != 1 or self.gamma != 0):
+        if self.is_trace and (self.tau != 1 or self.gamma != 0):
             raise ValueError(
-                f"variant trace has temperature {self.tau:g} and symmetry_weight {self.gamma:g}, "
-                f"but it uses no affinities off the diagonal: leave both out, or give "
-                f"temperature 1 and symmetry_weight 0"
+                f"variant {self.variant} has temperature {self.tau:g} and symmetry_weight "
+                f"{self.gamma:g}, but it uses no affinities off the diagonal: leave both out, or "
+                f"give temperature 1 and symmetry_weight 0"
             )
         if self.groups < 1 or self.embedding_dim % self.groups:
             raise ValueError(
                 f"embedding_dim {self.embedding_dim} does not split into {self.groups} groups: "
                 f"choose --groups so that it divides --embedding-dim"
             )
+
+    @property
+    def is_trace(self) -> bool:
+        """Return whether the loss is SimTrace, in either scale."""
+        return self.variant in ("trace", "trace_unscaled")
 
     @property
     def tau(self) -> float:
@@ -79,7 +111,7 @@ class UniCLRConfig:
         """Weight of the symmetric loss, the paper's if none is given."""
         if self.symmetry_weight is not None:
             return self.symmetry_weight
-        return 0.0 if self.variant == "trace" else 0.01
+        return 0.0 if self.is_trace else 0.01
 
 
 PAPER = "UniCLR (arXiv:2211.14516)"

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ UNKNOWN_TO_OLDER = {"batch_norm_groups", "local_prior_images"}
 
 DESCRIPTIONS = {"paper", "table_row", "images"}
 """Settings that describe a run in words; a corrected text does not make it another run."""
+
+UNFINISHED = ".unfinished"
+"""Last part of the name of a file that is being written; a kill leaves it."""
 
 
 class CheckpointError(ValueError):
@@ -45,7 +49,8 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Write a file, or leave it as it was and raise a SaveError."""
-    unfinished = path.with_name(path.name + ".unfinished")
+    # a name of its own: another machine may write the same file where locks do not reach
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         with unfinished.open("wb") as file:
             file.write(content)

@@ -3,16 +3,18 @@
 import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from pretrain.command import DeviceChoice
-from pretrain.running.checkpoint import explain_write_errors
+from pretrain.running.checkpoint import UNFINISHED, SaveError, explain_write_errors
 
 
 class LaunchError(ValueError):
@@ -25,6 +27,9 @@ class LostProcessError(RuntimeError):
 
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process")
 """Parts of the messages of gloo and NCCL when another process has ended."""
+
+LOCK = ".lock"
+"""File in a run's folder that is locked, and names the process that has locked it last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +89,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a+")
+        file = (folder / LOCK).open("a+")
     except OSError as error:
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
         raise LaunchError(
@@ -107,8 +112,33 @@ def folder_lock(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by another run (process {owner}); "
                 f"wait for it or choose another --out"
             ) from error
-        with explain_write_errors(folder / ".lock"):
+        with explain_write_errors(folder / LOCK):
             lock.truncate(0)
-            lock.write(f"{os.getpid()} on {os.uname().nodename}\n")
+            lock.write(f"{_owner()}\n")
             lock.flush()
+            for place in (folder, folder / "snapshots"):
+                for half in place.glob(f"*{UNFINISHED}"):
+                    half.unlink(missing_ok=True)  # a killed run has left it
         yield
+
+
+def require_own_folder(folder: Path) -> None:
+    """Raise a SaveError if another run has locked the folder since this one did.
+
+    That can happen only where locks do not reach from one machine to another. The run that came
+    last goes on, so that the two do not write the same files.
+    """
+    with suppress(FileNotFoundError):
+        owner = (folder / LOCK).read_text().strip()
+        if owner not in ("", _owner()):
+            raise SaveError(
+                f"{folder} was taken by another run (process {owner}), which goes on from the last "
+                f"checkpoint; this one stops. The locks of its file system do not reach from one "
+                f"machine to another: start one run there, or choose another --out"
+            )
+
+
+@cache
+def _owner() -> str:
+    """Return what tells this process from those of all machines, which may share its number."""
+    return f"{os.getpid()} on {os.uname().nodename}, {secrets.token_hex(4)}"

@@ -12,6 +12,10 @@ from torch.utils.tensorboard import SummaryWriter
 
 from pretrain.running.checkpoint import explain_write_errors, write_atomically
 
+LOG_FILE = "metrics.jsonl"
+RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
+"""Entries of a line of the log that are no metrics of the method."""
+
 
 class NotFiniteError(ArithmeticError):
     """An infinite or undefined loss."""
@@ -62,7 +66,7 @@ class Log:
     """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
-        self.path = folder / "metrics.jsonl"
+        self.path = folder / LOG_FILE
         kept = [line for step, line in _lines(self.path) if step <= first_step]
         # whole or not at all: a kill between emptying and writing it would lose all earlier lines
         write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
@@ -81,6 +85,24 @@ class Log:
 
     def close(self) -> None:
         self.board.close()
+
+
+def means_after(folder: Path, first_step: int) -> dict[str, float]:
+    """Return the mean of each metric over the steps after `first_step`, from the log of a run.
+
+    A line counts with all its steps if it ends after `first_step`. Metrics that were not finite are
+    left out; the result is empty without a log.
+    """
+    sums: dict[str, float] = {}
+    steps: dict[str, int] = {}
+    previous = 0
+    for step, text in _lines(folder / LOG_FILE):
+        for name, value in json.loads(text).items():
+            if step > first_step and name not in RATES and value is not None:
+                sums[name] = sums.get(name, 0.0) + value * (step - previous)
+                steps[name] = steps.get(name, 0) + step - previous
+        previous = step
+    return {name: total / steps[name] for name, total in sums.items()}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

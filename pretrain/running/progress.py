@@ -32,7 +32,7 @@ class Progress:
 
     @property
     def data_share(self) -> float:
-        """Share of the time spent waiting for views, in percent."""
+        """Share of the time spent waiting for the host's part of views, in percent."""
         return 100 * self.waited_s / self.elapsed_s
 
     def line(self, step: int, loss: float) -> str:

@@ -1,4 +1,8 @@
-"""Signals that ask a run to stop: a time limit, a preemption, Ctrl-C."""
+"""Signals that ask a run to stop: a time limit, a preemption, Ctrl-C.
+
+The exit status that schedulers requeue is also named in transfer/running/stop.py and
+slurm/requeue.py: these rooms import nothing of each other.
+"""
 
 import signal
 from collections.abc import Iterator

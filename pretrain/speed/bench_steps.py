@@ -29,18 +29,16 @@ def step_report(settings: Benchmark, data: Path, folder: Path, process: Process)
     training, batches = start_training(settings.recipe, settings, data, folder, process)
     job = training.job
     network = wrap_network(job, training.method)
-    waited_s = 0.0
     with closing(batches):
         for step in range(settings.num_steps + 2):
             if step == 2:
                 synchronize(process.device)
-                started_s, waited_s = time.perf_counter(), 0.0
-            waiting_s = time.perf_counter()
+                started_s, waited_before_s = time.perf_counter(), job.feed.waiting.seconds
             batch = next(batches)
-            waited_s += time.perf_counter() - waiting_s
             training_step(job, training, network, batch)
         synchronize(process.device)
     elapsed_s = time.perf_counter() - started_s
+    waited_s = job.feed.waiting.seconds - waited_before_s
     rate = settings.num_steps * settings.batch_size / elapsed_s
     dtype = network_dtype(job.execution.precision, process.device.type)
     return (

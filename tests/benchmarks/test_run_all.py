@@ -146,6 +146,25 @@ def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> 
     assert "food-101" in render_plan(rows)
 
 
+def test_a_plan_ends_with_the_command_that_gets_the_missing_data(
+    request_for: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = "transfer_linear/food,transfer_linear/birdsnap,cifar10_knn,imagenet_c100_eval@made"
+    request = request_for(tasks=tasks, plan=True)
+    run(request)
+    size, command = capsys.readouterr().err.splitlines()[-2:]
+    assert command == f"python -m transfer get-data food birdsnap --data {request.data}"
+    assert size.startswith("missing data: 5 GB to download, about 9.99 GB of space needed")
+    assert "birdsnap from your own archives" in size
+
+
+def test_a_plan_that_lacks_nothing_names_no_command(
+    request_for: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(request_for(tasks="cifar10_knn", plan=True))
+    assert "get-data" not in capsys.readouterr().err
+
+
 def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing can run: every cell lacks its data below"):
         run(request_for(data=tmp_path))

@@ -10,6 +10,7 @@ disturbance.py  the kinds of kills and stops
 trial.py        one trial
 campaign.py     all trials, their log, and the section of the page of reliability
 faults.py       faults of machines: --faults 1 does these in place of kills
+damage.py       the kinds of damage that a fault does, and what must come of each
 faulty.py       a command on a machine with a fault
 corruptions.py  make-corruptions with noise in place of its package
 """

@@ -61,7 +61,7 @@ def send(number: signal.Signals, pids: list[int]) -> None:
 class Running:
     """Commands that were started together; each leads a session of its own.
 
-    What they print comes through a pipe, so that it arrives also where they can write no file.
+    What they print comes through a pipe each, so that it arrives also where they can write no file.
     """
 
     log: Path
@@ -70,19 +70,24 @@ class Running:
     statuses: dict[int, int] = field(default_factory=dict)
     """Exit status by process, negative for a signal; adopted orphans are among them."""
 
-    def __post_init__(self) -> None:
-        self.reading, self.writing = os.pipe()
-        os.set_blocking(self.reading, False)
+    outputs: dict[int, bytes] = field(default_factory=dict)
+    """All that each command and the processes below it have printed."""
+    pipes: dict[int, int] = field(default_factory=dict)
+    """Descriptor that each command's output is read from."""
 
     def start(self, words: tuple[str, ...]) -> None:
         """Start `python -m WORDS` in a fork."""
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
         pid = os.fork()
         if not pid:
-            _become(words, self.writing, parent)
+            _become(words, writing, parent)
+        os.close(writing)
         self.leaders.append(pid)
+        self.outputs[pid], self.pipes[pid] = b"", reading
 
     def have_ended(self) -> bool:
         """Return whether all commands have ended; processes below them may still run."""
@@ -118,9 +123,16 @@ class Running:
         self._copy_printed()
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
+    def printed_by_failed(self) -> list[str]:
+        """Return what each command has printed that ended with another status than 0."""
+        self._copy_printed()
+        failed = [pid for pid in self.leaders if self.statuses.get(pid, 0)]
+        return [self.outputs[pid].decode(errors="replace") for pid in failed]
+
     def last_line(self) -> str:
-        """Return the last line that the commands have printed."""
-        return ["", *self.printed().splitlines()][-1]
+        """Return the last line of a command that failed; of all commands if none did."""
+        text = next(iter(self.printed_by_failed()), self.printed())
+        return ["", *text.splitlines()][-1]
 
     def kill_all(self) -> None:
         """Kill every process below this one, also those that start meanwhile."""
@@ -131,15 +143,18 @@ class Running:
         self.have_ended()
 
     def close(self) -> None:
-        """Close the pipe; nothing may be printed any more."""
+        """Close the pipes; nothing may be printed any more."""
         self._copy_printed()
-        os.close(self.reading)
-        os.close(self.writing)
+        for pipe in self.pipes.values():
+            os.close(pipe)
 
     def _copy_printed(self) -> None:
-        with self.log.open("ab") as file, suppress(BlockingIOError):
-            while content := os.read(self.reading, 65536):
-                file.write(content)
+        with self.log.open("ab") as file:
+            for pid, pipe in self.pipes.items():
+                with suppress(BlockingIOError):  # nothing more is there yet
+                    while content := os.read(pipe, 65536):
+                        file.write(content)
+                        self.outputs[pid] += content
 
 
 @contextmanager

@@ -151,5 +151,5 @@ def start_anew(subject: str, places: Places) -> None:
     shutil.rmtree(places.out, ignore_errors=True)
     for log in places.out.parent.glob(f"{places.out.name}*.log"):
         log.unlink()
-    places.out.mkdir(parents=True)
+    places.out.mkdir(parents=True, exist_ok=True)  # a mount point stays
     SUBJECTS[subject].prepare(places)

@@ -9,9 +9,11 @@ import pytest
 from benchmarks.run_all import main
 from benchmarks.speed.bench_commands import LIGHT_COMMANDS, RUN_ALL, measure
 
+ROOT = Path(__file__).parents[2]
 OTHERS = (
     ("-m", "pretrain", "--list", "lorac"),
     ("-m", "pretrain", "lorac/in1k-r50", "--help"),
+    ("-m", "pretrain.benchmark", "--help"),
     ("-m", "pretrain.speed.benchmark", "--help"),
     ("-m", "pretrain.speed.bench_views", "--help"),
     ("-m", "benchmarks.speed.bench_commands", "--help"),
@@ -52,6 +54,11 @@ def test_a_command_that_computes_nothing_imports_no_torch(
 
 def test_a_wrong_recipe_is_refused_without_torch(tmp_path: Path) -> None:
     assert last_line(("-m", "pretrain", "lorac/unknown"), tmp_path) == "False 2"
+
+
+def test_a_record_is_explained_without_torch() -> None:
+    words = ("-m", "benchmarks.explain", "--name", "cifar10-vicreg", "--task", "cifar10_knn")
+    assert last_line(words, ROOT) == "False 0"
 
 
 def test_tables_are_written_without_torch(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import tyro
 
 import benchmarks.curves
+import benchmarks.gpu_check
 import benchmarks.run_all
 import benchmarks.speed.bench_commands
 import benchmarks.speed.bench_detection
@@ -96,6 +97,9 @@ COMMANDS = {
         slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
     ),
     **BENCHMARKS,
+    "gpu_check": CommandLine(
+        benchmarks.gpu_check.Request, benchmarks.gpu_check.main, benchmarks.gpu_check.RANGES
+    ),
     "topology": CommandLine(
         benchmarks.topology.Study,
         benchmarks.topology.main,
@@ -173,6 +177,7 @@ def test_every_range_belongs_to_an_option() -> None:
     assert speed == set(SPEED_RANGES)
     assert set().union(*(options[name] for name in BENCHMARKS)) == set(BENCH_RANGES)
     assert options["topology"] == set(STUDY_RANGES)
+    assert options["gpu_check"] == set(benchmarks.gpu_check.RANGES)
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", HUGE, "word", ""])

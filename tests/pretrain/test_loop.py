@@ -23,7 +23,7 @@ from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.recipes.jcl import JCLConfig
 from pretrain.running.checkpoint import SaveError
-from pretrain.running.launch import Process
+from pretrain.running.launch import Process, folder_lock
 from pretrain.running.metrics import NotFiniteError
 from pretrain.running.stop import StopRequest
 
@@ -190,6 +190,26 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
     again = job(image_folder, tmp_path / "run")
     assert torch.load(again.checkpoint_path, weights_only=True)["step"] == 5
     assert train(again, StopRequest()) == 15
+
+
+def test_a_run_whose_folder_another_one_has_taken_stops_and_writes_nothing_more(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    class TakenAfter(StopAfter):
+        """Another run that takes the folder during a step."""
+
+        def on_any_process(self, device: torch.device) -> bool:
+            if super().on_any_process(device):
+                (tmp_path / "run/.lock").write_text("123 on elsewhere\n")
+            return False
+
+    with (
+        folder_lock(tmp_path / "run"),
+        pytest.raises(SaveError, match=r"taken by another run \(process 123 on elsewhere\)"),
+    ):
+        train(job(image_folder, tmp_path / "run"), TakenAfter(7))
+    assert torch.load(tmp_path / "run/checkpoint.pt", weights_only=True)["step"] == 5
+    assert [step for step, _ in losses(tmp_path / "run")] == [4]
 
 
 @pytest.mark.parametrize(

@@ -214,5 +214,6 @@ def test_the_exported_file_tells_how_it_was_made(image_folder: Path, tmp_path: P
     assert made_by["data"].startswith("images (20 images, fingerprint ")
     assert made_by["seed"] == 0
     assert {"commit", "versions"} <= made_by.keys()
+    assert made_by["last_epoch"]["loss"] > 0
     assert (out / "backbone.safetensors").exists()
     assert list((out / "tensorboard").iterdir())

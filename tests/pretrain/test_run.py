@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+import pretrain.start
 from pretrain.__main__ import main
 from pretrain.command import Command, Execution, parse
 from pretrain.data.images import DataError, find_images
@@ -111,6 +112,28 @@ def test_no_epochs_are_a_run_of_no_steps_that_exports_the_initialization(
         assert torch.equal(
             found["state_dict"][name], value.float() if value.is_floating_point() else value
         )
+
+
+def test_a_run_whose_images_were_written_meanwhile_exports_nothing_until_that_is_accepted(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = min(file for file in image_folder.rglob("*") if file.is_file())
+    out = image_folder.parent / "run"
+
+    def meanwhile(job: Job, *others: Any) -> int:
+        image.write_bytes(image.read_bytes())  # another one of the same size, or put back
+        return 0
+
+    words = ["random/smoke", "--data", str(image_folder), "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain.start, "train", meanwhile)
+        assert main(words) == 1
+    told = capsys.readouterr().err
+    assert f"images or folders in {image_folder} were written while" in told
+    assert f"({image.relative_to(image_folder)})" in told
+    assert not (out / "backbone.pt").exists()
+    assert main(words) == 0
+    assert (out / "backbone.pt").exists()
 
 
 def test_a_style_bank_for_views_without_texture_is_refused(image_folder: Path) -> None:

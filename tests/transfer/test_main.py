@@ -38,7 +38,7 @@ def test_an_unknown_task_exits_with_2(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words(checkpoint, small_data, tmp_path, "nosuch")) == 2
-    assert "no task 'nosuch'; the tasks are" in capsys.readouterr().err
+    assert "no task 'nosuch'; did you mean " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../outside", "", "tables", "n" * 300])

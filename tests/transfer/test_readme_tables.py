@@ -26,7 +26,8 @@ def test_the_tables_have_one_row_per_task_and_data_set() -> None:
 def test_a_row_has_counts_source_and_tasks() -> None:
     rows = {row.split("`")[1]: row for row in dataset_table().splitlines()[2:]}
     assert rows["dtd"] == (
-        "| `dtd` | Describable Textures | 47 | 1,880 | 1,880 | 1,880 "
+        "| `dtd` | Describable Textures | 47 | 1,880 | 1,880 | 1,880 | 625 MB | download "
+        "| [stated on the page](https://www.robots.ox.ac.uk/~vgg/data/dtd/) "
         "| [robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/dtd/) "
         "| `transfer_linear/dtd`, `dtd_knn` |"
     )

@@ -15,9 +15,11 @@ from typing import TypeVar
 from transfer.datasets.catalog import DATASETS, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.images import DataError
+from transfer.datasets.info import AnySplit
 from transfer.datasets.unchanged import (
     ChangedDataError,
     changed_data_error,
+    require_same_files,
     require_same_fingerprint,
 )
 from transfer.running.console import print_line
@@ -32,8 +34,17 @@ def fingerprint(key: str, data: Path) -> str:
 
     It is cached, since a plan needs it many times; `evaluate` clears the cache.
     """
+    return _fingerprint_of(_open_disjoint(key, data))
+
+
+def _open_disjoint(key: str, data: Path) -> dict[str, AnySplit]:
+    """Return the opened training and test splits of a set, or its only split."""
     splits = [split for split in DISJOINT if split in DATASETS[key].counts]
-    return combine_fingerprints({s: open_any(key, data, s).fingerprint for s in splits})
+    return {split: open_any(key, data, split) for split in splits}
+
+
+def _fingerprint_of(opened: Mapping[str, AnySplit]) -> str:
+    return combine_fingerprints({split: images.fingerprint for split, images in opened.items()})
 
 
 @lru_cache(maxsize=64)
@@ -67,14 +78,22 @@ def run_on_checked_data(
     """
     reports, known = folders_with_reports(keys, folders, tolerated)
     try:
+        # the work would be in vain if its end told a change from before its start
+        for key, report in _earlier(reports, since_s).items():
+            require_same_files(report, _open_again(key, folders.data))
         return reports, work(known)
     except ChangedDataError:
-        if all(report.began_s >= since_s for report in reports.values()):
+        if not _earlier(reports, since_s):
             raise
     print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
     check_once.cache_clear()
     reports, known = folders_with_reports(keys, folders, tolerated)
     return reports, work(known)
+
+
+def _earlier(reports: Mapping[str, Report], since_s: float) -> dict[str, Report]:
+    """Return the reports of checks that began before `since_s`, by data set."""
+    return {key: report for key, report in reports.items() if report.began_s < since_s}
 
 
 @contextmanager
@@ -110,8 +129,14 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
     """Compare all sets with their reports; ChangedDataError names a set that has changed."""
     fingerprint.cache_clear()
     for key, report in reports.items():
-        try:
-            now = fingerprint(key, data)
-        except DataError as error:
-            raise changed_data_error(key, str(error)) from error
-        require_same_fingerprint(report, now)
+        opened = _open_again(key, data)
+        require_same_fingerprint(report, _fingerprint_of(opened))
+        require_same_files(report, opened)
+
+
+def _open_again(key: str, data: Path) -> dict[str, AnySplit]:
+    """Return the splits of a set that was checked; ChangedDataError if they do not open now."""
+    try:
+        return _open_disjoint(key, data)
+    except DataError as error:
+        raise changed_data_error(key, str(error)) from error

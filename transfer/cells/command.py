@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from transfer.backbone import load_backbone, random_twin, with_heads
+from transfer.cells.declaration import declare_in_records, with_declared_recipe
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.images import DataError
@@ -34,6 +35,8 @@ class Evaluate:
     """Backbone file, or a checkpoint of another project."""
     name: str | None = None
     """Name of the row in the tables; the file's name if not given."""
+    declared: Annotated[str, tyro.conf.arg(name="as")] = ""
+    """Recipe of a file that does not say how it was made, such as moco/in1k-r50-v2."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where a file holds several, such as student."""
     data: Path = field(default_factory=data_folder)
@@ -83,6 +86,8 @@ class Evaluate:
             for line in departures(cell):
                 print(f"departs from the paper: {line}")
             return 0
+        if this_process().is_main:
+            declare_in_records(cell.settings.records, cell.backbone)
         record = evaluate_on_gpus(cell)
         if this_process().is_main:
             print(summary(cell, record))
@@ -115,6 +120,7 @@ class Evaluate:
             )
         if self.heads:
             backbone = with_heads(backbone, self.heads)
+        backbone = with_declared_recipe(backbone, self.declared)
         if self.random:
             backbone = random_twin(backbone)
         return Cell(

@@ -110,6 +110,7 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         peak_memory_gb=_peak_memory_gb(),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
+        declared=cell.backbone.declared,
         **run_environment(),
     )
     require_still_same(reports, cell.settings.data)
@@ -174,7 +175,10 @@ def prepare(cells: Sequence[Cell]) -> None:
     for task in dict.fromkeys(cell.task for cell in cells):
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
-        _on_checked_data(next(iter(alike.values())), partial(_fill_cache, task, backbones), start)
+        first = next(iter(alike.values()))
+        with without_state_of_changed_data(first.folders):
+            reports, _ = _on_checked_data(first, partial(_fill_cache, task, backbones), start)
+            require_still_same(reports, first.settings.data)
 
 
 def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:

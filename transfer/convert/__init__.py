@@ -17,5 +17,6 @@ from_public.py    the steps above in order: a foreign file under torchvision's n
 to_detectron2.py  a backbone under detectron2's names
 to_mmseg.py       a backbone in mmsegmentation's ResNet
 compare_maps.py      proves that a backbone inside another network computes what torchvision's does
+public_files.py   published files, recognized by their hashes
 inspection.py     the report of `python -m transfer inspect`
 """

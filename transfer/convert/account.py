@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from transfer.convert.architectures import BackboneError
+from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate
 from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.untrusted.containers import Opaque
 
 HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
 """Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""
@@ -34,32 +35,31 @@ class Group:
 
 
 def account(
-    tensors: Mapping[str, StoredTensor], chosen: Candidate, others: Iterable[Candidate]
+    tensors: Mapping[str, StoredTensor],
+    chosen: Candidate,
+    others: Iterable[Candidate],
+    opaque: Mapping[str, Opaque] | None = None,
 ) -> tuple[Group, ...]:
     """Return groups that hold each tensor, of any shape, exactly once.
 
-    BackboneError if a tensor with the backbone's prefix belongs neither to a ResNet nor to a head.
+    BackboneError if a tensor with the backbone's prefix belongs neither to a ResNet nor to a head,
+    or if one of the objects that are not read (opaque) could be such a tensor.
     """
     backbone = set(chosen.names.values())
     copies = [other for other in others if not chosen.prefix.startswith(other.prefix)]
     groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     unexpected = []
     for name in tensors:
-        below = name.startswith(chosen.prefix)
-        if name in backbone:
-            groups[chosen.prefix, "backbone"].append(name)
-        elif copy := next((c.prefix for c in copies if name.startswith(c.prefix)), None):
-            groups[copy, "another ResNet"].append(name)
-        elif re.search(OPTIMIZER, name):
-            groups[_branch(name, chosen.prefix), "optimizer"].append(name)
-        elif below and _is_head(name.removeprefix(chosen.prefix), chosen):
-            groups[_branch(name, chosen.prefix), "head"].append(name)
-        elif below and re.match(PYRAMID, name.removeprefix(chosen.prefix)):
-            groups[chosen.prefix + "fpn", "feature pyramid"].append(name)
-        elif below:
+        group = (chosen.prefix, "backbone") if name in backbone else _group(name, chosen, copies)
+        if group is None:
             unexpected.append(name)
         else:
-            groups[_branch(name, chosen.prefix), "beside the backbone"].append(name)
+            groups[group].append(name)
+    unexpected += [
+        f"{name} ({thing})"
+        for name, thing in (opaque or {}).items()
+        if _could_be_in(chosen, name, thing) and _group(name, chosen, copies) is None
+    ]
     if unexpected:
         raise BackboneError(
             f"{chosen} is complete, but {len(unexpected)} tensors below its prefix belong neither "
@@ -70,6 +70,33 @@ def account(
         Group(prefix, kind, len(names), sum(tensors[name].num_values for name in names))
         for (prefix, kind), names in groups.items()
     )
+
+
+def _group(name: str, chosen: Candidate, copies: Iterable[Candidate]) -> tuple[str, str] | None:
+    """Return prefix and kind of a tensor that is not the backbone's; None if it is unexpected."""
+    if copy := next((c.prefix for c in copies if name.startswith(c.prefix)), None):
+        return copy, "another ResNet"
+    if re.search(OPTIMIZER, name):
+        return _branch(name, chosen.prefix), "optimizer"
+    if not name.startswith(chosen.prefix):
+        return _branch(name, chosen.prefix), "beside the backbone"
+    if _is_head(name.removeprefix(chosen.prefix), chosen):
+        return _branch(name, chosen.prefix), "head"
+    if re.match(PYRAMID, name.removeprefix(chosen.prefix)):
+        return chosen.prefix + "fpn", "feature pyramid"
+    return None
+
+
+def _could_be_in(chosen: Candidate, name: str, thing: Opaque) -> bool:
+    """Return whether an object that is not read could be a tensor of the network.
+
+    Without a prefix, arguments and averages of the training stand among the network's modules.
+    """
+    if is_optional(name):
+        return False
+    modules = {own.removeprefix(chosen.prefix).split(".")[0] for own in chosen.names.values()}
+    is_inside = chosen.prefix != "" or name.split(".")[0] in modules
+    return thing.rebuilds_tensor or (thing.holds_numbers and is_inside)
 
 
 def _is_head(name: str, chosen: Candidate) -> bool:

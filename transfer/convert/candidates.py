@@ -10,9 +10,12 @@ from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional
 from transfer.convert.layouts import SCHEMES, Scheme
 from transfer.convert.resnet import tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.untrusted.containers import Opaque
 
 MAX_DOTS = 40
 """Most dots in the name of a backbone's tensor; each is a place where a prefix may end."""
+
+Entry = StoredTensor | Opaque
 
 MIN_NAMES = 20
 """Fewest matching names for a prefix to be a candidate; the smallest ResNet has 100."""
@@ -34,11 +37,13 @@ class Candidate:
     """Name, found shape and expected shape of each tensor of another shape."""
     surplus: tuple[str, ...]
     """Names of tensors that only a deeper or another ResNet has."""
+    unread: tuple[str, ...] = ()
+    """Name and class of each tensor that only foreign code could make."""
 
     @property
     def num_flaws(self) -> int:
-        """Number of missing, misshapen and unexpected tensors."""
-        return len(self.missing) + len(self.misshapen) + len(self.surplus)
+        """Number of missing, misshapen, unexpected and unread tensors."""
+        return len(self.missing) + len(self.misshapen) + len(self.surplus) + len(self.unread)
 
     @property
     def label(self) -> str:
@@ -72,13 +77,17 @@ def _vocabulary(scheme: Scheme) -> frozenset[str]:
     )
 
 
-def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
+def find_candidates(
+    tensors: Mapping[str, StoredTensor], opaque: Mapping[str, Opaque] | None = None
+) -> list[Candidate]:
     """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order.
 
     Names alone select a candidate; its tensors' shapes select architecture and stem.
+    opaque: objects of the file that are not read; one in the place of a tensor is a flaw.
     """
+    entries: dict[str, Entry] = {**tensors, **(opaque or {})}
     votes: Counter[tuple[Scheme, str]] = Counter()
-    for name in tensors:
+    for name in entries:
         if name.count(".") > MAX_DOTS:
             continue
         starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
@@ -86,18 +95,18 @@ def find_candidates(tensors: Mapping[str, StoredTensor]) -> list[Candidate]:
             vocabulary = _vocabulary(scheme)
             votes.update((scheme, name[:i]) for i in starts if name[i:] in vocabulary)
     return [
-        _examine(scheme, prefix, tensors)
+        _examine(scheme, prefix, entries)
         for (scheme, prefix), count in votes.items()
         if count >= MIN_NAMES
     ]
 
 
-def _examine(scheme: Scheme, prefix: str, tensors: Mapping[str, StoredTensor]) -> Candidate:
+def _examine(scheme: Scheme, prefix: str, entries: Mapping[str, Entry]) -> Candidate:
     """Return the architecture and stem with the fewest flaws below `prefix`."""
-    below = {name.removeprefix(prefix) for name in tensors if name.startswith(prefix)}
+    below = {name.removeprefix(prefix) for name in entries if name.startswith(prefix)}
     known = below & _vocabulary(scheme)
     fits = (
-        _compare(scheme, prefix, arch, stem, known, tensors)
+        _compare(scheme, prefix, arch, stem, known, entries)
         for arch in FEATURE_DIM
         for stem in scheme.stems
     )
@@ -110,17 +119,20 @@ def _compare(
     arch: str,
     stem: Stem,
     known: set[str],
-    tensors: Mapping[str, StoredTensor],
+    entries: Mapping[str, Entry],
 ) -> Candidate:
-    names, missing, misshapen = {}, [], []
+    names, missing, misshapen, unread = {}, [], [], []
     layers = _layers(scheme, arch, stem)
     for torchvision_name, (own_name, expected) in layers.items():
         name = prefix + own_name
         if own_name not in known:
             if not is_optional(name):
                 missing.append(name)
-        elif (found := tensors[name].shape) != expected and not is_optional(name):
-            misshapen.append(f"{name} {found} instead of {expected}")
+        elif isinstance(entry := entries[name], Opaque):
+            if not is_optional(name):
+                unread.append(f"{name}, which is {entry}")
+        elif entry.shape != expected and not is_optional(name):
+            misshapen.append(f"{name} {entry.shape} instead of {expected}")
         else:
             names[torchvision_name] = name
     surplus = known - {own_name for own_name, _ in layers.values()}
@@ -133,4 +145,5 @@ def _compare(
         missing=tuple(missing),
         misshapen=tuple(misshapen),
         surplus=tuple(sorted(prefix + name for name in surplus)),
+        unread=tuple(unread),
     )

@@ -148,11 +148,18 @@ def _refusal(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -
             ("missing", best.missing),
             ("wrong shape", best.misshapen),
             ("unexpected", best.surplus),
+            ("not read", best.unread),
         )
         if names
     ]
+    advice = "Export the whole backbone, or fetch the file again"
+    if best.unread:
+        advice = (
+            "Untrusted code is never executed; where you trust the source of the file, load it "
+            "there and save plain tensors"
+        )
     return (
         f"no complete ResNet; nearest is {best.arch} ({best.stem} stem, {best.scheme.name} names) "
         f"with {found} of {len(convolutions)} convolutions under prefix {best.prefix!r}: "
-        f"{'; '.join(flaws)}. Export the whole backbone, or fetch the file again"
+        f"{'; '.join(flaws)}. {advice}"
     )

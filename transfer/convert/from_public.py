@@ -19,6 +19,8 @@ from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
 from transfer.convert.statements import read_statements
+from transfer.convert.untrusted.budget import list_briefly
+from transfer.convert.untrusted.replacements import REPLACEMENTS
 from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -54,11 +56,14 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
             f"the file holds no tensors but {len(contents.values)} plain values; expected the "
             f"weights of a ResNet"
         )
-    found = find_candidates(tensors)
-    chosen, choice = choose(found, tensors, branch)
+    found = find_candidates(tensors, contents.opaque)
+    try:
+        chosen, choice = choose(found, tensors, branch)
+    except BackboneError as error:
+        raise _with_holders(error, contents) from error
     chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
     complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
-    groups = account(tensors, chosen, complete)
+    groups = account(tensors, chosen, complete, contents.opaque)
     raw = {
         name: plain_floats(name, tensors[name])
         for key, name in chosen.names.items()
@@ -83,6 +88,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         notes=(
             *variant,
             *_notes(chosen, contents),
+            *_other_classes(contents),
             *_left_out(groups),
             *_classifiers((chosen, *complete), tensors),
         ),
@@ -133,6 +139,27 @@ def plain_floats(name: str, stored: StoredTensor) -> Tensor:
             f"training diverged: take an earlier checkpoint"
         )
     return tensor
+
+
+def _with_holders(error: BackboneError, contents: Contents) -> BackboneError:
+    """Return the error, completed by the classes whose objects hide tensors."""
+    paths = dict.fromkeys(thing.path for thing in contents.opaque.values() if thing.holds_numbers)
+    if not paths:
+        return error
+    return BackboneError(
+        f"{error}. Tensors in objects of other classes are not read: {list_briefly(paths)}"
+    )
+
+
+def _other_classes(contents: Contents) -> list[str]:
+    """Return a note on the classes of the file whose objects are not made."""
+    # torch's devices and NumPy's scalars are plain values
+    configurations = [
+        path for path in contents.configurations if "." in path and path not in REPLACEMENTS
+    ]
+    paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
+    listed = [*paths, *(f"{path} (its plain entries are)" for path in configurations)]
+    return [f"objects of other classes are not read: {list_briefly(listed)}"] if listed else []
 
 
 def _left_out(groups: Iterable[Group]) -> list[str]:

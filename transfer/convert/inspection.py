@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from transfer.convert.account import Group
 from transfer.convert.architectures import Stem, feature_dim
+from transfer.convert.untrusted.budget import escape
 
 PLACES = {
     "backbone": "in the backbone",
@@ -48,6 +49,8 @@ class Inspection:
     """Sentence on strides, paddings and pooling; empty for our files, which name them."""
     made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    known_as: str = ""
+    """Sentence on the published file that this is; empty if it is not recognized."""
     path: str = ""
     """Path of the file, as the user gave it."""
     image: str = ""
@@ -73,7 +76,7 @@ def render(inspection: Inspection, *, everything: bool = False) -> str:
     if everything:
         lines += [("tensors", _group(group)) for group in inspection.account]
         lines += [("made by", f"{key} {value}") for key, value in _flat(inspection.made_by)]
-    return "\n".join(f"{label:<14}{text}" for label, text in lines)
+    return escape("\n".join(f"{label:<14}{text}" for label, text in lines))
 
 
 def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
@@ -85,6 +88,8 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
         kinds[group.kind] = kinds.get(group.kind, 0) + group.num_tensors
     counts = ", ".join(f"{count} {PLACES[kind]}" for kind, count in kinds.items())
     yield "path", inspection.path or inspection.file
+    if inspection.known_as:
+        yield "public file", inspection.known_as
     yield "format", f"{inspection.layout} layout{prefix}"
     yield "architecture", f"{inspection.arch}, {inspection.stem} stem"
     yield "features", f"{feature_dim(inspection.arch)} per image"

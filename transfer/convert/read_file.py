@@ -12,14 +12,13 @@ from transfer.convert.architectures import BackboneError
 from transfer.convert.safe_pickle import (
     Budget,
     ByteReader,
-    Inert,
     NeedsCodeError,
     StoredTensor,
     load_pickle,
 )
 from transfer.convert.torch_file import LEGACY_MAGIC, read_legacy, read_nested, read_zip
 from transfer.convert.untrusted.budget import shorten
-from transfer.convert.untrusted.containers import MAX_NAME, Leaf, check_extent, leaves
+from transfer.convert.untrusted.containers import MAX_NAME, Opaque, check_extent, leaves
 from transfer.convert.untrusted.safetensors_file import is_safetensors, read_safetensors
 
 _OTHER_FORMATS = {
@@ -40,17 +39,22 @@ class Contents:
     """Every tensor, named by the keys that lead to it, joined by dots."""
     values: dict[str, str | int | float]
     """Plain values, named in the same way, for example {"epoch": 200, "arch": "resnet50"}."""
+    opaque: dict[str, Opaque]
+    """Objects that are not read, named in the same way; only foreign code could make them."""
+    configurations: tuple[str, ...] = ()
+    """Classes of objects whose plain entries are among `values`."""
 
 
 def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
     data = _map_file(path)
-    tree = _read_tree(data)
-    check_extent(tree)
-    visible, hidden = leaves(tree)
+    budget = Budget(len(data))
+    tree = _read_tree(data, budget)
+    check_extent(tree, budget)
+    found = leaves(tree, budget)
     tensors: dict[str, StoredTensor] = {}
     values: dict[str, str | int | float] = {}
-    for name, leaf in visible:
+    for name, leaf in found.visible:
         if isinstance(leaf, StoredTensor):
             if len(name) >= MAX_NAME:
                 raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
@@ -61,8 +65,15 @@ def read_file(path: Path) -> Contents:
             tensors[name] = leaf
         elif isinstance(leaf, str | int | float):
             values[name] = leaf
-    _check_hidden(tensors, hidden)
-    return Contents(tree, tensors, values)
+    for name, thing in found.opaque.items():
+        if thing.holds_numbers and not tensors:
+            raise NeedsCodeError.for_global(thing.path)
+        if name in tensors:
+            raise BackboneError(
+                f"a tensor and an object of {shorten(thing.path)} are both called "
+                f"{shorten(name)}; expected distinct names"
+            )
+    return Contents(tree, tensors, values, found.opaque, found.configurations)
 
 
 def _map_file(path: Path) -> memoryview:
@@ -79,22 +90,7 @@ def _map_file(path: Path) -> memoryview:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
 
 
-def _check_hidden(tensors: dict[str, StoredTensor], hidden: list[tuple[Leaf, Inert]]) -> None:
-    """Raise NeedsCodeError if the weights are inside an object of an unknown class.
-
-    That is so if there are no other tensors, or if the object stands among them.
-    """
-    folders = {name.rpartition(".")[0] for name in tensors}
-    for (name, leaf), outermost in hidden:
-        if not isinstance(leaf, StoredTensor):
-            continue
-        # the arguments of the object stand directly below it: FOLDER.OBJECT.INDEX
-        folder = name.rpartition(".")[0].rpartition(".")[0]
-        if not tensors or (folder and folder in folders):
-            raise NeedsCodeError.for_global(outermost.path)
-
-
-def _read_tree(data: memoryview) -> Any:
+def _read_tree(data: memoryview, budget: Budget) -> Any:
     start = bytes(data[:64])
     if is_safetensors(data):
         return read_safetensors(data)
@@ -104,10 +100,10 @@ def _read_tree(data: memoryview) -> Any:
     if bytes(data[257:262]) == b"ustar":
         raise BackboneError("this is a tar archive; unpack it first")
     if start.startswith(b"PK"):
-        return read_zip(data)
+        return read_zip(data, budget)
     if start[8:9] == b"{" and start[:1] != b"\x80":
         return read_safetensors(data)
-    reader, budget = ByteReader(data), Budget(len(data))
+    reader = ByteReader(data)
     try:
         first = load_pickle(reader, budget=budget, nested=read_nested)
     except NeedsCodeError:

@@ -8,7 +8,9 @@ instead:
 - classes become inert: their objects store the arguments and do nothing, so that the tensors
   beside them can be read. Tensors *inside* an object of an unknown class stay hidden, since only
   the class knows what they mean;
-- functions, and all of Python's own library, are an error that names them.
+- other functions of torch and NumPy are not called: what they would have made is inert, too;
+- what is known to run code is an error that names it, and so is every function of Python's own
+  library. Its classes are inert unless they belong to a module that runs code.
 """
 
 import pickle
@@ -71,8 +73,45 @@ INERT_PACKAGES = frozenset({
 # fmt: on
 """Packages (or single names) whose objects in checkpoints are configuration and logs."""
 
-CODE = sys.stdlib_module_names | {"commands", "cPickle", "popen2"}
-"""Python's own modules, and those of Python 2 that run programs."""
+# fmt: off
+RUNNING_MODULES = frozenset({
+    # programs, processes and threads
+    "os", "posix", "nt", "subprocess", "_posixsubprocess", "pty", "multiprocessing", "concurrent",
+    "asyncio", "threading", "_thread", "sched", "signal", "webbrowser", "platform", "commands",
+    "popen2", "ensurepip", "venv", "idlelib", "turtledemo", "tkinter", "antigravity",
+    # Python code, its import, compilation and examination
+    "sys", "importlib", "imp", "runpy", "pkgutil", "zipimport", "zipapp", "site", "code", "codeop",
+    "timeit", "pdb", "bdb", "cmd", "profile", "cProfile", "_lsprof", "trace", "doctest", "pydoc",
+    "py_compile", "compileall", "inspect", "gc", "ast", "symtable", "atexit", "faulthandler",
+    # functions, code and frames as objects, and ways to call them
+    "types", "operator", "_operator", "functools", "_functools", "weakref",
+    # programs in files, and memory of the process
+    "pickle", "_pickle", "cPickle", "marshal", "shelve", "copyreg", "ctypes", "_ctypes", "mmap",
+    "unittest", "distutils", "lib2to3",
+})
+# fmt: on
+"""Modules of Python, also of Python 2, that run code or programs, or hand out what does."""
+
+# fmt: off
+PACKAGES = frozenset({
+    "asyncio", "collections", "compression", "concurrent", "ctypes", "curses", "dbm", "distutils",
+    "email", "encodings", "ensurepip", "html", "http", "idlelib", "importlib", "json", "lib2to3",
+    "logging", "multiprocessing", "os", "pathlib", "pydoc_data", "re", "sqlite3", "string", "sys",
+    "sysconfig", "test", "tkinter", "tomllib", "turtledemo", "unittest", "urllib", "venv",
+    "wsgiref", "xml", "xmlrpc", "zipfile", "zoneinfo",
+})
+# fmt: on
+"""Modules of Python that have modules within; `code.utils` can only be a user's own."""
+
+LIBRARY = sys.stdlib_module_names | RUNNING_MODULES
+"""Python's own modules."""
+
+RUNS_CODE = re.compile(
+    r"torch\.(load|compile|hub|jit|package|export|ops|_dynamo|_inductor|distributed\.rpc"
+    r"|serialization\.load|storage\._load_from_bytes|utils\.cpp_extension|fx\.graph_module)"
+    r"|numpy\.(load|lib\._?npyio|distutils|f2py|testing|ctypeslib|[\w.]*\b_?pickle)"
+)
+"""Functions of torch and NumPy that load pickles or libraries, or execute text."""
 
 _PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
@@ -88,11 +127,24 @@ def find_replacement(module: str, name: str) -> object:
     if parents & INERT_PACKAGES:
         return InertClass(path)
     package = path.split(".")[0]
-    if package in CODE:
-        raise NeedsCodeError.for_global(path)
-    if package in ("torch", "numpy") and not path.rsplit(".", 1)[1].lstrip("_")[:1].isupper():
+    if _is_library(package, module):
+        if package in RUNNING_MODULES or not all(map(_names_class, name.split("."))):
+            raise NeedsCodeError.for_global(path)
+    elif package in ("torch", "numpy") and not _names_class(path.rsplit(".", 1)[1]):
+        if RUNS_CODE.match(path):
+            raise NeedsCodeError.for_global(path)
         return ForeignFunction(path)
     return InertClass(path, is_known=False)
+
+
+def _is_library(package: str, module: str) -> bool:
+    """Return whether a module belongs to Python and not to a user's package of the same name."""
+    return package in LIBRARY and ("." not in module or package in PACKAGES)
+
+
+def _names_class(word: str) -> bool:
+    """Return whether a name is written like a class; functions have small letters."""
+    return word.lstrip("_")[:1].isupper()
 
 
 def load_pickle(

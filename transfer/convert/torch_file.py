@@ -26,7 +26,7 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First pickle of a file that torch before 1.6 wrote; the second is the version, 1001."""
 
 
-def read_zip(data: memoryview) -> Any:
+def read_zip(data: memoryview, budget: Budget) -> Any:
     """Return the object in a torch zip file."""
     entries = read_directory(data)
     root = _root(entries)
@@ -51,9 +51,7 @@ def read_zip(data: memoryview) -> Any:
         return storages.setdefault((key, dtype, num_values), made)
 
     content = entries[f"{root}/data.pkl"].content(data)
-    return load_pickle(
-        ByteReader(content), budget=Budget(len(data)), storage=storage, nested=read_nested
-    )
+    return load_pickle(ByteReader(content), budget=budget, storage=storage, nested=read_nested)
 
 
 def _root(entries: dict[str, ZipEntry]) -> str:

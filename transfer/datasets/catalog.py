@@ -41,6 +41,7 @@ from transfer.datasets.info import AnySplit, DatasetInfo
 from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
+from transfer.running.nearest import nearest
 
 SPLITS = ("train", "val", "trainval", "test")
 FILES = (
@@ -76,7 +77,10 @@ DATASETS: dict[str, DatasetInfo] = {
 def dataset_info(key: str) -> DatasetInfo:
     """Return the description of a data set; DataError lists the known ones."""
     if key not in DATASETS:
-        raise DataError(f"{key!r} is no data set of the catalog, which has {', '.join(DATASETS)}")
+        raise DataError(
+            f"{key!r} is no data set of the catalog; did you mean {nearest(key, DATASETS)}? "
+            f"The table in transfer/README.md names all {len(DATASETS)}"
+        )
     return DATASETS[key]
 
 

@@ -60,6 +60,9 @@ class Report:
     """Remarks on a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprint of each split that could be opened, taken before its files were read."""
+    last_writes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Hash of the times at which the images of each disjoint split were last written, taken before
+    they were read."""
     began_s: float = field(default=0.0, compare=False)
     """When the check began, by the monotonic clock."""
 
@@ -118,6 +121,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     opened = splits | _open_splits(key, data, unlisted)[0]
     # taken before any file is read, so that a change during the check is noticed later, too
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
+    last_writes = {s: opened[s].source.last_writes() for s in DISJOINT if s in opened}
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
     detailed = {s: pool for s, pool in pools.items() if isinstance(pool, Scenes | Segmented)}
@@ -142,6 +146,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         faults=tuple(faults),
         notes=tuple(notes),
         fingerprints=fingerprints,
+        last_writes=last_writes,
         began_s=began_s,
     )
 
@@ -189,6 +194,8 @@ def render(reports: Iterable[Report]) -> str:
             info = dataset_info(report.key)
             table += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
             table.append(f"  how to get it: {info.how_to_get}")
+            if info.sources:
+                table.append(f"  by command: python -m transfer get-data {report.key}")
         if report.notes:
             table += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
     return "\n".join(table)

@@ -11,6 +11,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
+from transfer.datasets.source import Source
 
 AnySplit = Images | Scenes | Segmented
 
@@ -61,6 +62,8 @@ class DatasetInfo:
     how_to_get: str
     """Instructions to download and unpack the set, which end every error about it."""
     small: SmallVersion
+    sources: tuple[Source, ...] = ()
+    """Folders of files that it reads, as `get-data` gets them; none if they are made here."""
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
     """Published images per split of the parts that are present, for a set published in parts."""
     departures: Callable[[Path], Sequence[str]] = no_departures

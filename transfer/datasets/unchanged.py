@@ -1,5 +1,7 @@
 """Comparison of data sets with their check, for each opened split and before each record."""
 
+from collections.abc import Mapping
+
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.check import Report
 from transfer.datasets.images import DataError
@@ -38,6 +40,16 @@ def require_same_fingerprint(report: Report, now: str) -> None:
     """Raise ChangedDataError unless a whole set still has the fingerprint that was checked."""
     if now != report.fingerprint:
         raise changed_data_error(report.key, f"fingerprint {report.fingerprint} checked, {now} now")
+
+
+def require_same_files(report: Report, opened: Mapping[str, AnySplit]) -> None:
+    """Raise ChangedDataError if an image was written since the check, whatever its size is now.
+
+    opened: the splits, opened now, by name.
+    """
+    for split, before in report.last_writes.items():
+        if split in opened and opened[split].source.last_writes() != before:
+            raise changed_data_error(report.key, f"{split}: image files were written meanwhile")
 
 
 def changed_data_error(key: str, what: str) -> ChangedDataError:

@@ -18,7 +18,7 @@ from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
 from transfer.frozen.crops import RandomView, draw_seed
 from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
-from transfer.frozen.network import forward
+from transfer.frozen.network import forward, upload
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.running import stop
 from transfer.running.console import progress
@@ -110,8 +110,9 @@ class Classifier(nn.Module):
     def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
         """Return the cross-entropy of one batch."""
         mean, std = self.get_buffer("mean"), self.get_buffer("std")
-        pixels = torch.from_numpy(np.stack([sample.pixels for sample in samples])).to(mean.device)
-        labels = torch.tensor([sample.label for sample in samples]).to(mean.device)
+        stacked = torch.from_numpy(np.stack([sample.pixels for sample in samples]))
+        pixels = upload(stacked, mean.device)
+        labels = upload(torch.tensor([sample.label for sample in samples]), mean.device)
         # the memory of (n, H, W, 3) is that of (n, 3, H, W) in channels-last layout: no copy
         images = (pixels.permute(0, 3, 1, 2).float() / 255 - mean) / std
         return {"cross-entropy": F.cross_entropy(self.layers(images).float(), labels)}

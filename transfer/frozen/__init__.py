@@ -7,11 +7,12 @@ network.py                a frozen network: device, folded batch norms, forward 
 feature_cache.py          features from the cache, and the key of a cache entry
 extraction.py             extraction of what the cache lacks
 feature_file.py           one file of the cache, written row by row
-pass_hours.py              estimated GPU hours of forward passes
+pass_hours.py             estimated GPU hours of forward passes
 crops.py                  random crops of training images: random draws and order
 probe_training.py         settings of a training on random crops
 linear_heads.py           linear classifiers on random crops, several learning rates at once
 classifier.py             a trained linear classifier as a file
+head_shares.py            shares of a network's heads in correct predictions
 classifier_evaluation.py  a trained classifier on another data set
 few_shot_heads.py         many small classifiers on features, trained at once
 nearest.py                k-nearest-neighbor votes

@@ -1,7 +1,8 @@
 """Random crops of training images, and the images of each batch.
 
 All draws depend only on the seed and the position in the run, so neither the number of loader
-processes nor an interruption changes a pixel.
+processes nor an interruption changes a pixel. Pre-training draws its own:
+pretrain/data/random_numbers.py.
 """
 
 from collections.abc import Iterator

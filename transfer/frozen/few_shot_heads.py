@@ -68,10 +68,10 @@ def train_together(
     weight = weight.to(where).requires_grad_()
     bias = torch.zeros(len(problems), num_classes, device=where, requires_grad=True)
     optimizer = torch.optim.Adam([weight, bias], lr=training.learning_rate)
-    orders = [_order(problem, training) for problem in problems]
+    orders = torch.stack([_order(problem, training) for problem in problems]).to(where)
     for step in range(training.iterations):
         batch = slice(step * training.batch_size, (step + 1) * training.batch_size)
-        rows = torch.stack([order[batch] for order in orders]).to(where)
+        rows = orders[:, batch]
         scores = torch.baddbmm(bias[:, None], features[rows], weight.transpose(1, 2))
         # a sum over the problems: each one's gradient is then that of its own mean loss
         losses = cross_entropy(

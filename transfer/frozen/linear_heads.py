@@ -18,11 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from transfer.backbone import Backbone
+from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads, save_classifier
 from transfer.frozen.crops import RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.head_shares import entropy_bits, head_shares
+from transfer.frozen.network import forward, frozen_network, upload
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.metrics import top1
@@ -64,8 +66,8 @@ class HeadOptimizer:
         share: finished share of the training.
         """
         count, classes, _ = self.shape
-        factors = self.rates.new_tensor(self.training.rate_factors(share))
-        rates = self.rates * factors.repeat_interleave(classes)
+        factors = torch.tensor(self.training.rate_factors(share), dtype=self.rates.dtype)
+        rates = self.rates * upload(factors, self.rates.device).repeat_interleave(classes)
         logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
         log_p = logits.log_softmax(dim=2)
         picked = labels.view(-1, 1, 1).expand(-1, count, 1)
@@ -196,7 +198,8 @@ def train_and_score(
 
     These weights are stored in the folder, for tasks that use the classifier; the details name
     them. The details also hold top-1 after each pass and the best of these, which is not the
-    result. shared: a folder where cells that train the same heads share their state.
+    result, and the shares of a network's heads. shared: a folder where cells that train the same
+    heads share their state.
     """
     curve = EpochAccuracies(test)
     file = _file(backbone, images, training, seed)
@@ -210,8 +213,20 @@ def train_and_score(
     kept = {"weights": save_classifier(folder, heads)}
     passes = [found[head] for found in curve.top1]
     best = max(range(len(passes)), key=lambda index: passes[index])
-    details = {"top1_after_each_pass": passes, "best_top1": passes[best], "best_pass": best + 1}
+    details: dict[str, object] = {
+        "top1_after_each_pass": passes,
+        "best_top1": passes[best],
+        "best_pass": best + 1,
+    }
+    details |= _share_details(backbone, heads, test)
     return Predictions(scores, test.labels, details | kept)
+
+
+def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dict[str, object]:
+    """Return the shares of the network's heads in correct predictions, if it has several."""
+    num_heads = network_and_heads(backbone.arch)[1]
+    shares = head_shares(classifier, test.features, test.labels, num_heads) if num_heads else []
+    return {"head_shares": shares, "head_entropy_bits": entropy_bits(shares)} if shares else {}
 
 
 @contextmanager

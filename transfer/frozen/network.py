@@ -22,6 +22,12 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def upload(values: Tensor, where: torch.device) -> Tensor:
+    """Return values of the host on a device, without a wait for what the device does now."""
+    # a copy to a GPU from memory that is not pinned may first wait for all work before it
+    return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
+
+
 def frozen_network(backbone: Backbone) -> nn.Module:
     """Return the backbone's network on the device, in channels-last layout, which is fastest."""
     network = backbone.network()

@@ -13,6 +13,7 @@ measured_rates.py  measured speed of GPUs, for plans
 console.py       log lines and progress
 folders.py       the folders of a cell
 option_ranges.py the range of every numeric option
+nearest.py       advice on a mistyped name
 row_names.py     the names that a row of the tables may have
 schedule.py      the share of a protocol's length that is run
 not_finite.py    the error of a training that has diverged

@@ -5,6 +5,7 @@ After a kill or on a full disk, a file has either its old or its new content.
 
 import errno
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,7 +51,8 @@ def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
 
 def write_whole(path: Path, content: bytes, option: str = "") -> None:
     """Write a file with a temporary file, fsync and rename; WriteError if that fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # processes on two machines that share a folder may have the same number
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with explain_write_errors(path, option):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

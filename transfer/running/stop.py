@@ -1,4 +1,8 @@
-"""An orderly stop: a signal sets a flag, which loops check between steps."""
+"""An orderly stop: a signal sets a flag, which loops check between steps.
+
+The exit status that schedulers requeue is also named in pretrain/running/stop.py and
+slurm/requeue.py: these rooms import nothing of each other.
+"""
 
 import ctypes
 import os

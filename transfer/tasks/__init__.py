@@ -1,5 +1,7 @@
 """Evaluation tasks, one protocol per file. Each file ends with its TASKS, which are merged here.
 
+A new task needs its file, and its name in the import and in TASKS below.
+
 task.py             interface of a task
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
@@ -18,6 +20,7 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 "@reading" follows.
 """
 
+from transfer.running.nearest import nearest
 from transfer.tasks import (
     corruptions,
     detection,
@@ -59,7 +62,10 @@ def default_tasks() -> list[str]:
 def task_of(key: str) -> Task:
     """Return the task of a key, at the paper's length; ValueError if the key is unknown."""
     if key not in TASKS:
-        raise ValueError(f"no task {key!r}; the tasks are {', '.join(TASKS)}")
+        raise ValueError(
+            f"no task {key!r}; did you mean {nearest(key, TASKS)}? "
+            f"python -m transfer --list prints all {len(TASKS)}"
+        )
     return TASKS[key]
 
 

@@ -347,6 +347,7 @@ C4_READINGS = {
 }
 """C4 recipes without CO2's norm layers, and with other readings of its divided gradients."""
 
+# numbers of the recipes, and what those of masks and keypoints change: transfer/detection/recipe.py
 TASKS = {
     "coco_det": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN),
     "coco_insseg": Detection(dataset="coco17", protocol="jcl-2020/1", recipe=COCO_FPN_MASKS),

@@ -49,7 +49,9 @@ class SVMData:
 class VOCSVM(TaskDefaults):
     """Protocol of 20 class-weighted SVMs on unit-length features of squashed images; mAP on test.
 
-    CO2 cites Goyal et al. for the protocol. The settings are those of its public implementations,
+    CO2 cites Goyal et al. for the protocol and says that costs are chosen on a held-out part of the
+    training images. Goyal et al. and their code have 3-fold cross-validation, which
+    is done here. The settings are those of its public implementations,
     and the costs are the union of their grids. The folds are not published: they are stratified and
     drawn by the seed. Objects marked difficult are negatives in trainval, also when held out, and
     ignored on test.

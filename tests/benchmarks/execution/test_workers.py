@@ -17,6 +17,7 @@ from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import RunAll, run
 from transfer.backbone import Backbone
+from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.record import failure_path, read_record
 from transfer.running import stop
@@ -167,6 +168,15 @@ def test_one_that_can_tell_no_reason_has_one_in_the_tables(
     instead(monkeypatch, line)
     (failed,) = run_side_by_side(four[:1], ORIGINS, workers=1)
     assert reason in json.loads(failure_path(failed.path).read_text())["reason"]
+
+
+def test_one_that_is_killed_after_it_has_written_its_record_has_not_failed(
+    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead(monkeypatch, "kill -9 $$")
+    evaluate(four[0].cell)
+    assert run_side_by_side(four[:2], ORIGINS, 1) == [four[1].cell]
+    assert not failure_path(four[0].cell.path).exists()
 
 
 def test_one_that_was_stopped_before_it_listened_has_not_failed(

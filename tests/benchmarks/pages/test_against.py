@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.against import names_table
+from benchmarks.pages.matching import names_table
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED
 from tests.synthetic_records import page, record

@@ -4,7 +4,8 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.pages.against import missing_row_lines, names_table
+from benchmarks.pages.against import missing_row_lines
+from benchmarks.pages.matching import names_table
 from benchmarks.pages.published import Table, papers, published_table, transfer_tasks
 from pretrain.recipes import RECIPES
 
@@ -116,3 +117,21 @@ def test_rows_are_completed_by_what_holds_for_their_table() -> None:
     row = published_table("uniclr/table3").rows[-1]
     found = (row.pretrain.arch, row.pretrain.data, row.pretrain.epochs)
     assert found == ("resnet50", "in100", 200)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("co2/table3", "3-fold cross-validation"),
+        ("jcl/table1", "inferred"),
+        ("jcl/table2", "1333 px"),
+        ("lorac/table1", "100 epochs"),
+        ("lorac/table4", "1333 px"),
+        ("lorac/table5", "large queries only"),
+        ("looc/table2", "appendix F.1"),
+        ("uniclr/table1", "algorithm 1"),
+        ("uniclr/table3", "128 times at D = 256"),
+    ],
+)
+def test_what_a_paper_leaves_open_is_said_below_its_table(table: str, words: str) -> None:
+    assert any(words in fact for fact in published_table(table).facts)

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.pages.paper_page import tasks_of
-from benchmarks.pages.published import AVERAGE, Paper, papers, transfer_tasks
+from benchmarks.pages.published import AVERAGE, ELSEWHERE, Paper, papers, transfer_tasks
 from benchmarks.pages.records import metric_and_heading
 from benchmarks.planning.suites import suites
 from transfer.tasks import TASKS, default_tasks, reading_of
@@ -41,3 +41,10 @@ def test_records_from_before_are_shown_as_their_tasks_now_say(key: str) -> None:
     task, task_id = TASKS[key], reading_of(key)[0]
     if task.by_default:
         assert metric_and_heading(task_id) == (task.primary_metric, task.heading)
+
+
+def test_protocols_of_single_numbers_are_those_of_tasks() -> None:
+    tables = [table for paper in papers() for table in paper.tables]
+    asked = {pair for table in tables for row in table.rows for pair in row.protocols.items()}
+    offered = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
+    assert {pair for pair in asked if pair[1] != ELSEWHERE} <= offered

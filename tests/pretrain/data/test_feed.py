@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError, find_images
+from pretrain.data.packing import unpack
 from pretrain.data.random_numbers import Floats, draw_view_numbers
 from pretrain.data.styles import find_styles
 from pretrain.data.views import ViewRecipe
@@ -402,3 +403,41 @@ def test_the_numbers_of_an_image_are_drawn_once(
     monkeypatch.setattr("pretrain.data.feed.draw_view_numbers", draw)
     list(multi_crop(image_folder, memory_gb, colors_in_workers=False).batches(0, 2))
     assert len(drawn) == len(set(drawn)) == 8
+
+
+@pytest.mark.parametrize("memory_gb", [1.0, 0.0])
+def test_waiting_is_the_time_for_the_hosts_part_of_a_batch(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch, memory_gb: float
+) -> None:
+    """The views' pixels are the training device's work; its uploads wait for the step before."""
+    now_s = 0.0
+
+    def take_one_second(self: Feed, step: int) -> Floats:
+        nonlocal now_s
+        now_s += 1.0
+        return numbers(self, step)
+
+    def upload_for_ten_seconds(packed: torch.Tensor, device: torch.device) -> list[torch.Tensor]:
+        nonlocal now_s
+        now_s += 10.0
+        return unpack(packed, device)
+
+    numbers = Feed.batch_numbers
+    monkeypatch.setattr(Feed, "batch_numbers", take_one_second)
+    monkeypatch.setattr("pretrain.data.feed.unpack", upload_for_ten_seconds)
+    monkeypatch.setattr("pretrain.data.waiting.time.monotonic", lambda: now_s)
+    source = feed(image_folder, memory_gb=memory_gb)
+    assert len(list(source.batches(0, 3))) == 3
+    assert source.waiting.seconds == 3.0
+
+
+@pytest.mark.parametrize("memory_gb", [1.0, 0.0])
+@pytest.mark.parametrize("size", [(40, 8), (8, 8)])
+def test_an_image_that_was_replaced_by_one_of_another_size_is_named(
+    image_folder: Path, memory_gb: float, size: tuple[int, int]
+) -> None:
+    source = feed(image_folder, memory_gb=memory_gb)
+    for file in source.images.files:
+        Image.new("RGB", size).save(file)
+    with pytest.raises(DataError, match=r"\d.png is 8 x \d+ px, but was listed as"):
+        list(source.batches(0, 5))

@@ -173,6 +173,14 @@ def test_loss_stays_in_float32_under_autocast() -> None:
         assert torch.equal(nce_loss(*problem(), **settings), expected)
 
 
+def test_the_logits_that_z_is_estimated_from_stay_in_float32_under_autocast() -> None:
+    query, own, noise = problem()
+    expected = bank_logits(query, own, noise, temperature=0.07)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = bank_logits(query, own, noise, temperature=0.07)
+    assert all(torch.equal(a, b) for a, b in zip(logits, expected, strict=True))
+
+
 def test_the_estimate_is_the_mean_of_exponentials_times_the_number_of_images() -> None:
     query, own, noise = problem()
     _, negative = bank_logits(query, own, noise, temperature=0.2)

@@ -308,6 +308,15 @@ def test_small_views_come_after_two_large_ones() -> None:
     assert [view.small for view in tiny_uniclr(num_small_views=6).views] == [False] * 2 + [True] * 6
 
 
+def test_the_unscaled_trace_is_half_the_features_times_the_other_one() -> None:
+    scaled, printed = (
+        tiny_uniclr(variant=variant, ridge=0.1)(crops(), 1.0)["loss"]
+        for variant in ("trace", "trace_unscaled")
+    )
+    width = tiny_uniclr().config.embedding_dim
+    torch.testing.assert_close(printed, scaled * width / 2)
+
+
 @pytest.mark.parametrize("wrong", [{"temperature": 0.5}, {"symmetry_weight": 0.01}])
 def test_trace_refuses_settings_of_the_affinity_matrix(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="temperature 1 and symmetry_weight 0"):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pretrain.methods.zero_cl import (
     ZeroCL,
-    spectral_function,
+    decompose,
     zca_whiten,
     zero_cl_loss,
     zero_cl_terms,
@@ -71,7 +71,7 @@ def test_gradient_holds_the_whitening_fixed(num_images: int, dim: int) -> None:
 
 def test_whitened_columns_are_uncorrelated_and_closest_to_what_they_were() -> None:
     columns = standardized(embeddings()[0])
-    white = zca_whiten(columns, 0.0)
+    (white,) = zca_whiten([columns], 0.0)
     identity = torch.eye(4, dtype=torch.float64)
     torch.testing.assert_close(white.T @ white / 9, identity)
     # of all whitenings, ZCA alone leaves a symmetric, positive cross-covariance with the original
@@ -84,7 +84,7 @@ def test_whitened_columns_are_uncorrelated_and_closest_to_what_they_were() -> No
 def test_the_smaller_side_gives_the_same_rows(num_images: int, dim: int) -> None:
     columns = standardized(embeddings(num_images, dim)[0])
     expected = columns @ root_by_svd(columns, 0.1)
-    torch.testing.assert_close(zca_whiten(columns, 0.1), expected)
+    torch.testing.assert_close(zca_whiten([columns], 0.1), [expected])
 
 
 @SIZES
@@ -129,7 +129,9 @@ def test_embeddings_that_are_not_finite_make_a_loss_that_is_not() -> None:
 
 def test_a_function_of_a_matrix_acts_on_its_eigenvalues() -> None:
     matrix = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
-    torch.testing.assert_close(spectral_function(matrix, torch.square), matrix @ matrix)
+    first, second = decompose(torch.stack([matrix, 2 * matrix]))
+    torch.testing.assert_close(first.matrix(torch.square), matrix @ matrix)
+    torch.testing.assert_close(second.matrix(torch.square), 4 * matrix @ matrix)
 
 
 def test_whitening_without_a_ridge_is_refused() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.running.checkpoint import CheckpointError, SaveError, load, save
+from pretrain.running.checkpoint import CheckpointError, SaveError, load, save, write_atomically
 
 SETTINGS: dict[str, object] = {"recipe": "jcl/smoke", "seed": 0}
 
@@ -119,3 +119,20 @@ def test_a_disk_that_cannot_be_read_is_no_broken_checkpoint(
     monkeypatch.setattr(torch, "load", fail)
     with pytest.raises(OSError, match="Input/output error"):
         load(path, SETTINGS)
+
+
+def test_two_writers_of_a_file_do_not_share_its_unfinished_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sync = tmp_path / "file", os.fsync
+
+    def meanwhile(descriptor: int) -> None:
+        # containers on two machines may give their processes the same number
+        monkeypatch.setattr(os, "fsync", sync)
+        write_atomically(path, b"second")
+        assert path.read_bytes() == b"second"
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    write_atomically(path, b"the first")
+    assert path.read_bytes() == b"the first"
+    assert list(tmp_path.iterdir()) == [path]

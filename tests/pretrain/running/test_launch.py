@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.running.launch import LaunchError, folder_lock, join_processes
+from pretrain.running.checkpoint import SaveError
+from pretrain.running.launch import LaunchError, folder_lock, join_processes, require_own_folder
 
 HOLD = """
 import fcntl, sys
@@ -55,6 +56,25 @@ def test_a_file_system_without_locks_is_not_taken_for_another_run(
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with pytest.raises(LaunchError, match=r"cannot be locked .*choose an --out on"):
         folder_lock(tmp_path).__enter__()
+
+
+def test_a_run_notices_that_one_on_another_machine_has_taken_its_folder(tmp_path: Path) -> None:
+    require_own_folder(tmp_path)  # nobody has locked it
+    with folder_lock(tmp_path):
+        require_own_folder(tmp_path)
+        (tmp_path / ".lock").write_text("123 on elsewhere\n")
+        with pytest.raises(SaveError, match=r"taken by another run \(process 123 on elsewhere\)"):
+            require_own_folder(tmp_path)
+
+
+def test_halves_of_files_that_a_kill_has_left_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "snapshots").mkdir()
+    halves = [tmp_path / "checkpoint.pt.1f.unfinished", tmp_path / "snapshots/e.pt.2a.unfinished"]
+    for file in (*halves, tmp_path / "checkpoint.pt"):
+        file.touch()
+    with folder_lock(tmp_path):
+        assert not any(file.exists() for file in halves)
+        assert (tmp_path / "checkpoint.pt").exists()
 
 
 def test_a_process_alone_is_the_first_of_one() -> None:

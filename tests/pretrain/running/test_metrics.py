@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pretrain.running.checkpoint import SaveError
-from pretrain.running.metrics import Log, Window
+from pretrain.running.metrics import Log, Window, means_after
 
 
 def test_a_window_gives_means_and_is_empty_afterwards() -> None:
@@ -92,3 +92,19 @@ def test_a_full_disk_of_the_board_is_named_with_its_path(
     with pytest.raises(SaveError, match=r"tensorboard: cannot be written .No space left on device"):
         log.write(2, {"loss": 1.0})
     log.close()
+
+
+def test_means_of_the_last_epoch_weigh_each_line_by_its_steps(tmp_path: Path) -> None:
+    lines = [(20, 1.0), (40, 5.0), (50, 2.0)]
+    text = "".join(json.dumps({"step": s, "loss": v, "epoch": 0.1}) + "\n" for s, v in lines)
+    (tmp_path / "metrics.jsonl").write_text(text + '{"step": 60, "lo')
+    assert means_after(tmp_path, 20) == {"loss": pytest.approx((20 * 5.0 + 10 * 2.0) / 30)}
+
+
+def test_means_leave_out_what_was_not_finite(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 20, "loss": 1.0, "consistency": null}\n')
+    assert means_after(tmp_path, 0) == {"loss": 1.0}
+
+
+def test_a_run_without_a_log_has_no_means(tmp_path: Path) -> None:
+    assert means_after(tmp_path, 0) == {}

@@ -61,6 +61,43 @@ def test_a_set_that_changes_within_a_cell_leaves_no_record(
     assert not cell.path.exists()
 
 
+def rewrite_an_image(data: Path) -> None:
+    """Replace one image by another of the same size, and put it back."""
+    first = min(data.glob("stanford_cars/cars_train/*.jpg"))
+    content = first.read_bytes()
+    first.write_bytes(content[:-3] + b"\0\xff\xd9")
+    first.write_bytes(content)
+
+
+@pytest.mark.parametrize("method", ["prepare", "run", "metrics"])
+def test_an_image_that_was_replaced_and_put_back_within_a_cell_leaves_no_record(
+    cell: Cell, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing = before(getattr(KNN, method), lambda: rewrite_an_image(cell.settings.data))
+    monkeypatch.setattr(KNN, method, changing)
+    with pytest.raises(ChangedDataError, match="trainval: image files were written meanwhile"):
+        evaluate(cell)
+    assert not cell.path.exists()
+    assert not list(cell.folders.cache.rglob("*.npy"))
+
+
+def test_a_preparation_during_which_an_image_was_replaced_leaves_no_features(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing = before(KNN.prepare, lambda: rewrite_an_image(cell.settings.data))
+    monkeypatch.setattr(KNN, "prepare", changing)
+    monkeypatch.setattr(KNN, "extract_together", lambda *_: False)
+    with pytest.raises(ChangedDataError, match="image files were written meanwhile"):
+        prepare([cell])
+    assert not list(cell.folders.cache.rglob("*.npy"))
+
+
+def test_an_image_that_is_written_between_two_cells_is_checked_again(cell: Cell) -> None:
+    first = evaluate(cell)
+    rewrite_an_image(cell.settings.data)
+    assert evaluate(replace(cell, seed=1)).data == first.data
+
+
 def test_a_set_that_is_gone_at_the_end_leaves_no_record(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,12 @@ SPARSE: dict[str, Callable[[Path], None]] = {
     "a safetensors header of 19 GB": _sparse(
         struct.pack("<Q", 19 * 10**9) + b'{"a"', 20 * 10**9
     ),
+    "millions of lists in a large file": _sparse(_P2 + b"(" + b"]" * 8_000_000, 20 * 10**9),
+    "millions of sets in a large file": _sparse(b"\x80\x04(" + b"\x8f" * 4_000_000, 20 * 10**9),
+    "millions of places in a large file": _sparse(
+        b"\x80\x04N" + b"".join(b"r" + struct.pack("<I", i) for i in range(1_000_000)) * 12,
+        20 * 10**9,
+    ),
     "a truncated legacy file": _sparse(_legacy(_P2 + b"}.")[:-3], 20 * 10**9),
 }  # fmt: skip
 """Functions that write files which claim far more than the disk holds."""

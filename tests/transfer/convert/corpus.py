@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +58,12 @@ class Read:
     message: str
 
 
-def read_corpus(seed: int, count: int, folder: Path) -> list[Read]:
-    """Read `count` damaged files, written into `folder` one at a time."""
+def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) -> list[Read]:
+    """Read `count` damaged files of these kinds, or of all; each is written into `folder`."""
     reference, marker, path = (folder / name for name in ("reference.pt", "marker", "file.pth"))
     weights = {n: t.float() for n, t in base_weights().items() if not is_optional(n)}
     torch.save(weights, reference)
-    kinds = list(KINDS)
+    kinds = kinds or list(KINDS)
     reads = []
     with Reader(reference) as reader, progress("corpus", "damage", count, "files") as counter:
         for number in range(count):

@@ -20,6 +20,7 @@ from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.read_file import read_file
 from transfer.convert.safe_pickle import Budget, ByteReader, load_pickle
 from transfer.convert.torch_file import read_nested
+from transfer.convert.untrusted import budget, containers
 from transfer.convert.untrusted.budget import MAX_OPERATIONS
 
 
@@ -42,11 +43,11 @@ QUICK = sorted(
     for name, content in FILES.items()
     if len(content) < 300_000 and not name.rpartition(",")[0].startswith(PRINTED)
 )
-SLOW_SPARSE = "bytes of 0.9 GB each"
+SLOW_SPARSE = SPARSE.keys() - {"zeros", "a line of 6 GB", "a zip without an end"}
 
 
 def test_small_bombs_are_refused_within_the_budget(reader: Reader, tmp_path: Path) -> None:
-    for name in QUICK[::3]:  # every third; the slow test tries each
+    for name in QUICK[::12]:  # the slow test tries each
         (tmp_path / "file").write_bytes(FILES[name])
         outcome = reader.read(tmp_path / "file")
         assert outcome.end == "refused", (name, outcome)
@@ -62,7 +63,7 @@ def test_each_bomb_is_refused_within_the_budget(name: str, reader: Reader, tmp_p
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow) if n == SLOW_SPARSE else n for n in SPARSE],
+    [pytest.param(n, marks=pytest.mark.slow) if n in SLOW_SPARSE else n for n in SPARSE],
 )
 def test_sparse_files_are_refused_without_being_read(
     name: str, reader: Reader, tmp_path: Path
@@ -116,6 +117,69 @@ def test_a_log_of_100_000_entries_stays_within_the_budget(tmp_path: Path) -> Non
         assert list(contents.tensors) == ["weight"]
 
 
+def image_list(num_images: int) -> list[tuple[str, int]]:
+    """A list of images as ImageFolder keeps it."""
+    return [(f"/data/train/n{i:08d}/n{i:08d}_{i}.JPEG", i % 1000) for i in range(num_images)]
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_list_of_images_may_cost_in_proportion_to_its_file(
+    protocol: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # all limits and the list are a thousandth of the real ones
+    monkeypatch.setattr(budget, "MAX_OPERATIONS", MAX_OPERATIONS // 1000)
+    monkeypatch.setattr(budget, "MAX_FURTHER_OPERATIONS", budget.MAX_FURTHER_OPERATIONS // 1000)
+    monkeypatch.setattr(containers, "MAX_CONTAINERS", containers.MAX_CONTAINERS // 1000)
+    monkeypatch.setattr(containers, "MAX_PLAIN", containers.MAX_PLAIN // 1000)
+    images = image_list(1281)
+    content = {
+        "weight": torch.ones(2),
+        "data": {"samples": images, "imgs": images, "targets": [label for _, label in images]},
+    }
+    (tmp_path / "file").write_bytes(pickle.dumps(content, protocol=protocol))
+    assert list(read_file(tmp_path / "file").tensors) == ["weight"]
+    (tmp_path / "file").write_bytes(pickle.dumps({**content, "more": [0] * 5000}, protocol))
+    with pytest.raises(BackboneError, match="operations to read"):
+        read_file(tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_a_list_of_all_images_of_imagenet_is_read_beside_the_network(tmp_path: Path) -> None:
+    content = {"weight": torch.ones(2), "samples": image_list(1_281_167)}
+    torch.save(content, tmp_path / "file")
+    contents = read_file(tmp_path / "file")
+    assert list(contents.tensors) == ["weight"]
+    assert contents.values["samples.9999.1"] == 999
+
+
+@pytest.mark.slow
+def test_the_list_of_imagenet_stays_within_the_memory(reader: Reader, tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(2), "samples": image_list(1_281_167)}, tmp_path / "file")
+    outcome = reader.read(tmp_path / "file")
+    # no ResNet is in it; on a busy machine its hundred megabytes take more than ten seconds
+    assert "belong to no ResNet" in outcome.message or " s, " in outcome.message, outcome
+    assert "MemoryError" not in outcome.message
+
+
+def test_a_cycle_around_shared_lists_ends_within_the_budget() -> None:
+    lists: list[Any] = [[]]
+    for _ in range(60):
+        lists.append([lists[-1], lists[-1]])
+    lists[0].append(lists[-1])
+    limits = Budget(100)
+    limits.operations = 10_000
+    with pytest.raises(BackboneError, match="operations"):
+        containers.check_extent(lists[-1], limits)
+
+
+def test_shared_lists_are_measured_once() -> None:
+    shared: list[Any] = [[["a"] * 100] * 10] * 10
+    limits = Budget(100)
+    before = limits.operations
+    containers.check_extent(shared, limits)
+    assert before - limits.operations < 50  # the text holds over 1000 values
+
+
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_thousands_of_tensors_with_their_optimizer_stay_within_the_budget(
     is_zip: bool, tmp_path: Path
@@ -134,19 +198,19 @@ def test_thousands_of_tensors_with_their_optimizer_stay_within_the_budget(
 
 def test_a_plain_number_takes_one_operation() -> None:
     content = memoryview(pickle.dumps(list(range(50_000)), protocol=2))
-    budget = Budget(len(content))
-    assert load_pickle(ByteReader(content), budget=budget) == list(range(50_000))
-    assert budget.operations > MAX_OPERATIONS - 51_000
+    limits = Budget(len(content))
+    assert load_pickle(ByteReader(content), budget=limits) == list(range(50_000))
+    assert limits.operations > MAX_OPERATIONS - 51_000
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_arrays_of_any_protocol_cost_at_most_twice_their_file(protocol: int) -> None:
     array = np.arange(100_000, dtype=np.float32)
     content = memoryview(pickle.dumps({"a": array, "b": torch.from_numpy(array)}, protocol))
-    budget = Budget(len(content))
-    before = budget.bytes_left
-    load_pickle(ByteReader(content), budget=budget, nested=read_nested)
-    assert before - budget.bytes_left < 2.1 * len(content)
+    limits = Budget(len(content))
+    before = limits.bytes_left
+    load_pickle(ByteReader(content), budget=limits, nested=read_nested)
+    assert before - limits.bytes_left < 2.1 * len(content)
 
 
 def nested_values(dice: random.Random, depth: int) -> Any:

@@ -16,6 +16,14 @@ def unexpected(reads: list[Read]) -> list[Read]:
     return [read for read in reads if not read.is_expected]
 
 
+def test_files_of_some_kinds_end_as_expected(tmp_path: Path) -> None:
+    kinds = ("truncated, zip", "NaN or infinity", "hidden call", "object of an unknown class")
+    reads = read_corpus(seed=2, count=len(kinds), folder=tmp_path, kinds=kinds)
+    assert [read.kind for read in reads] == list(kinds)
+    assert not unexpected(reads)
+
+
+@pytest.mark.slow
 def test_two_files_of_each_kind_end_as_expected(tmp_path: Path) -> None:
     reads = read_corpus(seed=1, count=2 * len(KINDS), folder=tmp_path)
     assert {read.kind for read in reads} == KINDS.keys()

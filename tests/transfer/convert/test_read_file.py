@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
+from transfer.backbone import load_backbone
 from transfer.convert.architectures import BackboneError
 from transfer.convert.read_file import read_file
 
@@ -239,6 +240,39 @@ def test_a_safetensors_header_may_be_as_long_as_another_format_starts(
     header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})
     (tmp_path / "file").write_bytes(raw_safetensors(header.ljust(first + 256), 8))
     assert list(read_file(tmp_path / "file").tensors) == ["w"]
+
+
+OTHER_TYPES = {
+    "U16": torch.uint16,
+    "U32": torch.uint32,
+    "U64": torch.uint64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "C64": torch.complex64,
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+def test_safetensors_of_types_without_weights_are_read(name: str, tmp_path: Path) -> None:
+    tensor = torch.tensor([1, 0, 2]).to(OTHER_TYPES[name])
+    (tmp_path / "file").write_bytes(save_safetensors({"w": tensor}))
+    assert f'"{name}"'.encode() in (tmp_path / "file").read_bytes()
+    stored = read_file(tmp_path / "file").tensors["w"]
+    assert stored.dtype == tensor.dtype
+    assert torch.equal(stored.read().to(torch.complex64), tensor.to(torch.complex64))
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+def test_only_within_the_network_do_such_types_refuse_the_file(
+    name: str, weights: Callable[..., dict[str, Tensor]], tmp_path: Path
+) -> None:
+    content = {f"module.{key}": tensor for key, tensor in weights().items()}
+    other = torch.ones(64).to(OTHER_TYPES[name])
+    (tmp_path / "file").write_bytes(save_safetensors({**content, "queue": other}))
+    assert load_backbone(tmp_path / "file").arch == "resnet18"
+    (tmp_path / "file").write_bytes(save_safetensors({**content, "module.bn1.weight": other}))
+    with pytest.raises(BackboneError, match=r"module\.bn1\.weight holds torch\.\w+"):
+        load_backbone(tmp_path / "file")
 
 
 def test_a_name_that_stands_twice_in_a_safetensors_header_is_refused(tmp_path: Path) -> None:

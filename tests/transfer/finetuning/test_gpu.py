@@ -100,7 +100,8 @@ def test_a_cpu_keeps_the_layout() -> None:
     assert [weight.stride() for weight in network.parameters()] == strides
     assert gpu.fused(network) is None
     gpu.use_channels_last(network)
-    assert network[0].weight.is_contiguous(memory_format=torch.channels_last)
+    weight = network.get_parameter("0.weight")
+    assert weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_algorithms_are_measured_for_one_size_on_a_gpu_only_and_only_within() -> None:

@@ -45,3 +45,20 @@ def test_what_is_explained_once_is_not_explained_again() -> None:
     outer, inner = (explain_write_errors(Path(path)) for path in ("/outer", "/inner"))
     with pytest.raises(WriteError, match="/inner: "), outer, inner:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_two_writers_of_a_file_do_not_share_its_unfinished_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sync = tmp_path / "file", os.fsync
+
+    def meanwhile(descriptor: int) -> None:
+        # containers on two machines may give their processes the same number
+        monkeypatch.setattr(os, "fsync", sync)
+        write_whole(path, b"second")
+        assert path.read_bytes() == b"second"
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    write_whole(path, b"the first")
+    assert path.read_bytes() == b"the first"
+    assert list(tmp_path.iterdir()) == [path]

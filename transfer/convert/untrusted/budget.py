@@ -4,12 +4,20 @@ A pickle of thirty bytes can ask for gigabytes, and one of a few hundred for age
 here before it allocates or repeats anything, and ends with a BackboneError where the budget ends.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from transfer.convert.architectures import BackboneError
 
-MAX_OPERATIONS = 6_000_000
-"""Opcodes and similar steps of one file; 100,000 log entries of three numbers take half."""
+MAX_OPERATIONS = 4_000_000
+"""Opcodes and similar steps of a small file; 100,000 log entries of three numbers take most."""
+BYTES_PER_OPERATION = 16
+"""Bytes of the file that each allow a further operation; a path with its class has 40 and more."""
+MAX_FURTHER_OPERATIONS = 4_500_000
+"""Most further operations: a processor of 2020 takes a microsecond for each, and has ten seconds.
+
+A list of the 1,281,167 images of ImageNet with their classes takes 7.8 million in all.
+"""
 MAX_READ_BYTES = 3 * 2**30
 """Bytes that are copied out of the file as text, arrays inside pickles and the like."""
 MAX_SECOND_COPY_BYTES = 3 * 2**29
@@ -34,18 +42,26 @@ SHOWN = 80
 """Longest text of one value in messages."""
 
 
+MAX_LISTED = 6
+"""Most names that a message lists."""
+
+
 @dataclass
 class Budget:
     """What is left for reading a file of `file_bytes` bytes."""
 
     file_bytes: int
-    operations: int = MAX_OPERATIONS
+    operations: int = field(init=False)
     bytes_left: int = field(init=False)
     _num_composite_keys: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        self.operations = self._max_operations()
         copies = min(self.file_bytes, MAX_READ_BYTES), min(self.file_bytes, MAX_SECOND_COPY_BYTES)
         self.bytes_left = sum(copies) + SPARE_BYTES
+
+    def _max_operations(self) -> int:
+        return MAX_OPERATIONS + min(self.file_bytes // BYTES_PER_OPERATION, MAX_FURTHER_OPERATIONS)
 
     def allocate(self, num_bytes: int) -> None:
         """Pay for memory; BackboneError if too little is left."""
@@ -61,7 +77,7 @@ class Budget:
         self.operations -= count
         if self.operations < 0:
             raise BackboneError(
-                f"the file takes more than {MAX_OPERATIONS:,} operations to read, which no "
+                f"the file takes more than {self._max_operations():,} operations to read, which no "
                 f"checkpoint needs; it may be damaged or hostile"
             )
 
@@ -89,6 +105,18 @@ class Budget:
         raise BackboneError(
             f"a key of a dict holds more than {MAX_KEY_NODES} values; the file may be hostile"
         )
+
+
+def escape(text: str) -> str:
+    """Return text that any stream can print: halves of surrogate pairs become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def list_briefly(names: Iterable[str]) -> str:
+    """Return the first names of a file for a message, each cut where it is long."""
+    listed = [name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names]
+    more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
+    return ", ".join(listed[:MAX_LISTED]) + more
 
 
 def shorten(value: object, *, inside: bool = True) -> str:

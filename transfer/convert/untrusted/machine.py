@@ -135,15 +135,23 @@ class PickleMachine:
         self.budget.allocate(max(0, text.__sizeof__() - len(content)))
         self.stack.append(text)
 
+    def line(self, limit: int = MAX_NUMBER_BYTES) -> bytes:
+        """Return a line with a number or a name, which takes as long as two opcodes."""
+        self.budget.operate(1)
+        return self.reader.line(limit)
+
     def text_line(self) -> bytes:
         """Return a line of text, which may be a whole array in protocol 0."""
         line = self.reader.line(MAX_TEXT_BYTES)
         self.budget.allocate(len(line))
         return line
 
-    def unpack(self, form: str) -> Any:
-        """Return the next number of this form of `struct`."""
-        return struct.unpack(form, self.reader.take(struct.calcsize(form)))[0]
+    def unpack(self, form: struct.Struct) -> Any:
+        """Return the next number of this form; struct.error if the file ends before."""
+        reader = self.reader
+        value = form.unpack_from(reader.data, reader.position)[0]
+        reader.position += form.size
+        return value
 
     def push_long(self, num_bytes: int) -> None:
         """Push the integer in the next bytes."""

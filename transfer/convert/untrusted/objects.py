@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -101,12 +101,17 @@ class InertClass:
 
 @dataclass(frozen=True)
 class ForeignFunction:
-    """Replacement for a function of torch or numpy that is named, but must not be called."""
+    """Replacement for a function of torch or NumPy that this room does not know.
+
+    Its name alone is a value; a call is not made, and returns an Inert object with the arguments.
+    """
 
     path: str
 
-    def __call__(self, *args: object) -> NoReturn:
-        raise NeedsCodeError.for_global(self.path)
+    def __call__(self, *args: object) -> Inert:
+        made = Inert(self.path, is_known=False)
+        made.parts += args
+        return made
 
 
 class InertDict(dict[Any, Any], Buildable):

@@ -2,11 +2,11 @@
 
 import codecs
 import pickle
+import struct
 from collections.abc import Callable
 
 from transfer.convert.untrusted.budget import (
     CALL_OPERATIONS,
-    MAX_NUMBER_BYTES,
     MAX_TEXT_BYTES,
     MAX_VALUE_BYTES,
     shorten,
@@ -14,9 +14,13 @@ from transfer.convert.untrusted.budget import (
 from transfer.convert.untrusted.machine import MAX_NAME_BYTES, Opcode, PickleMachine
 from transfer.convert.untrusted.objects import NeedsCodeError
 
+BYTE, WORD, INT = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<i")
+UNSIGNED, LONG = struct.Struct("<I"), struct.Struct("<Q")
+DOUBLE = struct.Struct(">d")
+
 
 def _protocol(machine: PickleMachine) -> None:
-    protocol = machine.unpack("<B")
+    protocol = machine.unpack(BYTE)
     if protocol > pickle.HIGHEST_PROTOCOL:
         raise pickle.UnpicklingError(
             f"the pickle has protocol {protocol}; known are 0 to {pickle.HIGHEST_PROTOCOL}"
@@ -25,7 +29,7 @@ def _protocol(machine: PickleMachine) -> None:
 
 def _frame(machine: PickleMachine) -> None:
     # a frame only says how much to read ahead; the opcodes go on behind its length
-    length, left = machine.unpack("<Q"), len(machine.reader.data) - machine.reader.position
+    length, left = machine.unpack(LONG), len(machine.reader.data) - machine.reader.position
     if length > left:
         raise EOFError(f"a frame of {length} bytes reaches beyond the file, which has {left} left")
 
@@ -45,13 +49,13 @@ def _pop(machine: PickleMachine) -> None:
 
 
 def _int_line(machine: PickleMachine) -> None:
-    line = machine.reader.line(MAX_NUMBER_BYTES)
+    line = machine.line()
     truths = {b"00": False, b"01": True}
     machine.stack.append(truths[line] if line in truths else int(line, 0))
 
 
 def _long_line(machine: PickleMachine) -> None:
-    machine.stack.append(int(machine.reader.line(MAX_NUMBER_BYTES).removesuffix(b"L"), 0))
+    machine.stack.append(int(machine.line().removesuffix(b"L"), 0))
 
 
 def _text_line(machine: PickleMachine) -> None:
@@ -62,7 +66,7 @@ def _text_line(machine: PickleMachine) -> None:
     machine.push_text(codecs.escape_decode(line[1:-1])[0], "latin1")
 
 
-def _binary_text(form: str, encoding: str) -> Opcode:
+def _binary_text(form: struct.Struct, encoding: str) -> Opcode:
     def execute(machine: PickleMachine) -> None:
         content = machine.take_bytes(machine.unpack(form), MAX_TEXT_BYTES)
         machine.push_text(content, encoding, "surrogatepass" if encoding == "utf-8" else "strict")
@@ -70,19 +74,19 @@ def _binary_text(form: str, encoding: str) -> Opcode:
     return execute
 
 
-def _bytes(form: str) -> Opcode:
+def _bytes(form: struct.Struct) -> Opcode:
     return lambda machine: machine.stack.append(machine.take_bytes(machine.unpack(form)))
 
 
 def _bytearray(machine: PickleMachine) -> None:
-    num_bytes = machine.unpack("<Q")
+    num_bytes = machine.unpack(LONG)
     if num_bytes > MAX_VALUE_BYTES:
         raise pickle.UnpicklingError(f"a value of {num_bytes:,} bytes is announced")
     machine.budget.allocate(num_bytes)
     machine.stack.append(bytearray(machine.reader.take(num_bytes)))
 
 
-def _number(form: str) -> Opcode:
+def _number(form: struct.Struct) -> Opcode:
     return lambda machine: machine.stack.append(machine.unpack(form))
 
 
@@ -135,7 +139,7 @@ def _set_item(machine: PickleMachine) -> None:
 
 
 def _global(machine: PickleMachine) -> None:
-    module, name = (str(machine.reader.line(MAX_NAME_BYTES), "utf-8") for _ in range(2))
+    module, name = (str(machine.line(MAX_NAME_BYTES), "utf-8") for _ in range(2))
     machine.push_global(module, name)
 
 
@@ -170,7 +174,7 @@ def _obj(machine: PickleMachine) -> None:
 
 
 def _persistent_line(machine: PickleMachine) -> None:
-    line = machine.reader.line(MAX_NAME_BYTES)
+    line = machine.line(MAX_NAME_BYTES)
     machine.stack.append(machine.load_persistent(line.decode("ascii")))
 
 
@@ -180,11 +184,20 @@ def _persistent(machine: PickleMachine) -> None:
 
 
 def _memo_line(act: Callable[[PickleMachine, int], None]) -> Opcode:
-    return lambda machine: act(machine, int(machine.reader.line(MAX_NUMBER_BYTES)))
+    return lambda machine: act(machine, int(machine.line()))
 
 
-def _memo(act: Callable[[PickleMachine, int], None], form: str) -> Opcode:
+def _memo(act: Callable[[PickleMachine, int], None], form: struct.Struct) -> Opcode:
     return lambda machine: act(machine, machine.unpack(form))
+
+
+def _remember(form: struct.Struct) -> Opcode:
+    def execute(machine: PickleMachine) -> None:  # most opcodes of most files: no further calls
+        reader = machine.reader
+        machine.memo[form.unpack_from(reader.data, reader.position)[0]] = machine.stack[-1]
+        reader.position += form.size
+
+    return execute
 
 
 _BY_NAME: dict[bytes, Opcode] = {
@@ -198,26 +211,24 @@ _BY_NAME: dict[bytes, Opcode] = {
     pickle.NEWTRUE: _value(True),
     pickle.NEWFALSE: _value(False),
     pickle.INT: _int_line,
-    pickle.BININT: _number("<i"),
-    pickle.BININT1: _number("<B"),
-    pickle.BININT2: _number("<H"),
+    pickle.BININT: _number(INT),
+    pickle.BININT1: _number(BYTE),
+    pickle.BININT2: _number(WORD),
     pickle.LONG: _long_line,
-    pickle.LONG1: lambda machine: machine.push_long(machine.unpack("<B")),
-    pickle.LONG4: lambda machine: machine.push_long(machine.unpack("<i")),
-    pickle.FLOAT: lambda machine: machine.stack.append(
-        float(machine.reader.line(MAX_NUMBER_BYTES))
-    ),
-    pickle.BINFLOAT: _number(">d"),
+    pickle.LONG1: lambda machine: machine.push_long(machine.unpack(BYTE)),
+    pickle.LONG4: lambda machine: machine.push_long(machine.unpack(INT)),
+    pickle.FLOAT: lambda machine: machine.stack.append(float(machine.line())),
+    pickle.BINFLOAT: _number(DOUBLE),
     pickle.STRING: _text_line,
-    pickle.BINSTRING: _binary_text("<i", "latin1"),
-    pickle.SHORT_BINSTRING: _binary_text("<B", "latin1"),
+    pickle.BINSTRING: _binary_text(INT, "latin1"),
+    pickle.SHORT_BINSTRING: _binary_text(BYTE, "latin1"),
     pickle.UNICODE: lambda machine: machine.push_text(machine.text_line(), "raw-unicode-escape"),
-    pickle.BINUNICODE: _binary_text("<I", "utf-8"),
-    pickle.SHORT_BINUNICODE: _binary_text("<B", "utf-8"),
-    pickle.BINUNICODE8: _binary_text("<Q", "utf-8"),
-    pickle.BINBYTES: _bytes("<I"),
-    pickle.SHORT_BINBYTES: _bytes("<B"),
-    pickle.BINBYTES8: _bytes("<Q"),
+    pickle.BINUNICODE: _binary_text(UNSIGNED, "utf-8"),
+    pickle.SHORT_BINUNICODE: _binary_text(BYTE, "utf-8"),
+    pickle.BINUNICODE8: _binary_text(LONG, "utf-8"),
+    pickle.BINBYTES: _bytes(UNSIGNED),
+    pickle.SHORT_BINBYTES: _bytes(BYTE),
+    pickle.BINBYTES8: _bytes(LONG),
     pickle.BYTEARRAY8: _bytearray,
     pickle.EMPTY_TUPLE: _value(()),
     pickle.TUPLE: lambda machine: machine.push(tuple(machine.pop_marked())),
@@ -249,12 +260,12 @@ _BY_NAME: dict[bytes, Opcode] = {
     pickle.PERSID: _persistent_line,
     pickle.BINPERSID: _persistent,
     pickle.PUT: _memo_line(PickleMachine.remember),
-    pickle.BINPUT: _memo(PickleMachine.remember, "<B"),
-    pickle.LONG_BINPUT: _memo(PickleMachine.remember, "<I"),
+    pickle.BINPUT: _remember(BYTE),
+    pickle.LONG_BINPUT: _remember(UNSIGNED),
     pickle.MEMOIZE: lambda machine: machine.remember(len(machine.memo)),
     pickle.GET: _memo_line(PickleMachine.recall),
-    pickle.BINGET: _memo(PickleMachine.recall, "<B"),
-    pickle.LONG_BINGET: _memo(PickleMachine.recall, "<I"),
+    pickle.BINGET: _memo(PickleMachine.recall, BYTE),
+    pickle.LONG_BINGET: _memo(PickleMachine.recall, UNSIGNED),
 }
 
 OPCODES: list[Opcode | None] = [_BY_NAME.get(bytes([code])) for code in range(256)]

@@ -15,6 +15,7 @@ from transfer.convert.architectures import BackboneError
 from transfer.convert.untrusted.budget import SPARE_BYTES, Budget, shorten
 from transfer.convert.untrusted.objects import (
     Buildable,
+    ForeignFunction,
     Inert,
     InertClass,
     InertDict,
@@ -33,7 +34,14 @@ _NUMPY_TO_TORCH = {
     for code in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "b1")
 }
 _TORCH_TO_NUMPY = {dtype: code for code, dtype in _NUMPY_TO_TORCH.items()} | {
-    torch.bfloat16: "u2",  # NumPy has no such type: 16 bits are copied and named again
+    # NumPy has no such types: their bits are copied and named again
+    torch.bfloat16: "u2",
+    torch.float8_e4m3fn: "u1",
+    torch.float8_e5m2: "u1",
+    # those of NumPy without a storage type in pickles
+    torch.uint16: "u2",
+    torch.uint32: "u4",
+    torch.uint64: "u8",
     torch.complex64: "c8",
     torch.complex128: "c16",
 }
@@ -123,7 +131,7 @@ def copy_values(
     strides = [step * kind.itemsize for step in steps]
     view = np.lib.stride_tricks.as_strided(flat, shape, strides, writeable=False)
     values = torch.from_numpy(np.array(view, order="C"))
-    return values.view(torch.bfloat16) if storage.dtype == torch.bfloat16 else values
+    return values if values.dtype == storage.dtype else values.view(storage.dtype)
 
 
 def _parameter(_: Budget, data: object, *_rest: object) -> object:
@@ -133,15 +141,16 @@ def _parameter(_: Budget, data: object, *_rest: object) -> object:
 def _from_type(
     budget: Budget, function: object, _type: object, args: object, _state: object
 ) -> object:
-    if (
-        not isinstance(function, Replacement)
-        or not function.rebuilds
-        or not isinstance(args, tuple)
-    ):
-        raise pickle.UnpicklingError(
-            f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
-        )
-    return function(budget, *args)
+    if not isinstance(args, tuple):
+        raise pickle.UnpicklingError(f"a tensor subclass is rebuilt of {shorten(args)}")
+    match function:
+        case Replacement(rebuilds=True):
+            return function(budget, *args)
+        case ForeignFunction() | InertClass(is_known=False):
+            return function(*args)
+    raise pickle.UnpicklingError(
+        f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
+    )
 
 
 def _encode(_: Budget, text: object, encoding: object = "latin1") -> bytes:
@@ -255,6 +264,12 @@ _STORAGE_DTYPES = {
     "BoolStorage": torch.bool,
     "ComplexFloatStorage": torch.complex64,
     "ComplexDoubleStorage": torch.complex128,
+    # integers of quantized tensors, which only their scale and zero point turn into weights
+    "QInt8Storage": torch.int8,
+    "QUInt8Storage": torch.uint8,
+    "QInt32Storage": torch.int32,
+    "QUInt4x2Storage": torch.uint8,
+    "QUInt2x4Storage": torch.uint8,
 }
 _REBUILD = Replacement(_tensor, rebuilds=True)
 _CLASSES = (

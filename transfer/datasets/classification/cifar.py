@@ -19,6 +19,7 @@ from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, ImageArrays, Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import PerClass
@@ -177,6 +178,47 @@ def _write_pickle(file: Path, content: dict[str, Any]) -> None:
     write_file(file, pickle.dumps(content, protocol=4))
 
 
+CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+# addresses and MD5: torchvision 0.29 (cifar.py); sizes: the server's answers in wget and Keras logs
+CIFAR10_SOURCE = Source(
+    key="cifar10",
+    folder="cifar-10-batches-py",
+    archives=(
+        Archive(
+            name="cifar-10-python.tar.gz",
+            urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+            num_bytes=170_498_071,
+            checksum="md5:c58f30108f718f92721af3b95e74349a",
+        ),
+    ),
+    terms="no license stated",
+    terms_url=CIFAR_PAGE,
+    parts=tuple(
+        Part(path=name) for name in (*CIFAR10.train_files, *CIFAR10.test_files, CIFAR10.names_file)
+    ),
+    checked_as=("cifar10",),
+    unneeded_with=CIFAR10.image_folder,
+)
+CIFAR100_SOURCE = Source(
+    key="cifar100",
+    folder="cifar-100-python",
+    archives=(
+        Archive(
+            name="cifar-100-python.tar.gz",
+            urls=("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
+            num_bytes=169_001_437,
+            checksum="md5:eb9058c3a382ffc7106e4002c42a8d85",
+        ),
+    ),
+    terms="no license stated",
+    terms_url=CIFAR_PAGE,
+    parts=tuple(
+        Part(path=name)
+        for name in (*CIFAR100.train_files, *CIFAR100.test_files, CIFAR100.names_file)
+    ),
+    checked_as=("cifar100",),
+    unneeded_with=CIFAR100.image_folder,
+)
 DATASETS = {
     "cifar10": DatasetInfo(
         title="CIFAR-10",
@@ -189,6 +231,7 @@ DATASETS = {
         how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz into the "
         "data folder, or keep images at cifar10/{train,test}/CLASS/*.",
         small=SmallVersion(sizes=SMALL_CIFAR10.sizes, write=_write_small_cifar10),
+        sources=(CIFAR10_SOURCE,),
     ),
     "cifar100": DatasetInfo(
         title="CIFAR-100",
@@ -201,5 +244,6 @@ DATASETS = {
         how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz into the "
         "data folder, or keep images at cifar100/{train,test}/CLASS/*.",
         small=SmallVersion(sizes=SMALL_CIFAR100.sizes, write=_write_small_cifar100),
+        sources=(CIFAR100_SOURCE,),
     ),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images, image_files
 from transfer.datasets.info import DatasetInfo, split_counts
+from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -44,6 +45,37 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_lines(folder / f"{part}_01.txt", lines)
 
 
+# addresses: torchvision 0.29 and TensorFlow Datasets; MD5 from the first, the rest from the second
+SOURCE = Source(
+    key="sun397",
+    folder="SUN397",
+    archives=(
+        Archive(
+            name="SUN397.tar.gz",
+            urls=("http://vision.princeton.edu/projects/2010/SUN/SUN397.tar.gz",),
+            num_bytes=39_077_296_924,
+            checksum="md5:8ca2778205c41d23104230ba66911c7a",
+        ),
+        Archive(
+            name="Partitions.zip",
+            urls=("https://vision.princeton.edu/projects/2010/SUN/download/Partitions.zip",),
+            num_bytes=18_293_705,
+            checksum="sha256:e3311ea5f812d4cc6faef194688343d1111f6cd6f70f2c62f393c2b8d6ba1ec9",
+            into="SUN397",
+        ),
+    ),
+    terms="stated on the page",
+    terms_url="https://vision.princeton.edu/projects/2010/SUN/",
+    parts=(
+        Part(path="a", holds="abbey"),
+        *(
+            Part(path=name, elsewhere=(f"Partitions/{name}", f"../{name}", f"../Partitions/{name}"))
+            for name in ("ClassName.txt", "Training_01.txt", "Testing_01.txt")
+        ),
+    ),
+    checked_as=("sun397",),
+)
+
 DATASETS = {
     "sun397": DatasetInfo(
         title="SUN397",
@@ -56,5 +88,6 @@ DATASETS = {
         "into the data folder and Partitions.zip (ClassName.txt, Training_01.txt, "
         "Testing_01.txt) into SUN397/.",
         small=labeled_jpegs(PerClass(classes=5), first_kind=9, write=_write_small),
+        sources=(SOURCE,),
     )
 }

@@ -11,8 +11,10 @@ from pathlib import Path
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
 from transfer.datasets.imagenet.classes import SMALL_FIRST_KIND, SMALL_WNIDS, imagenet100_wnids
+from transfer.datasets.imagenet.val_labels import link_sorted, sort_val_images
 from transfer.datasets.images import Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -57,6 +59,66 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
             write_file(data / "imagenet" / "val" / wnid / name, draw(label))
 
 
+# names and MD5: torchvision 0.29 (imagenet.py); sizes: TensorFlow Datasets (imagenet2012.txt)
+IMAGENET = Source(
+    key="imagenet",
+    folder="imagenet",
+    archives=(
+        Archive(
+            name="ILSVRC2012_img_train.tar",
+            num_bytes=147_897_477_120,
+            checksum="md5:1d675b47d978889d74fa0da5fadfb00e",
+            into="train",
+            nested="*.tar",
+        ),
+        Archive(
+            name="ILSVRC2012_img_val.tar",
+            num_bytes=6_744_924_160,
+            checksum="md5:29b22e2961454d5413ddabcf34fc5622",
+            into="val",
+        ),
+        Archive(
+            name="ILSVRC2012_devkit_t12.tar.gz",
+            num_bytes=0,
+            exact=False,
+            checksum="md5:fa75699e90414af021442c21a62c3abf",
+        ),
+    ),
+    # Kaggle's copy: names as `kaggle competitions download` writes them, without checksums
+    variants=(
+        (Archive(name="imagenet-object-localization-challenge.zip", num_bytes=0, exact=False),),
+        (
+            Archive(
+                name="imagenet_object_localization_patched2019.tar.gz", num_bytes=0, exact=False
+            ),
+            Archive(name="LOC_val_solution.csv", num_bytes=0, exact=False),
+        ),
+    ),
+    terms="non-commercial research and education",
+    terms_url="https://image-net.org/download.php",
+    parts=(
+        Part(
+            path="train",
+            elsewhere=("Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/train", "ILSVRC2012_img_train"),
+            holds="n[0-9]*/*.JPEG",
+        ),
+        Part(
+            path="val",
+            elsewhere=(
+                *("validation", "Data/CLS-LOC/val", "ILSVRC/Data/CLS-LOC/val"),
+                "ILSVRC2012_img_val",
+            ),
+            holds="*[0-9]*",
+        ),
+    ),
+    access="registration",
+    advice="register at https://image-net.org/download.php and get the images of 2012, or Kaggle's "
+    "copy, imagenet-object-localization-challenge.zip.",
+    arrange=sort_val_images,
+    link=link_sorted,
+    checked_as=("in1k", "in100"),
+)
+
 DATASETS = {
     "in1k": DatasetInfo(
         title="ImageNet-1k",
@@ -69,6 +131,7 @@ DATASETS = {
         "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar to "
         "imagenet/{train,val}/WNID/*.JPEG (val images sorted into class folders).",
         small=labeled_jpegs(SMALL, first_kind=SMALL_FIRST_KIND, write=_write_small),
+        sources=(IMAGENET,),
     ),
     "in100": DatasetInfo(
         title="ImageNet-100",
@@ -81,5 +144,6 @@ DATASETS = {
         how_to_get="Get ImageNet-1k, or only the 100 classes of "
         "transfer/datasets/imagenet/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
         small=SmallVersion(sizes=PerClass(classes=len(SMALL_WNIDS) - 2).sizes, needs=("in1k",)),
+        sources=(IMAGENET,),
     ),
 }

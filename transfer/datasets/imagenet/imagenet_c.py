@@ -18,6 +18,7 @@ from transfer.datasets.imagenet.classes import (
 )
 from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, SmallVersion
+from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.patterns import jpeg
 
@@ -106,6 +107,41 @@ def _write_small(data: Path, rng: np.random.Generator) -> None:
     write_small_corruptions(data / FOLDER, KINDS, rng)
 
 
+RECORD = "https://zenodo.org/records/2235448"
+ARCHIVES = {
+    "noise": (21, "e80562d7f6c3f8834afb1ecf27252745"),
+    "blur": (7, "2d8e81fdd8e07fef67b9334fa635e45c"),
+    "weather": (12, "33ffea4db4d93fe4a428c40a6ce0c25d"),
+    "digital": (7, "89157860d7b10d5797849337ca2e5c03"),
+    "extra": (15, "d492dfba5fc162d8ec2c3cd8ee672984"),
+}
+"""Rounded size in GB and MD5 of each archive, as torch-uncertainty's loader has them."""
+PLACES = {**GROUPS, "extra": EXTRA_KINDS}
+# addresses: Zenodo's record; its license as its API states it
+SOURCE = Source(
+    key="imagenet-c",
+    folder=FOLDER,
+    archives=tuple(
+        Archive(
+            name=f"{group}.tar",
+            urls=(f"{RECORD}/files/{group}.tar",),
+            num_bytes=size_gb * 1_000_000_000,
+            exact=False,
+            checksum=f"md5:{md5}",
+            optional=group == "extra",
+        )
+        for group, (size_gb, md5) in ARCHIVES.items()
+    ),
+    terms="CC BY 4.0; the images under ImageNet's terms",
+    terms_url=RECORD,
+    parts=tuple(
+        Part(path=kind, elsewhere=(f"{group}/{kind}",), holds="5/n*", optional=group == "extra")
+        for group, kinds in PLACES.items()
+        for kind in kinds
+    ),
+    checked_as=("imagenet_c100",),
+)
+
 DATASETS = {
     "imagenet_c100": DatasetInfo(
         title="ImageNet-C, the classes of ImageNet-100",
@@ -122,5 +158,6 @@ DATASETS = {
         "imagenet-c/gaussian_noise/1/WNID exists; without extra.tar there are results of fifteen "
         "corruptions, not of all nineteen.",
         small=SmallVersion(sizes=small_corruption_sizes(len(KINDS)), write=_write_small),
+        sources=(SOURCE,),
     )
 }

@@ -15,6 +15,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.imagenet.classes import SMALL_WNIDS, paint_small_class
 from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, SmallVersion
+from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.patterns import png
 
@@ -94,6 +95,24 @@ def _draw_with_border(wnid: str, rng: np.random.Generator) -> bytes:
     return png(framed)
 
 
+# name and need of a password: the publisher's page, as loaders cite it; size and checksum unknown
+SOURCE = Source(
+    key="objectnet",
+    folder=FOLDER,
+    archives=(Archive(name="objectnet-1.0.zip", num_bytes=0, exact=False),),
+    terms="no training on it; stated on the page",
+    terms_url="https://objectnet.dev/download.html",
+    parts=(
+        Part(path="mappings", holds="folder_to_objectnet_label.json"),
+        Part(path="images", holds="*/*.png"),
+    ),
+    access="registration",
+    advice="get objectnet-1.0.zip and its password from https://objectnet.dev/download.html. "
+    "Unpack a file with a password by `unzip -P PASSWORD`, and take get-data objectnet --link "
+    "FOLDER.",
+    checked_as=("objectnet13",),
+)
+
 DATASETS = {
     "objectnet13": DatasetInfo(
         title="ObjectNet, thirteen classes of ImageNet-100",
@@ -113,5 +132,6 @@ DATASETS = {
             ),
             write=_write_small,
         ),
+        sources=(SOURCE,),
     )
 }

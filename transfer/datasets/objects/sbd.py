@@ -9,6 +9,7 @@ import numpy as np
 
 from transfer.datasets.images import DataError
 from transfer.datasets.segmented import Mask, write_mask
+from transfer.datasets.source import Archive, Part, Source
 from transfer.running import stop
 from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
@@ -91,3 +92,34 @@ def read_ids(list_file: Path) -> list[str]:
     """Return the image ids of a list; a line is an id, or the paths of an image and its mask."""
     lines = list_file.read_text().splitlines()
     return [Path(line.split()[0]).stem for line in lines if line.strip()]
+
+
+def finish_conversion(data: Path) -> None:
+    """Convert SBD where that was not finished; do nothing without SBD, or without VOC 2012."""
+    lists = data / "VOCdevkit" / "VOC2012" / "ImageSets" / "Segmentation"
+    listed = any((lists / name).exists() for name in AUGMENTED_LISTS)
+    if sbd_folder(data) is not None and lists.is_dir() and not listed:
+        convert_sbd(data)
+
+
+# address and MD5: torchvision 0.29 (sbd.py); size: the server's answer in a log of its loader
+SOURCE = Source(
+    key="sbd",
+    folder="benchmark_RELEASE",
+    archives=(
+        Archive(
+            name="benchmark.tgz",
+            urls=(
+                "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/"
+                "semantic_contours/benchmark.tgz",
+            ),
+            num_bytes=1_419_539_633,
+            checksum="md5:82b4d87ceb2ed10f6038a1cba92111cb",
+        ),
+    ),
+    terms="stated on the page",
+    terms_url="http://home.bharathh.info/pubs/codes/SBD/download.html",
+    parts=(Part(path="dataset/cls", elsewhere=("cls",), holds="*.mat"),),
+    finish=finish_conversion,
+    unneeded_with="VOCdevkit/VOC2012/SegmentationClassAug",
+)

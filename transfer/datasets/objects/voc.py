@@ -5,6 +5,7 @@ objects). 2007 has four published splits. The test labels of 2012 are not public
 official val split, trainval its official train split, and val a seeded draw from the latter.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError, ImageFiles, Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.objects.voc_classes import CLASSES
+from transfer.datasets.source import Archive, Part, Source, first_lines_match
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
 
@@ -69,6 +71,87 @@ def _small_sizes12() -> Sizes:
     return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
 
 
+SERVERS = (
+    "https://thor.robots.ox.ac.uk/pascal/VOC/{year}/{name}",
+    "http://host.robots.ox.ac.uk/pascal/VOC/{year}/{name}",
+    "http://pjreddie.com/media/files/{name}",
+)
+# addresses: torchvision 0.29 (voc.py), the publisher's page, TensorFlow Datasets; MD5 from the
+# first, sizes from the last
+
+
+def _archive(year: str, name: str, num_bytes: int, md5: str) -> Archive:
+    """Return an archive of VOC, which all servers have under its name."""
+    urls = tuple(server.format(year=year, name=name) for server in SERVERS)
+    return Archive(name=name, urls=urls, num_bytes=num_bytes, checksum=f"md5:{md5}")
+
+
+def _parts(*image_sets: str) -> tuple[Part, ...]:
+    return (
+        Part(path="JPEGImages", holds="*.jpg"),
+        Part(path="Annotations", holds="*.xml"),
+        *(Part(path=f"ImageSets/Main/{name}.txt") for name in image_sets),
+    )
+
+
+def _is_2007(root: Path) -> bool:
+    return first_lines_match(root / "ImageSets/Main/train.txt", r"\d{6}\s*$")
+
+
+def _is_2012(root: Path) -> bool:
+    return first_lines_match(root / "ImageSets/Main/train.txt", r"\d{4}_\d{6}\s*$")
+
+
+def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
+    """Link the entries one by one: `convert-sbd` adds masks and a list, but not in a found set."""
+    inner = root / "ImageSets" / "Segmentation"
+    for folder in (root, root / "ImageSets", inner):
+        (target / folder.relative_to(root)).mkdir(parents=True, exist_ok=True)
+        for entry in sorted(folder.iterdir()):
+            if entry not in (root / "ImageSets", inner):
+                (target / entry.relative_to(root)).symlink_to(entry)
+    return True
+
+
+VOC07 = Source(
+    key="voc07",
+    folder="VOCdevkit/VOC2007",
+    archives=(
+        _archive(
+            "voc2007",
+            "VOCtrainval_06-Nov-2007.tar",
+            460_032_000,
+            "c52e279531787c972589f7e41ab4ae64",
+        ),
+        _archive(
+            "voc2007", "VOCtest_06-Nov-2007.tar", 451_020_800, "b6e924de25625d8de591ea690078ad9f"
+        ),
+    ),
+    terms="stated on the page",
+    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/voc2007/",
+    parts=_parts("train", "val", "trainval", "test"),
+    recognize=_is_2007,
+    checked_as=("voc07",),
+)
+VOC12 = Source(
+    key="voc12",
+    folder="VOCdevkit/VOC2012",
+    archives=(
+        _archive(
+            "voc2012",
+            "VOCtrainval_11-May-2012.tar",
+            1_999_639_040,
+            "6cd6e144f989b92b3379bac3b3de84fd",
+        ),
+    ),
+    terms="stated on the page",
+    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/voc2012/",
+    parts=(*_parts("train", "val", "trainval"), Part(path="SegmentationClass", holds="*.png")),
+    recognize=_is_2012,
+    link=_link_2012,
+    checked_as=("voc12",),
+)
+
 DATASETS = {
     "voc07": DatasetInfo(
         title="Pascal VOC 2007",
@@ -80,6 +163,7 @@ DATASETS = {
         how_to_get="Unpack VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
         "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/ into the data folder.",
         small=SmallVersion(sizes=_small_sizes07(), write=partial(write_voc, "2007")),
+        sources=(VOC07,),
     ),
     "voc12": DatasetInfo(
         title="Pascal VOC 2012",
@@ -91,5 +175,6 @@ DATASETS = {
         how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
         "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder.",
         small=SmallVersion(sizes=_small_sizes12(), write=partial(write_voc, "2012")),
+        sources=(VOC12,),
     ),
 }

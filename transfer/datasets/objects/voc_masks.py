@@ -10,7 +10,8 @@ from pathlib import Path
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.objects.sbd import AUGMENTED_LISTS, read_ids, sbd_folder
+from transfer.datasets.objects.sbd import AUGMENTED_LISTS, SOURCE, read_ids, sbd_folder
+from transfer.datasets.objects.voc import VOC12
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.splits import uniform_split_by_sizes
@@ -103,5 +104,6 @@ DATASETS = {
         "(benchmark_RELEASE/dataset/cls/*.mat), to be converted once by "
         "python -m transfer convert-sbd.",
         small=SmallVersion(sizes=_small_sizes(), needs=("voc12",)),
+        sources=(VOC12, SOURCE),
     )
 }

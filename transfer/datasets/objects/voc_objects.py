@@ -13,6 +13,7 @@ import numpy as np
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.objects.voc import VOC07, VOC12
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
 from transfer.datasets.splits import uniform_split_by_sizes
@@ -122,5 +123,6 @@ DATASETS = {
         "VOCtrainval_11-May-2012.tar from http://host.robots.ox.ac.uk/pascal/VOC/ "
         "into the data folder.",
         small=SmallVersion(sizes=_small_sizes(), needs=("voc07", "voc12")),
+        sources=(VOC07, VOC12),
     )
 }

@@ -62,10 +62,10 @@ def select_detections(
     """
     boxes = decode(proposals[:, None], deltas, recipe.box_weights)
     scores = logits.float().softmax(dim=1)
-    finite = boxes.isfinite().all(dim=2).all(dim=1) & scores.isfinite().all(dim=1)
+    # places, since indexing by a mask waits for the device each time
+    finite = (boxes.isfinite().all(dim=2).all(dim=1) & scores.isfinite().all(dim=1)).nonzero()[:, 0]
     boxes, scores = clip_boxes_to_image(boxes[finite], size), scores[finite, :-1]
-    good = scores > recipe.min_score
-    classes = good.nonzero()[:, 1]
-    boxes, scores = boxes[good], scores[good]
+    rows, classes = (scores > recipe.min_score).nonzero().unbind(dim=1)
+    boxes, scores = boxes[rows, classes], scores[rows, classes]
     best = batched_nms(boxes, scores, classes, recipe.nms_iou)[: recipe.detections]
     return ResizedDetections(boxes=boxes[best], scores=scores[best], classes=classes[best])

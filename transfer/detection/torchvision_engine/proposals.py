@@ -140,7 +140,8 @@ class RPN(nn.Module):
         kept = []
         for i, (height, width) in enumerate(sizes):
             inside = clip_boxes_to_image(boxes[i], (height, width))
-            usable = finite[i] & (inside[:, 2:] > inside[:, :2]).all(dim=1)
+            # places, since indexing by the mask would wait for the device each time
+            usable = (finite[i] & (inside[:, 2:] > inside[:, :2]).all(dim=1)).nonzero()[:, 0]
             inside, score, level = inside[usable], scores[i][usable], levels[usable]
             best = batched_nms(inside, score, level, self.recipe.rpn_nms_iou)
             kept.append(inside[best[:count]])

@@ -27,8 +27,9 @@ class Regions:
     objects: Tensor
     """Index (r,) of the matched object of the sample; 0 where the sample has no object."""
 
-    def select(self, chosen: Tensor) -> "Regions":
-        """Return the regions that a mask (r,) or indices (p,) select."""
+    def select(self, mask: Tensor) -> "Regions":
+        """Return the regions where a mask (r,) is true."""
+        chosen = mask.nonzero()[:, 0]  # indexing by the mask would wait for the device each time
         return Regions(
             boxes=self.boxes[chosen], classes=self.classes[chosen], objects=self.objects[chosen]
         )

@@ -1,0 +1,107 @@
+"""python -m benchmarks.explain RECORD: everything behind one number.
+
+Prints the number beside its published counterparts with the verdict, the protocol with every
+departure from the paper, checkpoint, data, code and machine, and the command that makes it again.
+--name and --task find a record; --json prints the same as JSON.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from benchmarks.pages.explanation import explain
+from benchmarks.pages.records import read_result
+from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
+
+
+class ExplainError(ValueError):
+    """A request that names no record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Explain one number."""
+
+    record: Annotated[Path | None, tyro.conf.Positional] = None
+    """File of the record."""
+    name: str = ""
+    """Name of the checkpoint, instead of a file."""
+    task: str = ""
+    """Task id, instead of a file."""
+    results: Path = Path("results")
+    """Folder in which name and task are looked up."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+
+def run(request: Request) -> int:
+    """Print one explanation; return the exit status.
+
+    ExplainError if no record, or more than one, is named; RecordError for a torn file.
+    """
+    path = request.record or find_record(request.results, request.name, request.task)
+    try:
+        explanation = explain(path, read_record(path), read_result(path))
+    except OSError as error:
+        raise ExplainError(f"{path}: {error.strerror}") from error
+    if request.json:
+        print(json.dumps(explanation.as_dict(), indent=1))
+    else:
+        print(explanation.as_text())
+    return 0
+
+
+def find_record(results: Path, name: str, task: str) -> Path:
+    """Return the record of a checkpoint and a task; ExplainError if there is not exactly one."""
+    if not name or not task:
+        raise ExplainError("give the file of a record, or --name and --task")
+    records = results / RECORDS
+    files = [path for path in sorted(records.rglob("*.json")) if not path.name.endswith(FAILED)]
+    name_of = {path: path.relative_to(records).parts[0] for path in files}
+    own = [path for path in files if name_of[path] == name]
+    if not own:
+        near = _nearest(name, sorted({*name_of.values()} - {SNAPSHOTS}))
+        raise ExplainError(f"--name {name}: no records in {results}{near}")
+    stems = {path: task_of_file(path) for path in own}
+    found = [path for path, stem in stems.items() if stem == task]
+    if not found:
+        known = sorted(set(stems.values()))
+        raise ExplainError(f"--task {task}: {name} has no such record{_nearest(task, known)}")
+    if len(found) > 1:
+        listed = "\n  ".join(map(str, found))
+        raise ExplainError(f"{len(found)} records of {name} and {task}; name one:\n  {listed}")
+    return found[0]
+
+
+def task_of_file(path: Path) -> str:
+    """Return the task of a record's file, empty if it is torn."""
+    try:
+        return read_record(path).task
+    except (OSError, RecordError):
+        return ""
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """Return the three most similar known words as advice; empty if there are none."""
+    near = get_close_matches(word, known, n=3, cutoff=0.3)
+    return f"; nearest: {', '.join(near)}" if near else ""
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    request = tyro.cli(Request, args=words, description=__doc__)
+    try:
+        return run(request)
+    except (ExplainError, RecordError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

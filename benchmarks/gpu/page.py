@@ -1,0 +1,87 @@
+"""The page of a check of GPUs: what holds, what was measured, what was skipped."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.gpu.checks import Answer
+from benchmarks.pages.markdown import table
+
+INTRODUCTION = (
+    "What this machine computes as the CPU does, and how fast it is. A comparison passes if its "
+    "largest difference is within a bound that follows from the arithmetic. `make gpu-check` "
+    "writes this page."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What was checked, and with what."""
+
+    device: str
+    """Names of the GPUs, or of the processor."""
+    software: str
+    """Versions of torch and of what it uses."""
+    commit: str
+    date: str
+
+
+def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) -> str:
+    """Return the page in markdown; `not_run` are the names of checks without an answer."""
+    counts = {
+        status: sum(answer.status == status for answer in answers)
+        for status in ("passed", "measured", "failed", "skipped")
+    }
+    summary = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+    summary += f", {len(not_run)} not run" if not_run else ""
+    parts = [
+        "# Check of GPUs",
+        INTRODUCTION,
+        f"{machine.device}; {machine.software}; commit {machine.commit}; {machine.date}.",
+        f"**{summary or 'nothing was run'}**",
+    ]
+    for title, status in (("Failed", "failed"), ("Skipped", "skipped")):
+        lines = [f"- {a.group}, {a.check}: {a.reason}" for a in answers if a.status == status]
+        if lines:
+            parts += [f"## {title}", "\n".join(lines)]
+    if not_run:
+        parts += ["## Not run", f"The time was over: {', '.join(not_run)}."]
+    answered = [answer for answer in answers if answer.status in ("passed", "measured")]
+    for group in dict.fromkeys(answer.group for answer in answered):
+        own = [answer for answer in answered if answer.group == group]
+        parts += [f"## {group[0].upper()}{group[1:]}", *_tables(own)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tables(answers: Sequence[Answer]) -> list[str]:
+    """Return a table for all answers of a group whose facts have the same names."""
+    tables = []
+    for names in dict.fromkeys(tuple(_flat(answer.facts)) for answer in answers):
+        rows = [
+            [answer.check, *_flat(answer.facts).values(), f"{answer.seconds:.1f}"]
+            for answer in answers
+            if tuple(_flat(answer.facts)) == names
+        ]
+        tables.append(table(["check", *names, "s"], rows))
+    return tables
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return facts as text by name, nested ones as "outer inner"."""
+    flat: dict[str, str] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name} ")
+        else:
+            flat[prefix + name.replace("_", " ")] = _text(value)
+    return flat
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,161 @@
+"""Page of the numbers that only the papers' running texts state, with ours beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from benchmarks.pages.blocks import Block, sort_into_blocks
+from benchmarks.pages.entries import Score, score_of, table_entry
+from benchmarks.pages.markdown import table
+from benchmarks.pages.matching import pretraining_differences
+from benchmarks.pages.published import Measurement, Paper, Row, Statement
+from benchmarks.pages.records import DECLARED, Model, Results
+from benchmarks.pages.table_rows import declaration_notes
+from benchmarks.pages.verdict import TOLERANCES, tolerance, verdict
+
+HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "verdict", "pass / warn up to")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Our results that the statements are held against."""
+
+    comparable: Block | None
+    """Results under the papers' protocols on full data; None if there are none."""
+    models: tuple[Model, ...]
+    """Backbones with any result: metrics of their pre-training need no evaluation."""
+
+    def models_of(self, measurement: Measurement) -> tuple[Model, ...]:
+        """Return the backbones whose results may stand against a number."""
+        if not measurement.task:
+            return self.models
+        return self.comparable.models if self.comparable else ()
+
+
+def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
+    """Return the page."""
+    blocks = sort_into_blocks(results.done, ())
+    rows = chain.from_iterable(block.models for block in blocks)
+    evidence = Evidence(
+        comparable=next((block for block in blocks if block.comparable), None),
+        models=tuple({model.sha256: model for model in rows}.values()),
+    )
+    parts = [
+        "# Numbers of the running texts\n\n"
+        "What the papers state outside their tables. Percent, or points where two results are "
+        f"subtracted, or bits for entropies. Made by `{command}`."
+    ]
+    for paper in papers:
+        parts += _paper_parts(paper, papers, evidence)
+    parts += declaration_notes(evidence.models)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> list[str]:
+    lines, needed, others = [], [], []
+    for statement in paper.stated:
+        for measurement in statement.measured:
+            ours = _our_score(statement, measurement, papers, evidence)
+            lines.append(_line(statement, measurement, ours, _sign(measurement, evidence)))
+            needed += [] if ours else [_needed(measurement)]
+        told = {one.value for one in statement.measured}
+        rest = {key: value for key, value in statement.values.items() if key not in told}
+        if rest:
+            values = ", ".join(f"{key} {_words(value)}" for key, value in rest.items())
+            others.append(f"- {statement.where}, {statement.what}: {values}")
+    parts = [f"## {paper.name}", f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}."]
+    parts += [table(HEADER, lines, left=3)] if lines else []
+    parts += ["\n".join(_tolerance_sources(paper))] if lines else []
+    if needed:
+        parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
+    if others:
+        parts += ["Settings, cited numbers and shapes of curves:", "\n".join(others)]
+    return parts
+
+
+def _our_score(
+    statement: Statement, measurement: Measurement, papers: Sequence[Paper], evidence: Evidence
+) -> Score | None:
+    """Return our result, or the difference of two results; None if one is missing."""
+    scores = []
+    for recipe in measurement.recipes:
+        row = _row_of_recipe(recipe, statement, papers)
+        values = [
+            value
+            for model in evidence.models_of(measurement)
+            if model.recipe == recipe and not pretraining_differences(row, model)
+            if (value := _value(model, measurement, evidence)) is not None
+        ]
+        if not values:
+            return None
+        scores.append(score_of(values))
+    if len(scores) == 1:
+        return scores[0]
+    return Score(mean=scores[0].mean - scores[1].mean)
+
+
+def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -> Row:
+    """Return a row with the pre-training of a recipe: a table's, or the statement's own."""
+    tables = (published for paper in papers for published in paper.tables)
+    rows = (row for published in tables for row in published.rows if row.recipe == recipe)
+    own = Row(label="", role="own", pretrain=statement.pretrain, values={})
+    return next((row for row in rows if not row.heads), own)
+
+
+def _value(model: Model, measurement: Measurement, evidence: Evidence) -> float | None:
+    if not measurement.task or evidence.comparable is None:
+        return model.last_epoch.get(measurement.metric)
+    entry = table_entry(
+        evidence.comparable, model, measurement.task, measurement.protocol, measurement.metric
+    )
+    return entry.score.mean if entry.score else None
+
+
+def _sign(measurement: Measurement, evidence: Evidence) -> str:
+    """Return the sign of declared recipes if one of the backbones has it."""
+    models = [m for m in evidence.models_of(measurement) if m.recipe in measurement.recipes]
+    return DECLARED if any(model.declared for model in models) else ""
+
+
+def _line(
+    statement: Statement, measurement: Measurement, ours: Score | None, sign: str
+) -> list[str]:
+    paper, scale = statement.values[measurement.value], _scale(measurement)
+    line = [statement.where, statement.what, measurement.value, f"{paper}"]
+    if ours is None:
+        return [*line, "not run", "–", "–", "–"]
+    difference = ours.mean - paper
+    line += [ours.text(2) + sign, f"{difference:+.2f}"]
+    if not measurement.judged:
+        return [*line, "not judged", "–"]
+    limits = tolerance(scale)
+    return [*line, verdict(difference, scale), f"{limits.passes} / {limits.warns}"]
+
+
+def _scale(measurement: Measurement) -> str:
+    """Return the name of the tolerance: that of the metric if it has one, else the task's."""
+    return measurement.metric if measurement.metric in TOLERANCES else measurement.task
+
+
+def _tolerance_sources(paper: Paper) -> list[str]:
+    measured = [one for statement in paper.stated for one in statement.measured]
+    lines = dict.fromkeys(
+        f"- {_scale(one) or one.metric}: {tolerance(_scale(one)).source}."
+        for one in measured
+        if one.judged
+    )
+    if not all(one.judged for one in measured):
+        lines["- not judged: the paper cites one of the two numbers from elsewhere."] = None
+    return list(lines)
+
+
+def _needed(measurement: Measurement) -> str:
+    recipes = " and ".join(f"`{recipe}`" for recipe in measurement.recipes)
+    task = f", then `{measurement.task}` ({measurement.protocol})" if measurement.task else ""
+    return f"- needs pre-training {recipes}{task or ', then any task'}"
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items())
+    return " to ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,159 @@
+"""A recipe that the user declares for a foreign file: compared, marked, and kept in the records."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.execution.one_cell import arguments_of, cell_from_arguments
+from benchmarks.pages.published import papers, published_recipes
+from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones
+from benchmarks.run_all import RunAll, main, origins
+from pretrain.recipes import RECIPES
+from tests.synthetic_records import page, record
+from transfer.backbone import Backbone, random_backbone
+from transfer.cells.declaration import declare_in_records, with_declared_recipe
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, CellSettings
+from transfer.record import read_record
+
+RECIPE = "moco/in1k-r50-v1"
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A ResNet-18 without a word on how it was made."""
+    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
+    torch.save(backbone.state_dict, tmp_path / "foreign.pth")
+    return tmp_path / "foreign.pth"
+
+
+@pytest.fixture
+def backbone(small_backbone: Backbone) -> Backbone:
+    return replace(small_backbone, made_by={})
+
+
+def test_a_declared_recipe_reaches_the_backbone_and_its_process(
+    foreign: Path, settings: CellSettings
+) -> None:
+    (origin,) = origins(RunAll(ckpt=(foreign,), declared=(RECIPE,)))
+    (loaded,) = load_backbones([origin])
+    cell = Cell(key="cifar10_knn", backbone=loaded, seed=0, settings=settings)
+    words = arguments_of(cell, {loaded.name: origin})
+    assert cell_from_arguments([*words, "--trust-topology"]).backbone.declared == RECIPE
+
+
+def test_a_plan_knows_the_declaration_and_does_not_remember_it(
+    foreign: Path, tmp_path: Path
+) -> None:
+    declared = Origin(ckpt=foreign, declared=RECIPE)
+    assert inspect_checkpoint(declared, tmp_path).declared == RECIPE
+    assert inspect_checkpoint(declared, tmp_path).declared == RECIPE
+    assert inspect_checkpoint(Origin(ckpt=foreign), tmp_path).declared == ""
+    assert inspect_checkpoint(replace(declared, random=True), tmp_path).declared == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--as", "moco/in1k-r50-v3"], "close are moco/in1k-r50-v"),
+        (["--as", RECIPE, RECIPE], "2 recipes for 1 checkpoints"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(
+    foreign: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["--ckpt", str(foreign), *words, "--plan"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_says_how_it_was_made_needs_no_declaration(backbone: Backbone) -> None:
+    own = replace(backbone, made_by={"method": "jcl", "recipe": "jcl/in1k-r50"})
+    with pytest.raises(ValueError, match=r"says itself how it was made \(jcl/in1k-r50\)"):
+        with_declared_recipe(own, RECIPE)
+
+
+def test_what_is_no_name_of_a_recipe_is_refused(backbone: Backbone) -> None:
+    with pytest.raises(ValueError, match="expected a recipe such as"):
+        with_declared_recipe(backbone, "moco v2")
+
+
+def test_a_record_keeps_the_declaration(backbone: Backbone, settings: CellSettings) -> None:
+    declared = with_declared_recipe(backbone, RECIPE)
+    cell = Cell(key="cifar10_knn", backbone=declared, seed=0, settings=settings)
+    assert evaluate(cell).declared == RECIPE
+    undeclared = replace(cell, backbone=backbone)
+    assert evaluate(undeclared).declared == RECIPE  # the finished record stays
+
+
+def test_a_later_declaration_is_added_to_finished_records(
+    backbone: Backbone, settings: CellSettings
+) -> None:
+    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+    before = evaluate(cell)
+    declared = with_declared_recipe(backbone, RECIPE)
+    assert declare_in_records(settings.records, declared) == 1
+    assert declare_in_records(settings.records, declared) == 0
+    assert read_record(cell.path) == replace(before, declared=RECIPE)
+    other = replace(declared, sha256="0" * 64, declared="moco/in1k-r50-v2")
+    assert declare_in_records(settings.records, other) == 0
+
+
+def test_a_record_of_before_has_no_declaration(backbone: Backbone, settings: CellSettings) -> None:
+    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+    evaluate(cell)
+    content = json.loads(cell.path.read_text())
+    del content["declared"]
+    cell.path.write_text(json.dumps(content))
+    assert read_record(cell.path).declared == ""
+
+
+def declare(results: Path, recipe: str) -> None:
+    for path in results.rglob("*.json"):
+        content = json.loads(path.read_text()) | {"declared": recipe}
+        path.write_text(json.dumps(content))
+
+
+def test_a_declared_backbone_is_compared_and_marked(tmp_path: Path) -> None:
+    record(tmp_path, 79.5, backbone="moco_v1_200ep")
+    declare(tmp_path, RECIPE)
+    text = page(tmp_path)
+    assert re.search(r"^\| → moco_v1_200ep† ", text, re.MULTILINE)
+    assert re.search(r"→ moco_v1_200ep† \| MoCo .*our impl.* 79.50 \| +79.7 \| +-0.20 ", text)
+    assert "declared as moco/in1k-r50-v1" in text
+    assert text.count("†: the file does not say how it was made") == 1
+    assert "†:" in page(tmp_path, "overview.md")
+
+
+def test_a_declared_backbone_is_marked_among_the_numbers_of_the_texts(tmp_path: Path) -> None:
+    probe = {"task": "in1k_linear", "protocol": "co2-2021/1"}
+    record(tmp_path, 67.5, **probe)
+    declare(tmp_path, "moco/in1k-r50-v2")
+    text = page(tmp_path, "stated.md")
+    assert re.search(r"reproduced_top1 +\| +67.6 \| +67.50† \| +-0.10 \| +pass", text)
+    assert text.endswith("nothing here has checked it.\n")
+
+
+def test_the_network_of_a_declared_backbone_is_that_of_the_file(tmp_path: Path) -> None:
+    record(tmp_path, 79.5, arch="resnet18")
+    declare(tmp_path, RECIPE)
+    assert "network resnet50, ours resnet18" in page(tmp_path)
+
+
+def test_undeclared_pages_have_no_sign(tmp_path: Path) -> None:
+    record(tmp_path, 79.5)
+    assert "†" not in page(tmp_path)
+
+
+def test_every_recipe_with_a_published_number_can_be_declared() -> None:
+    known = published_recipes()
+    assert set(known) <= set(RECIPES)
+    for name, pretrain in known.items():
+        recipe = RECIPES[name]
+        assert recipe.method == name.partition("/")[0]
+        assert pretrain.epochs in (None, recipe.epochs)
+    rows = [row for paper in papers() for table in paper.tables for row in table.rows]
+    assert {row.recipe for row in rows if row.recipe} <= set(known)

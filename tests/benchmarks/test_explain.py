@@ -1,0 +1,105 @@
+"""Everything behind a number, in text and in JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.explain import main
+from benchmarks.pages.published import transfer_tasks
+
+ROOT = Path(__file__).parents[2]
+OWN = ["--results", str(ROOT / "results"), "--name", "cifar10-vicreg"]
+LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
+
+
+def changed_record(folder: Path, **changes: Any) -> Path:
+    """One of the suite's own records with other entries."""
+    (path,) = (ROOT / "results" / "records" / "cifar10-vicreg").glob("cifar10_knn.*.json")
+    content = json.loads(path.read_text()) | changes
+    copy = folder / "record.json"
+    copy.write_text(json.dumps(content))
+    return copy
+
+
+def test_a_number_stands_beside_its_published_counterpart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backbone = {"name": "mine", "arch": "resnet50", "stem": "imagenet", "sha256": "a" * 64}
+    path = changed_record(
+        tmp_path,
+        backbone=backbone | {"source": "", "made_by": LORAC},
+        task=transfer_tasks()[0],
+        protocol={"name": "lorac-2021/1", "hash": "a", "paper_hash": "a", "fields": {}},
+        metrics={"mean_per_class": 47.5},
+        data={"aircraft": {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 0}},
+        departures=[],
+        schedule="paper",
+    )
+    assert main([str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "LORAC, Table II: LORAC, Aircraft" in out
+    assert "47.8, ours 47.50 (-0.30): pass, pass up to 0.5, warn up to 1" in out
+
+
+def test_a_record_is_found_by_name_and_task_and_names_its_departures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*OWN, "--task", "cifar10_linear", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == [
+        "Number",
+        "Published",
+        "Protocol",
+        "Checkpoint",
+        "Data",
+        "Computed",
+        "Again",
+    ]
+    assert found["Protocol"]["epochs"] == "2   (paper: 100)"
+    assert found["Published"] == {"none": "the data are the excerpt version"}
+    assert found["Checkpoint"]["trained: recipe"] == "vicreg/cifar10-cpu"
+    command = found["Again"]["command"]
+    assert "--tasks cifar10_linear --schedule 0.02 --seeds 0" in command
+    assert found["Again"]["cached"].startswith("yes")
+
+
+def test_a_changed_protocol_would_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    protocol = {"name": "uniclr-2022/1", "hash": "a", "paper_hash": "b", "fields": {}}
+    assert main([str(changed_record(tmp_path, protocol=protocol))]) == 0
+    assert "no: the numbers of the protocol have changed since" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--name", "cifar10-vicrg", "--task", "cifar10_knn"], "nearest: cifar10-vicreg"),
+        (["--name", "cifar10-vicreg", "--task", "cifar10_kn"], "nearest: cifar10_knn"),
+        (["--name", "jcl-cifar10", "--task", "transfer_linear/cifar1"], "transfer_linear/cifar10"),
+        ([], "give the file of a record, or --name and --task"),
+        (["nowhere.json"], "nowhere.json: No such file or directory"),
+        ([str(ROOT / "pyproject.toml")], "not a result record"),
+    ],
+)
+def test_what_names_no_record_is_refused_with_advice(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--results", str(ROOT / "results")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert said in error
+
+
+def test_every_record_of_the_suite_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [
+        path
+        for path in sorted((ROOT / "results" / "records").rglob("*.json"))
+        if not path.name.endswith(".failed.json")
+    ]
+    assert files
+    for path in files:
+        assert main([str(path)]) == 0, path
+        assert "  command  python benchmarks/run_all.py" in capsys.readouterr().out, path

@@ -1,0 +1,90 @@
+"""Results of operations whose shape depends on data, or that have kernels for CUDA only."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NUM_KEPT = 1000
+"""Boxes that are left by every suppression of overlaps, if there are as many."""
+
+
+def answer_read(name: str, args: Any, *, true: bool) -> Any:
+    """Return what the host reads from the device, or None if an operation reads nothing.
+
+    Conditions say `true`, other numbers are 1, and masks hold everywhere.
+    """
+    if name == "_local_scalar_dense":
+        kinds = {torch.bool: true, torch.float32: 1.0, torch.float64: 1.0}
+        return kinds.get(args[0].dtype, 1)
+    if name in ("equal", "allclose"):
+        return true
+    if name == "nonzero":
+        return args[0].new_empty((args[0].numel(), args[0].ndim), dtype=torch.int64)
+    if name == "masked_select":
+        return args[0].new_empty(args[0].numel())
+    if name == "nms":
+        return args[0].new_empty(min(NUM_KEPT, len(args[0])), dtype=torch.int64)
+    return None
+
+
+def run_without_kernel(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run an operation, with all places in place of a mask and without kernels of SyncBatchNorm."""
+    if name in SYNC_NORM:
+        return SYNC_NORM[name](*args)
+    if name == "_fused_sgd_":
+        return _fused_sgd(*args)
+    if name in ("index", "index_put", "index_put_"):
+        places: list[Tensor | None] = []
+        for index in args[1]:
+            places += _all_places(index) if _is_mask(index) else [index]
+        args = (args[0], places, *args[2:])
+    return func(*args, **kwargs)
+
+
+def _is_mask(index: Tensor | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+def _all_places(mask: Tensor) -> list[Tensor | None]:
+    """Return one index for each axis of a mask, as if it held everywhere."""
+    return [mask.new_zeros(mask.numel(), dtype=torch.int64) for _ in range(mask.ndim)]
+
+
+def count_sync_norms(name: str) -> int:
+    """Return 1 for the first operation of a pass through nn.SyncBatchNorm, else 0."""
+    return int(name == "batch_norm_stats")
+
+
+class LayoutError(ValueError):
+    """Tensors of different memory layouts, which a fused kernel refuses."""
+
+
+def _fused_sgd(weights: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
+    """Check what the fused kernel of SGD checks."""
+    for lists in (gradients, momenta):
+        for weight, other in zip(weights, lists, strict=False):
+            found = (other.dtype, other.device, other.shape, other.stride())
+            wanted = (weight.dtype, weight.device, weight.shape, weight.stride())
+            if found != wanted:
+                raise LayoutError(f"a gradient or momentum {found} of a weight {wanted}")
+
+
+def _statistics(rows: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    mean = rows.new_empty(rows.shape[1], dtype=torch.float32)
+    return mean, torch.empty_like(mean)
+
+
+def _reduced_gradients(_: Tensor, rows: Tensor, *__: Any) -> tuple[Tensor, ...]:
+    return (*_statistics(rows), *_statistics(rows))
+
+
+SYNC_NORM: dict[str, Callable[..., Any]] = {
+    "batch_norm_stats": _statistics,
+    "batch_norm_gather_stats_with_counts": _statistics,
+    "batch_norm_elemt": lambda rows, *_: torch.empty_like(rows),
+    "batch_norm_backward_reduce": _reduced_gradients,
+    "batch_norm_backward_elemt": lambda _, rows, *__: torch.empty_like(rows),
+}
+"""Operations of nn.SyncBatchNorm, which have kernels for CUDA only, by their results' shapes."""

@@ -1,0 +1,116 @@
+"""CUDA tensors without a GPU: torch tracks their shapes, types and devices, and computes nothing.
+
+Module.to moves what a module has registered. A tensor that was forgotten stays on the CPU, and
+torch raises where it meets one that was not.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from tests.fake_cuda.graph import run_backward
+from tests.fake_cuda.pinned import forget_pinned, pinned_copy
+
+CUDA = torch.device("cuda", 0)
+RANK = 3
+"""Place of the process that is pretended, neither the first nor the last of eight."""
+
+
+@contextmanager
+def pretend_processes(num_processes: int) -> Iterator[None]:
+    """Join a group of processes whose collectives move nothing, which says that it is nccl's."""
+    if num_processes == 1:
+        yield
+        return
+    dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=num_processes)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dist, "get_backend", lambda *_: "nccl")
+            yield
+    finally:
+        dist.destroy_process_group()
+
+
+class PretendStream:
+    """A stream whose work has always ended."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def record_event(self) -> None:
+        """Mark nothing."""
+
+    def wait_event(self, _: None) -> None:
+        """Wait for nothing."""
+
+
+@contextmanager
+def pretend_cuda() -> Iterator[None]:
+    """Make tensors on "cuda" fake ones, with the rules of autocast on GPUs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "_lazy_init", lambda: None)
+        patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
+        patch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
+        patch.setattr(torch.cuda, "Stream", PretendStream)
+        patch.setattr(torch.cuda, "current_stream", PretendStream)
+        patch.setattr(torch.cuda, "stream", nullcontext)
+        patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+        patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+        # the engine wants the device's streams, which there are none of
+        patch.setattr(Tensor, "backward", run_backward)
+        patch.setattr(Tensor, "pin_memory", pinned_copy)
+        patch.setattr(Tensor, "numpy", _ones_array(Tensor.numpy))
+        patch.setattr(FakeTensor, "tolist", lambda tensor: tensor.cpu().numpy().tolist())
+        patch.setattr(nn.Module, "_apply", _apply_registered)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            try:
+                yield
+            finally:
+                forget_pinned()
+
+
+def on_cuda(tensor: Tensor) -> Tensor:
+    """Return a fake copy of a tensor on CUDA."""
+    return tensor.detach().to(CUDA)
+
+
+def _ones_array(numpy: Callable[[Tensor], NDArray[Any]]) -> Callable[[Tensor], NDArray[Any]]:
+    """Return Tensor.numpy with ones for a fake tensor on the CPU, which has no data."""
+
+    def array(tensor: Tensor) -> NDArray[Any]:
+        if isinstance(tensor, FakeTensor) and tensor.device.type == "cpu":
+            with unset_fake_temporarily():
+                return numpy(torch.ones(tensor.shape, dtype=tensor.dtype))
+        return numpy(tensor)
+
+    return array
+
+
+def _apply_registered(module: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
+    """Apply Module.to's change to all that is registered; shared tensors stay shared.
+
+    New tensors take the place of the old ones, since a CPU tensor cannot become a fake one.
+    """
+    changed: dict[Tensor, Tensor] = {}
+
+    def replace(tensor: Tensor) -> Any:
+        if tensor not in changed:
+            result = change(tensor.detach())
+            if isinstance(tensor, nn.Parameter):
+                result = nn.Parameter(result, requires_grad=tensor.requires_grad)
+            changed[tensor] = result
+        return changed[tensor]
+
+    with torch.no_grad():
+        for part in module.modules():
+            for tensors in (part._parameters, part._buffers):
+                tensors.update({name: replace(t) for name, t in tensors.items() if t is not None})
+    return module

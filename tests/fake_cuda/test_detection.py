@@ -1,0 +1,119 @@
+"""Detectors of the torchvision engine on pretend CUDA tensors, in training and in the test."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fake_cuda.budget import allowed_waits, check_cases
+from tests.fake_cuda.fine_tuning import FineTuningStep, take_fine_tuning_step
+from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.watch import Watch
+from transfer.detection import recipe as recipes
+from transfer.detection.recipe import DetectorRecipe
+from transfer.detection.sample import Detector, Sample
+from transfer.detection.solver import sgd
+from transfer.detection.torchvision_engine import build_detector
+from transfer.finetuning.norms import Norm
+
+RECIPES = {
+    "fpn": recipes.COCO_FPN,
+    "fpn masks": recipes.COCO_FPN_MASKS,
+    "fpn keypoints": recipes.COCO_FPN_KEYPOINTS,
+    "4conv1fc": recipes.COCO_4CONV1FC,
+    "4conv1fc masks": recipes.COCO_4CONV1FC_MASKS,
+    "c4": recipes.VOC_C4,
+    "c4 moco": recipes.VOC_C4_MOCO,
+    "c4 none": recipes.VOC_C4_NONE,
+}
+NUM_OBJECTS = 3
+
+
+def grouped(names: list[str]) -> pytest.MarkDecorator:
+    """Parametrize by recipe; the tests of one share its step, and so its process."""
+    marks = [pytest.mark.xdist_group(f"fake detector {name}") for name in names]
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=mark) for name, mark in zip(names, marks, strict=True)]
+    )
+
+
+def tiny_recipe(name: str) -> DetectorRecipe:
+    return replace(RECIPES[name].tiny(), precision="bfloat16")
+
+
+def tiny_detector(name: str, norm: Norm = "BN") -> Detector:
+    torch.manual_seed(0)
+    recipe = tiny_recipe(name)
+    num_classes = 1 if recipe.finds == "keypoints" else 5
+    return build_detector(recipe, arch="resnet18", num_classes=num_classes, norm=norm)
+
+
+def sample(recipe: DetectorRecipe) -> Sample:
+    """Return a black image with three objects."""
+    corners = torch.arange(2 * NUM_OBJECTS).float().view(NUM_OBJECTS, 2)
+    outline = np.array([4.0, 6.0, 30.0, 6.0, 30.0, 40.0])
+    return Sample(
+        image=torch.zeros(3, 64, 80, dtype=torch.uint8),
+        boxes=torch.cat([corners, corners + 40], dim=1),
+        classes=torch.zeros(NUM_OBJECTS, dtype=torch.int64),
+        polygons=((outline,),) * NUM_OBJECTS if recipe.finds == "masks" else None,
+        keypoints=torch.ones(NUM_OBJECTS, 17, 3) if recipe.finds == "keypoints" else None,
+    )
+
+
+@cache
+def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> FineTuningStep:
+    """Return a step, taken once for all tests; it raises if any tensor was left on the CPU."""
+    recipe = tiny_recipe(name)
+    with pretend_processes(num_processes):
+        detector = tiny_detector(name, norm)
+        return take_fine_tuning_step(
+            detector.network, lambda: sgd(detector, recipe), recipe, [sample(recipe)] * 2
+        )
+
+
+@grouped(list(RECIPES))
+def test_losses_are_float32_scalars_on_the_device(name: str) -> None:
+    step = training_step_of(name)
+    kinds = {key: (loss.dtype, loss.device, loss.shape) for key, loss in step.losses.items()}
+    assert kinds == dict.fromkeys(step.losses, (torch.float32, CUDA, ()))
+    assert step.without_gradient == []
+
+
+@grouped(list(RECIPES))
+def test_no_loss_is_in_half_precision(name: str) -> None:
+    assert training_step_of(name).watch.faults == []
+
+
+@grouped(list(RECIPES))
+def test_a_step_waits_for_the_device_as_often_as_its_budget_says(name: str) -> None:
+    assert training_step_of(name).watch.waits == allowed_waits("training of detectors", name)
+
+
+@pytest.mark.parametrize(("name", "norm"), [("fpn", "SyncBN"), ("c4", "naiveSyncBN")])
+def test_norms_over_processes_exchange_dense_tensors_of_the_device(name: str, norm: Norm) -> None:
+    watch = training_step_of(name, 8, norm).watch
+    assert watch.faults == []
+    expected = allowed_waits("training of detectors", name, num_passes=watch.num_sync_norms)
+    assert watch.waits == expected
+
+
+@grouped(["fpn", "fpn masks", "fpn keypoints", "c4"])
+def test_detections_stay_on_the_device_and_wait_as_often_as_their_budget_says(name: str) -> None:
+    detector = tiny_detector(name)
+    with pretend_cuda(), torch.no_grad():
+        detector.network.to(CUDA).eval()
+        image = on_cuda(torch.zeros(3, 64, 80, dtype=torch.uint8))
+        with Watch(true=True) as watch:
+            (found,) = detector.find([image])
+    parts = [found.boxes, found.scores, found.masks, found.keypoints]
+    kinds = {(part.dtype, part.device) for part in parts if part is not None}
+    assert kinds == {(torch.float32, CUDA)}
+    assert watch.waits == allowed_waits("detection", name)
+
+
+def test_the_budget_names_recipes_that_exist() -> None:
+    check_cases("training of detectors", RECIPES)
+    check_cases("detection", RECIPES)

@@ -1,0 +1,115 @@
+"""Fine-tuning of classifiers and segmentation networks on pretend CUDA tensors."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.fake_cuda.budget import allowed_waits
+from tests.fake_cuda.fine_tuning import FineTuningStep, take_fine_tuning_step
+from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
+from tests.fake_cuda.watch import Watch
+from transfer.backbone import Backbone
+from transfer.finetuning import classification
+from transfer.finetuning.classification import Classifier, FineTuning
+from transfer.segmentation.network import FCN, build_network
+from transfer.segmentation.recipe import VOC_FCN
+from transfer.segmentation.samples import Sample
+
+RECIPE = replace(VOC_FCN.tiny(), precision="bfloat16")
+COURSE = FineTuning(
+    iterations=10,
+    milestones=(8,),
+    decay=0.1,
+    learning_rate=0.1,
+    batch_size=4,
+    precision="bfloat16",
+    head_factor=10.0,
+    sgd_momentum=0.9,
+    weight_decay=0.0,
+    crop_px=32,
+)
+
+
+def check_step(step: FineTuningStep, measured: str) -> None:
+    """Raise an AssertionError unless a step is as it should be on a GPU."""
+    kinds = {(loss.dtype, loss.device, loss.shape) for loss in step.losses.values()}
+    assert kinds == {(torch.float32, CUDA, ())}
+    assert step.without_gradient == []
+    assert step.watch.faults == []
+    assert step.watch.waits == allowed_waits(measured)
+
+
+def test_a_step_of_a_classifier_waits_as_often_as_its_budget_says(
+    small_backbone: Backbone,
+) -> None:
+    classifier = Classifier(small_backbone, num_classes=5, seed=0)
+    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
+    samples = [classification.Sample(pixels=pixels, label=1) for _ in range(4)]
+    step = take_fine_tuning_step(classifier, lambda: classifier.optimizer(COURSE), COURSE, samples)
+    check_step(step, "training of classifiers")
+
+
+class LastMap(nn.Module):
+    """A head (n, 8, h, w) -> (n, L, h, w) of the last of several maps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Conv2d(8, 21, 1)
+
+    def forward(self, maps: list[Tensor]) -> Tensor:
+        scores: Tensor = self.scores(maps[-1])
+        return scores
+
+
+class OneMap(nn.Module):
+    """A backbone with a single map, an eighth of the image's size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 8, 8, stride=8)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        return [self.convolution(images).relu()]
+
+
+def crops() -> list[Sample]:
+    """Return two crops, one smaller than the crop size."""
+    return [
+        Sample(
+            image=torch.zeros(3, side, 50, dtype=torch.uint8),
+            mask=torch.zeros(side, 50, dtype=torch.uint8),
+        )
+        for side in (65, 40)
+    ]
+
+
+def take_segmentation_step(fcn: FCN) -> FineTuningStep:
+    return take_fine_tuning_step(
+        fcn, lambda: torch.optim.SGD(fcn.parameters(), lr=0.1, momentum=0.9), RECIPE, crops()
+    )
+
+
+def test_a_step_of_segmentation_waits_as_often_as_its_budget_says() -> None:
+    step = take_segmentation_step(FCN(OneMap(), LastMap(), RECIPE))
+    check_step(step, "training of segmentation")
+
+
+@pytest.mark.slow  # mmsegmentation takes seconds to import
+def test_a_step_of_its_network_waits_no_more_often(tmp_path: Path) -> None:
+    fcn = build_network(RECIPE, arch="resnet18", num_classes=21, norm="BN", log=tmp_path / "log")
+    check_step(take_segmentation_step(fcn), "training of segmentation")
+
+
+def test_predicted_classes_stay_on_the_device() -> None:
+    fcn = FCN(OneMap(), LastMap(), RECIPE)
+    with pretend_cuda(), torch.no_grad():
+        fcn.to(CUDA).eval()
+        image = on_cuda(crops()[0].image)
+        with Watch() as watch:
+            classes = fcn.classes(image)
+    assert (classes.dtype, classes.device, classes.shape) == (torch.uint8, CUDA, (65, 50))
+    assert watch.waits == {}

@@ -1,0 +1,83 @@
+"""Features of a frozen backbone, and what is trained on them, on pretend CUDA tensors."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.fake_cuda.budget import allowed_waits
+from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
+from tests.fake_cuda.watch import Watch
+from transfer.backbone import Backbone
+from transfer.frozen import few_shot_heads, nearest
+from transfer.frozen.features import Features
+from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
+from transfer.frozen.linear_heads import HeadOptimizer, new_heads
+from transfer.frozen.nearest import knn_scores
+from transfer.frozen.network import forward, in_bfloat16
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.transforms import normalize_pixels
+
+POOL = Features(torch.ones(20, 16), torch.arange(20) % 2)
+
+
+@pytest.fixture(autouse=True)
+def the_device_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what asks for the device get CUDA."""
+    for module in (nearest, few_shot_heads):
+        monkeypatch.setattr(module, "device", lambda: CUDA)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_features_are_float32_and_wait_as_often_as_their_budget_says(
+    small_backbone: Backbone, precision: str
+) -> None:
+    frozen = small_backbone.network()
+    if precision == "bfloat16":
+        frozen = in_bfloat16(frozen)
+    raw = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+    with pretend_cuda():
+        frozen.to(CUDA, memory_format=torch.channels_last)
+        with Watch() as watch:
+            features = forward(frozen, normalize_pixels(raw, small_backbone.input))
+    assert (features.dtype, features.device, features.shape) == (torch.float32, CUDA, (4, 512))
+    assert watch.waits == allowed_waits("features")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lars"])
+def test_a_step_of_linear_heads_waits_as_often_as_its_budget_says(optimizer: str) -> None:
+    rates = (0.1, 1.0, 10.0)
+    training = ProbeTraining(learning_rates=rates, steps=10, optimizer=optimizer)  # type: ignore[arg-type]
+    heads = new_heads(rates, num_classes=5, width=16, std=0.01, seed=0)
+    with pretend_cuda():
+        heads_on_cuda = HeadOptimizer(heads, training, CUDA)
+        features, labels = on_cuda(torch.ones(8, 16)), on_cuda(torch.zeros(8, dtype=torch.int64))
+        with Watch() as watch:
+            losses = heads_on_cuda.step(features, labels, 0.3)
+    assert (losses.dtype, losses.device, losses.shape) == (torch.float32, CUDA, (3,))
+    assert watch.faults == []
+    assert watch.waits == allowed_waits("step of linear heads")
+
+
+def few_shot_waits(iterations: int) -> tuple[Watch, list[Tensor]]:
+    training = FewShotTraining(iterations=iterations, learning_rate=0.1, batch_size=4)
+    problems = [Problem(torch.arange(10) + shift, seed=shift) for shift in range(2)]
+    with pretend_cuda(), Watch() as watch:
+        return watch, list(train_together(POOL, problems, training, num_classes=2))
+
+
+def test_training_of_few_shot_heads_waits_as_often_as_its_budget_says_however_long_it_is() -> None:
+    watch, (weight, bias) = few_shot_waits(1)
+    assert weight.device == bias.device == CUDA
+    assert watch.faults == []
+    assert watch.waits == few_shot_waits(3)[0].waits == allowed_waits("few-shot heads")
+
+
+def test_each_part_of_the_queries_waits_as_often_as_its_budget_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nearest, "QUERIES_PER_PART", 8)
+    with pretend_cuda(), Watch() as watch:
+        votes = knn_scores(POOL, torch.ones(8, 16), num_classes=2, num_neighbors=5, temperature=0.1)
+    assert votes.device.type == "cpu"
+    assert watch.faults == []
+    assert watch.waits == allowed_waits("nearest neighbors")

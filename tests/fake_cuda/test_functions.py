@@ -1,0 +1,69 @@
+"""Gradients of this project's autograd Functions on pretend CUDA tensors, on one of eight GPUs."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from pretrain.parts.gather import gather_with_gradient, sum_with_gradient
+from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
+from pretrain.parts.queue_divergence import queue_divergence
+from pretrain.parts.queue_logsumexp import queue_logsumexp
+from pretrain.parts.whitened_trace import whitened_trace
+from pretrain.parts.whitening import Whitening
+from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.watch import Watch
+from transfer.detection.scaled_gradient import scale_gradient
+from transfer.finetuning.norms import sum_over_processes
+
+NUM_PROCESSES = 8
+PAIRS = ((0, 1), (1, 0))
+
+
+def queue() -> Tensor:
+    return on_cuda(torch.ones(16, 8))
+
+
+def trace(views: Tensor, *, groups: int = 1, detach: bool = False) -> Tensor:
+    """Return the traces as their callers compute them, outside of autocast."""
+    settings = Whitening(ridge=0.1, groups=groups, detach_covariance=detach)
+    with torch.autocast("cuda", enabled=False):
+        return whitened_trace(views.float(), PAIRS, settings)[0]
+
+
+Function = Callable[[Tensor], Tensor]
+FUNCTIONS: dict[str, tuple[tuple[int, ...], Function]] = {
+    "gathered rows": ((4, 8), gather_with_gradient),
+    "transposed rows": ((4, 8), lambda rows: gather_with_gradient(rows.T)),
+    "sum of methods": ((4, 8), lambda rows: sum_with_gradient(rows.T)),
+    "sum of norms": ((8,), sum_over_processes),
+    "scaled gradient": ((4, 8), lambda rows: scale_gradient(rows, 0.1)),
+    "nuclear norms of wide matrices": ((4, 3, 8), nuclear_norm),
+    "nuclear norms of tall matrices": ((4, 9, 8), nuclear_norm),
+    "nuclear norm of all rows": ((4, 8), joint_nuclear_norm),
+    "log-sum-exp": ((4, 8), lambda rows: queue_logsumexp(rows, queue(), temperature=0.1)),
+    "divergence": (
+        (4, 8),
+        lambda rows: queue_divergence(rows, rows.detach(), queue(), temperature=0.1),
+    ),
+    "trace by features": ((1, 2, 6, 8), trace),
+    "trace by rows": ((1, 2, 3, 8), trace),
+    "trace in groups": ((1, 2, 6, 8), lambda views: trace(views, groups=2)),
+    "trace of a fixed covariance": ((1, 2, 3, 8), lambda views: trace(views, detach=True)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_are_like_their_inputs_under_autocast(name: str, dtype: torch.dtype) -> None:
+    shape, function = FUNCTIONS[name]
+    with pretend_processes(NUM_PROCESSES), pretend_cuda(), Watch() as watch:
+        rows = on_cuda(torch.ones(shape)).to(dtype).requires_grad_()
+        with torch.autocast("cuda", torch.bfloat16):
+            values = function(rows)
+        values.float().sum().backward()
+        assert rows.grad is not None
+        assert rows.grad.isfinite().shape == shape
+        assert (rows.grad.dtype, rows.grad.device) == (rows.dtype, rows.device)
+    assert watch.faults == []

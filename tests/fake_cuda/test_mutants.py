@@ -1,0 +1,191 @@
+"""Mistakes that would show on a GPU only, each made in a method and found without one."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from pretrain.data.feed import Batch
+from pretrain.method import Method
+from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.upload import upload
+from pretrain.parts.view import View
+from tests.fake_cuda.budget import allowed_waits
+from tests.fake_cuda.graph import GradientError
+from tests.fake_cuda.kernels import LayoutError
+from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.steps import Step, take_step_of
+from tests.fake_cuda.watch import AUTOGRAD, Wait, Watch
+
+Loss = Callable[[Tensor], Tensor]
+"""A loss of embeddings (n, d)."""
+WEIGHTS = torch.ones(8)
+LOOP = "pretrain/loop.py training_step"
+"""Innermost place of the project, as the mutants lie in the tests."""
+
+
+class OneLayer(Method):
+    """A linear layer and a loss that may hold a mistake."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        self.views = (View(),)
+        self.backbone = nn.Linear(12, 8)
+        self.register_buffer("weights", torch.ones(8))
+        self.loss = loss
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        embeddings = self.backbone(views[0].flatten(1)).float()
+        return {"loss": self.loss(embeddings * self.weights)}
+
+
+def step_with(loss: Loss, num_processes: int = 1) -> Step:
+    with pretend_processes(num_processes):
+        torch.manual_seed(0)
+        return take_step_of(OneLayer(loss), Batch([torch.ones(4, 3, 2, 2)], None), "simclr")
+
+
+def spread(embeddings: Tensor) -> Tensor:
+    """A loss without any mistake."""
+    order = upload(torch.randperm(len(embeddings)), embeddings.device)
+    return gather_with_gradient(embeddings)[order].square().mean()
+
+
+@pytest.mark.parametrize("num_processes", [1, 8])
+def test_a_step_without_mistakes_has_no_fault(num_processes: int) -> None:
+    step = step_with(spread, num_processes)
+    assert step.metrics["loss"].dtype == torch.float32
+    assert (step.watch.waits, step.watch.faults, step.without_gradient) == ({}, [], [])
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda rows: (rows + torch.arange(8)).sum(),
+        lambda rows: (rows * WEIGHTS).sum(),
+        lambda rows: (rows @ torch.eye(8)).sum(),
+    ],
+    ids=["forgotten device", "tensor that is not registered", "product with the CPU"],
+)
+def test_a_tensor_on_the_cpu_raises(loss: Loss) -> None:
+    with pytest.raises(RuntimeError, match=r"same device.*cuda:0.*cpu"):
+        step_with(loss)
+
+
+def product_under_autocast(rows: Tensor) -> Tensor:
+    return (rows @ rows.T).float().logsumexp(dim=1).mean()
+
+
+def half_statistics(rows: Tensor) -> Tensor:
+    return rows.bfloat16().std(dim=0).float().mean()
+
+
+def half_factor(rows: Tensor) -> Tensor:
+    return torch.linalg.cholesky(rows.detach()[:, :4].bfloat16()).float().mean() + rows.mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "operation"),
+    [(product_under_autocast, "mm"), (half_statistics, "std"), (half_factor, "linalg_cholesky_ex")],
+)
+def test_a_loss_in_half_precision_is_a_fault(loss: Loss, operation: str) -> None:
+    assert step_with(loss).watch.faults == [f"{operation} in torch.bfloat16 in {LOOP}"]
+
+
+def test_a_metric_in_half_precision_shows() -> None:
+    assert step_with(lambda rows: rows.mean().bfloat16()).metrics["loss"].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("loss", "waits"),
+    [
+        (lambda rows: rows.mean() * rows.detach().sum().item(), {LOOP: 1}),
+        (lambda rows: rows.mean() if rows.sum() > 0 else rows.sum(), {LOOP: 1}),
+        (lambda rows: rows[(rows.detach()[:, 0] > 0).nonzero()[:, 0]].mean(), {LOOP: 1}),
+        (lambda rows: rows.detach().cpu().to(rows.device).mean() + rows.mean(), {LOOP: 2}),
+        (lambda rows: (rows * torch.tensor([2.0], device=rows.device)).mean(), {LOOP: 1}),
+        (lambda rows: torch.linalg.eigvalsh(rows @ rows.T).mean() + rows.mean(), {LOOP: 1}),
+        (lambda rows: torch.linalg.cholesky(rows @ rows.T).mean(), {LOOP: 1}),
+        (lambda rows: torch.linalg.inv(rows[:, :4]).mean(), {LOOP: 1}),
+        # the index is used again for the gradient
+        (lambda rows: rows[rows.detach()[:, 0] > 0].mean(), {LOOP: 1, AUTOGRAD: 1}),
+        (lambda rows: rows[torch.randperm(4)].mean(), {LOOP: 1, AUTOGRAD: 1}),
+    ],
+    ids=[
+        *("item", "if", "nonzero", "there and back", "constant"),
+        *("eigenvalues", "cholesky", "inverse", "mask", "index"),
+    ],
+)
+def test_a_wait_breaks_the_budget(loss: Loss, waits: dict[str, int]) -> None:
+    found = step_with(loss).watch.waits
+    assert found != allowed_waits("step of pre-training", "simclr")
+    assert Counter(wait.place for wait in found.elements()) == waits
+
+
+def test_a_copy_without_blocking_waits_unless_its_memory_is_pinned() -> None:
+    def loss(rows: Tensor) -> Tensor:
+        return (rows + torch.ones(8).to(rows.device, non_blocking=True)).mean()
+
+    assert list(step_with(loss).watch.waits) == [Wait(LOOP, "copy of memory that is not pinned")]
+
+
+def reduce(rows: Tensor) -> Tensor:
+    dist.all_reduce(rows)
+    return rows.mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda rows: rows.mean() + reduce(rows.detach().T), "not contiguous"),
+        (lambda rows: rows.mean() + reduce(torch.ones(())), "on cpu"),
+    ],
+)
+def test_a_collective_of_what_nccl_cannot_send_is_a_fault(loss: Loss, words: str) -> None:
+    (fault,) = step_with(loss, num_processes=8).watch.faults
+    assert words in fault
+
+
+class Narrow(torch.autograd.Function):
+    """The identity with a gradient of another type, shape or device."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.change = change
+        return rows.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.change(gradient), None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda gradient: gradient.bfloat16(), lambda gradient: gradient[:1], Tensor.cpu],
+    ids=["data type", "shape", "device"],
+)
+def test_a_gradient_unlike_its_input_raises(change: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(GradientError, match="NarrowBackward returns a gradient"):
+        step_with(lambda rows: Narrow.apply(rows, change).sum())
+
+
+def test_a_momentum_in_another_memory_layout_than_its_weight_raises() -> None:
+    with pretend_cuda(), Watch():
+        weight = nn.Parameter(on_cuda(torch.ones(4, 3, 2, 2)))
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True)
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        momentum = optimizer.state[weight]["momentum_buffer"]
+        moved = momentum.contiguous(memory_format=torch.channels_last)
+        optimizer.state[weight]["momentum_buffer"] = moved
+        with pytest.raises(LayoutError, match="a gradient or momentum"):
+            optimizer.step()
+
+
+def test_a_parameter_without_gradient_shows() -> None:
+    missing = step_with(lambda rows: (rows.detach() + rows.new_zeros(1).requires_grad_()).sum())
+    assert missing.without_gradient == ["backbone.weight", "backbone.bias"]

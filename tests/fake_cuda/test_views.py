@@ -1,0 +1,77 @@
+"""Views made on pretend CUDA tensors, from memory and from files."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pretrain.data.feed import Batch, Feed
+from pretrain.data.images import BatchPlan, find_images
+from pretrain.data.views import ViewRecipe
+from pretrain.parts.view import View
+from pretrain.recipes.recipe import BYOL_VIEWS, MOCO_V2_VIEWS, SWAV_VIEWS
+from tests.fake_cuda.budget import allowed_waits, check_cases
+from tests.fake_cuda.pretend import CUDA, pretend_cuda
+from tests.fake_cuda.watch import Watch
+
+TWO = (View(), View())
+RECIPES: dict[str, tuple[ViewRecipe, tuple[View, ...]]] = {
+    "moco": (MOCO_V2_VIEWS, TWO),
+    "byol": (BYOL_VIEWS, TWO),
+    "swav": (SWAV_VIEWS, (*TWO, View(small=True))),
+}
+NUM_IMAGES = 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of images of noise."""
+    root = tmp_path_factory.mktemp("images")
+    generator = np.random.default_rng(0)
+    for number in range(NUM_IMAGES):
+        file = root / f"class{number % 2}" / f"{number}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(256, size=(24, 24, 3), dtype=np.uint8)).save(file)
+    return root
+
+
+def second_batch(folder: Path, name: str, *, memory_gb: float) -> tuple[Batch, Watch]:
+    """Return a batch after the first one, which may upload what all batches need."""
+    recipe, views = RECIPES[name]
+    feed = Feed(
+        images=find_images(folder),
+        plan=BatchPlan(num_images=NUM_IMAGES, batch_size=NUM_IMAGES, seed=0),
+        recipe=replace(recipe, size_px=16, small_size_px=8),
+        views=views,
+        device=CUDA,
+        workers=0,
+        memory_gb=memory_gb,
+        uses_labels=True,
+    )
+    with pretend_cuda(), closing(feed.batches(0, 2)) as batches:
+        with Watch():
+            next(batches)
+        with Watch() as watch:
+            return next(batches), watch
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(("source", "memory_gb"), [("memory", 1.0), ("files", 0.0)])
+def test_views_are_float32_and_wait_as_often_as_their_budget_says(
+    name: str, source: str, memory_gb: float, folder: Path
+) -> None:
+    batch, watch = second_batch(folder, name, memory_gb=memory_gb)
+    kinds = {(view.dtype, view.device, view.shape[:2]) for view in batch.views}
+    assert kinds == {(torch.float32, CUDA, (NUM_IMAGES, 3))}
+    assert batch.labels is not None
+    assert batch.labels.device == CUDA
+    assert watch.waits == allowed_waits(f"views from {source}", name)
+
+
+def test_the_budget_names_recipes_that_exist() -> None:
+    check_cases("views from memory", RECIPES)
+    check_cases("views from files", RECIPES)

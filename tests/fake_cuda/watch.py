@@ -1,0 +1,175 @@
+"""Notes on what operations would do on CUDA: waits, products in half precision, collectives."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tests.fake_cuda.kernels import answer_read, count_sync_norms, run_without_kernel
+from tests.fake_cuda.pinned import is_pinned, mark_pinned
+
+ROOT = f"{Path(__file__).parents[2]}/"
+ROOMS = (f"{ROOT}pretrain/", f"{ROOT}transfer/")
+LAYERS = ("/torch/nn/modules/conv.py", "/torch/nn/modules/linear.py")
+PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"}
+SENSITIVE = {"logsumexp", "logaddexp", "_log_softmax", "_softmax", "var", "std", "exp", "log"}
+FACTORIZATIONS = {
+    *("linalg_cholesky_ex", "linalg_inv_ex", "linalg_solve_triangular"),
+    *("_linalg_eigh", "_linalg_svd", "_linalg_solve_ex"),
+}
+HALF = (torch.bfloat16, torch.float16)
+READS = {
+    "_local_scalar_dense": "read of a number",
+    "equal": "comparison",
+    "nonzero": "nonzero",
+    "masked_select": "mask",
+    "_unique2": "unique",
+    "bincount": "bincount",
+    "repeat_interleave": "repeat",
+    "allclose": "comparison",
+    "multinomial": "check of weights",
+    # these look whether the solver has failed; the first does it for all that is not named here
+    "_linalg_check_errors": "factorization",
+    "_linalg_eigh": "factorization",
+    "_linalg_svd": "factorization",
+    "barrier_": "barrier",
+    "nms": "suppression",
+}
+"""Operations that end only when the host has read something from the device."""
+
+
+INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
+
+
+class Wait(NamedTuple):
+    """A place where the host waits for the device, and why."""
+
+    place: str
+    """File and function."""
+    kind: str
+
+
+class Watch(TorchDispatchMode):
+    """Recorder of the waits and faults of all operations on CUDA tensors; answers their reads.
+
+    `true` is what a condition on the device says when it is read.
+    """
+
+    def __init__(self, *, true: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.true = true
+        self.waits: Counter[Wait] = Counter()
+        self.faults: list[str] = []
+        self.num_sync_norms = 0
+        """Passes through nn.SyncBatchNorm in training."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, and note what it would do on a GPU."""
+        kwargs = kwargs or {}
+        library, _, name = func._schema.name.partition("::")
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if library == "c10d":
+            self._check_collective(name, tensors)
+        elif _is_host_work(tensors, kwargs):
+            pinned = kwargs.pop("pin_memory", False)
+            with unset_fake_temporarily():
+                made = func(*args, **kwargs)
+            return mark_pinned(made) if pinned else made
+        cuda = [tensor for tensor in tensors if tensor.device.type == "cuda"]
+        if cuda:
+            self._note_reads(name, args)
+            self._check_precision(name, cuda)
+            self.num_sync_norms += count_sync_norms(name)
+        result = answer_read(name, args, true=self.true) if cuda else None
+        if result is None:
+            result = run_without_kernel(func, name, args, kwargs) if cuda else func(*args, **kwargs)
+        self._note_copies(name, args, kwargs, result)
+        return result
+
+    def _note(self, kind: str) -> None:
+        self.waits[Wait(place(), kind)] += 1
+
+    def _note_reads(self, name: str, args: Any) -> None:
+        if name in READS:
+            self._note(READS[name])
+        # a number is put by a masked fill
+        if name in INDEXING and not (len(args) > 2 and args[2].device.type == "cpu"):
+            for index in args[1]:
+                if index is not None and index.dtype in (torch.bool, torch.uint8):
+                    self._note("mask")
+                elif index is not None and index.device.type == "cpu":
+                    self._note("copy to the device")
+
+    def _note_copies(self, name: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """Note copies between host and device, unless the host need not wait for them."""
+        if name == "_to_copy":
+            pairs, blocking = [(args[0], result)], not kwargs.get("non_blocking", False)
+        elif name == "copy_":
+            pairs, blocking = [(args[1], args[0])], not (kwargs or (len(args) > 2 and args[2]))
+        elif name == "_foreach_copy_":
+            pairs, blocking = list(zip(args[1], args[0], strict=True)), True
+        else:
+            return
+        for source, target in pairs:
+            ways = source.device.type, target.device.type
+            if ways == ("cpu", "cuda") and (blocking or not is_pinned(source)):
+                self._note(
+                    "copy to the device" if blocking else "copy of memory that is not pinned"
+                )
+            elif blocking and ways == ("cuda", "cpu"):
+                self._note("copy from the device")
+
+    def _check_precision(self, name: str, cuda: list[Tensor]) -> None:
+        """Note a fault where half precision is used outside of a network's layers."""
+        if name not in PRODUCTS | SENSITIVE | FACTORIZATIONS or not any(
+            t.dtype in HALF for t in cuda
+        ):
+            return
+        here = place()
+        if here not in (LAYER, AUTOGRAD):
+            self.faults.append(f"{name} in {cuda[0].dtype} in {here}")
+
+    def _check_collective(self, name: str, tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            if tensor.device.type != "cuda":
+                self.faults.append(f"{name} of a tensor on {tensor.device} in {place()}")
+            if not tensor.is_contiguous():
+                self.faults.append(f"{name} of a tensor that is not contiguous in {place()}")
+
+
+def _is_host_work(tensors: list[Tensor], kwargs: dict[str, Any]) -> bool:
+    """Return whether an operation has to do with tensors with data only; these stay so."""
+    target = kwargs.get("device")
+    on_host = target is None or torch.device(target).type == "cpu"
+    return on_host and not any(isinstance(tensor, FakeTensor) for tensor in tensors)
+
+
+LAYER = "a layer of torch"
+AUTOGRAD = "autograd"
+SYNC_NORM = "nn.SyncBatchNorm"
+
+
+def place() -> str:
+    """Return the innermost file and function of the project; or what of torch it is in."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(ROOMS):
+            return f"{code.co_filename.removeprefix(ROOT)} {code.co_qualname}"
+        if code.co_filename.endswith("/torch/nn/modules/_functions.py"):
+            return SYNC_NORM
+        if code.co_filename.endswith(LAYERS):
+            return LAYER
+        if code.co_filename.endswith("/fake_cuda/graph.py"):
+            return AUTOGRAD
+        frame = frame.f_back
+    return "elsewhere"

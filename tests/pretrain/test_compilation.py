@@ -1,0 +1,131 @@
+"""Compiled networks against the same ones run operation by operation.
+
+The backend aot_eager captures and differentiates graphs as on a GPU and runs them with the usual
+kernels. In float64 nothing but the order of a few sums may differ. SwAV's codes are float32
+whatever its networks are, so its first step is compared.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+from torch.nn.parallel import DistributedDataParallel
+
+from pretrain.command import Execution
+from pretrain.compilation import compile_networks, compiled_modules
+from pretrain.method import Method
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
+from pretrain.settings import SettingsError, check_compile
+from tests.rounding import assert_equal_up_to_rounding
+from tests.tiny_methods import forward, tiny_batch, tiny_method
+from tests.two_processes import two_processes
+
+KINDS = {
+    "moco": "a momentum encoder and a queue",
+    "simsiam": "one encoder, whose views pass one after the other",
+    "swav": "views of two sizes",
+    "mocopp": "heads that branch within the backbone",
+    "supervised": "labels",
+}
+
+
+def steps(
+    method: Method,
+    network: nn.Module,
+    *,
+    rank: int = 0,
+    num_steps: int = 2,
+    dtype: torch.dtype = torch.float64,
+) -> dict[str, Any]:
+    """The losses of the steps, the gradients of the last, and the state after it."""
+    method.to(dtype).train()
+    optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.01)
+    losses = []
+    for step in range(num_steps):
+        torch.manual_seed(step)
+        batch = tiny_batch(method)
+        batch = batch._replace(views=[view.to(dtype) + rank for view in batch.views])
+        optimizer.zero_grad()
+        loss = forward(network, batch, progress=0.5)["loss"]
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    gradients = {name: p.grad for name, p in method.named_parameters() if p.grad is not None}
+    return {"losses": losses, "gradients": gradients, "state": method.state_dict()}
+
+
+def breaks() -> int:
+    """The number of graph breaks since the last call."""
+    number = sum(counters["graph_break"].values())
+    counters.clear()
+    return number
+
+
+@pytest.mark.slow
+# torch looks at the gradient of what enters a graph; between two stages that is no leaf
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("name", KINDS)
+def test_a_compiled_method_computes_the_same_without_a_graph_break(name: str) -> None:
+    torch._dynamo.reset()
+    eager, compiled = tiny_method(name), tiny_method(name)
+    compile_networks(compiled, backend="aot_eager")
+    breaks()
+    options: dict[str, Any] = {"num_steps": 1, "dtype": torch.float32} if name == "swav" else {}
+    found = steps(compiled, compiled, **options)
+    assert counters["frames"]["ok"] == counters["frames"]["total"] > 0
+    assert breaks() == 0
+    expected = steps(eager, eager, **options)
+    if name == "swav":
+        assert_equal_up_to_rounding(found, expected, magnitude=10)  # logits over 0.1
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_backbones_are_compiled_and_nothing_within_them_twice(name: str) -> None:
+    method = tiny_method(name)
+    modules = list(compiled_modules(method))
+    assert modules
+    inner = [part for module in modules for part in module.modules()]
+    assert len(inner) == len({*inner})
+    convolutions = {p for p in method.backbone.modules() if isinstance(p, nn.Conv2d)}
+    # of a backbone that branches, the stem is not compiled
+    assert len(convolutions - {*inner}) == (1 if name == "mocopp" else 0)
+
+
+def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
+    """Two steps in each way, with the batch norm of GPUs in place of gloo's."""
+    results: dict[str, Any] = {}
+    for way in ("eager", "compiled"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("torch.distributed.get_backend", lambda: "nccl")
+            method = tiny_method("simsiam")
+        assert any(isinstance(module, FusedBatchNorm) for module in method.modules())
+        method.double()
+        if way == "compiled":
+            compile_networks(method, backend="aot_eager")
+        network = DistributedDataParallel(
+            method, forward_sync_buffers=False, gradient_as_bucket_view=True
+        )
+        results[way] = steps(method, network, rank=rank)
+    return {**results, "breaks": torch.tensor(breaks())}
+
+
+@pytest.mark.slow
+def test_two_processes_compile_their_synchronous_norms_without_a_graph_break(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("two")
+    for half in two_processes("tests.pretrain.test_compilation", folder):
+        assert half["breaks"] == 0
+        torch.testing.assert_close(half["compiled"], half["eager"], rtol=1e-8, atol=1e-9)
+
+
+def test_bfloat16_on_a_cpu_is_refused_and_all_else_is_not() -> None:
+    with pytest.raises(SettingsError, match="--compile with --precision bfloat16 on a CPU"):
+        check_compile(Execution(compile=True, precision="bfloat16"), "cpu")
+    check_compile(Execution(compile=True), "cpu")
+    check_compile(Execution(compile=True), "cuda")
+    check_compile(Execution(precision="bfloat16"), "cpu")

@@ -1,0 +1,261 @@
+"""What only foreign code could make is not read; the network beside it is, and it is named."""
+
+import argparse
+import pickle
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.transfer.convert.conftest import Weights
+from transfer.__main__ import main
+from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.convert.inspection import render
+from transfer.convert.read_file import read_file
+from transfer.convert.safe_pickle import ByteReader, Inert, NeedsCodeError, load_pickle
+
+
+class Foreign:
+    """An object that a pickle stores as a call of a function with arguments."""
+
+    def __init__(self, function: Callable[..., object], *args: object) -> None:
+        self.reduced = function, args
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self.reduced
+
+
+def quantized() -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+
+
+def subclass_rebuilt_elsewhere() -> Foreign:
+    by = torch._utils._rebuild_wrapper_subclass
+    args = (torch.float32, (3,), (1,), 0, torch.strided, "cpu", False)
+    return Foreign(torch._tensor._rebuild_from_type_v2, by, Tensor, args, {"scale": torch.ones(3)})
+
+
+MADE_BY_FUNCTIONS: dict[str, Callable[[], object]] = {
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "rows of a sparse matrix": lambda: torch.eye(3).to_sparse_csr(),
+    "quantized": quantized,
+    "unsigned": lambda: torch.ones(3).to(torch.uint16),
+    "eight bits": lambda: torch.ones(3).to(torch.float8_e4m3fn),
+    "without values": lambda: torch.ones(3, device="meta"),
+    "masked": lambda: np.ma.masked_array([1.0, 2.0], [False, True]),
+    "of a subclass": subclass_rebuilt_elsewhere,
+    "on another device": lambda: Foreign(
+        torch._utils._rebuild_device_tensor_from_numpy, np.ones(3), torch.float32, "xla:0", False
+    ),
+}
+"""Values that torch and NumPy rebuild by functions which the reader does not know."""
+
+
+def save_zip(content: object, path: Path) -> None:
+    torch.save(content, path)
+
+
+def save_legacy(content: object, path: Path) -> None:
+    torch.save(content, path, _use_new_zipfile_serialization=False)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("save", [save_zip, save_legacy])
+@pytest.mark.parametrize("name", MADE_BY_FUNCTIONS)
+def test_tensors_beside_a_value_that_an_unknown_function_makes_are_read(
+    name: str, save: Callable[[object, Path], None], tmp_path: Path
+) -> None:
+    content = {"statistics": [MADE_BY_FUNCTIONS[name]()], "net": {"a": torch.ones(2)}}
+    save(content, tmp_path / "file")
+    contents = read_file(tmp_path / "file")
+    assert list(contents.tensors) == ["net.a"]
+    assert list(contents.opaque) == ["statistics.0"]
+
+
+def test_functions_of_other_packages_are_named_and_not_called() -> None:
+    program = b"\x80\x02ctorch_xla._internal\n_rebuild\n)R."
+    made = load_pickle(ByteReader(memoryview(program)))
+    assert isinstance(made, Inert)
+    assert made.path == "torch_xla._internal._rebuild"
+
+
+@pytest.mark.parametrize("name", ["quantized", "without values", "of a subclass"])
+def test_a_weight_of_the_network_that_is_not_read_refuses_the_file_with_its_name(
+    name: str, weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    content: dict[str, Any] = {**weights(), "layer1.0.conv1.weight": MADE_BY_FUNCTIONS[name]()}
+    torch.save({"state_dict": content}, tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"not read.*layer1\.0\.conv1\.weight.*_rebuild_"):
+        load_backbone(tmp_path / "file")
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_a_tensor_among_the_networks_that_is_not_read_refuses_the_file(
+    prefix: str, weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    content = {prefix + name: tensor for name, tensor in weights().items()}
+    content[f"{prefix}layer1.0.attention"] = torch.eye(3).to_sparse()
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"layer1\.0\.attention.*_rebuild_sparse_tensor"):
+        load_backbone(tmp_path / "file")
+
+
+@pytest.mark.parametrize("place", ["fc.weight", "projector.0.weight", "optimizer"])
+def test_a_head_or_an_optimizer_that_is_not_read_does_not_refuse_the_network(
+    place: str, weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    torch.save({**weights(), place: torch.eye(3).to_sparse()}, tmp_path / "file")
+    assert load_backbone(tmp_path / "file").arch == "resnet18"
+
+
+def test_a_momentum_copy_does_not_replace_a_query_encoder_that_is_not_read(
+    weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    sparse = torch.eye(3).to_sparse()
+    query = {f"encoder_q.{name}": sparse for name in weights()}
+    key = {f"encoder_k.{name}": tensor for name, tensor in weights().items()}
+    torch.save(OrderedDict({**query, **key}), tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"not read encoder_q\.conv1\.weight"):
+        load_backbone(tmp_path / "file")
+
+
+def test_a_step_counter_that_is_not_read_counts_as_absent(
+    weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    content = {**weights(), "bn1.num_batches_tracked": torch.ones(3).to(torch.uint16)}
+    torch.save(content, tmp_path / "file")
+    assert load_backbone(tmp_path / "file").state_dict["bn1.num_batches_tracked"] == 0
+
+
+def test_a_pickled_network_beside_an_optimizer_is_named(tmp_path: Path) -> None:
+    content = {"model": torch.nn.Linear(2, 2), "momentum": {"0": torch.ones(2)}}
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match=r"not read: torch\.nn\.modules\.linear\.Linear"):
+        load_backbone(tmp_path / "file")
+
+
+LIBRARY_CLASSES = (
+    ("collections", "UserDict"),
+    ("code.utils", "Config"),
+    ("types", "SimpleNamespace"),
+    ("ipaddress", "IPv4Address"),
+    ("string", "Template"),
+    ("json.encoder", "JSONEncoder"),
+    ("site.settings", "make_settings"),
+    ("trace.utils", "Tracker.State"),
+    ("test.options", "Config"),
+    ("builtins", "ValueError"),
+)
+
+
+@pytest.mark.parametrize(("module", "name"), LIBRARY_CLASSES)
+def test_classes_of_modules_that_only_sound_dangerous_are_inert(module: str, name: str) -> None:
+    state = b"}X\x01\x00\x00\x00aK\x01sb"
+    made = load_pickle(ByteReader(memoryview(_stored(module, name) + b")\x81" + state + b".")))
+    assert isinstance(made, Inert)
+    assert made.path == f"{module}.{name}"
+    assert made.parts == [{"a": 1}]
+
+
+RUNNING = (
+    ("os", "system"),
+    ("os.path", "Config"),
+    ("posix", "Config"),
+    ("code", "InteractiveConsole"),
+    ("subprocess", "Popen"),
+    ("timeit", "Timer"),
+    ("types", "FunctionType"),
+    ("types", "CodeType"),
+    ("ctypes", "CDLL"),
+    ("pickle", "Unpickler"),
+    ("builtins", "eval"),
+    ("__builtin__", "execfile"),
+    ("operator", "attrgetter"),
+    ("importlib.machinery", "SourceFileLoader"),
+    ("concurrent.futures.process", "ProcessPoolExecutor"),
+    ("multiprocessing.pool", "Pool"),
+    ("collections", "namedtuple"),
+    ("collections", "UserDict.__init__.__globals__"),
+    ("json", "loads"),
+)
+
+
+@pytest.mark.parametrize(("module", "name"), RUNNING)
+def test_what_runs_code_is_refused_by_name_also_where_it_is_a_class(module: str, name: str) -> None:
+    with pytest.raises(NeedsCodeError, match=name):
+        load_pickle(ByteReader(memoryview(_stored(module, name) + b")R.")))
+
+
+def _stored(module: str, name: str) -> bytes:
+    """Return the start of a pickle that names a global."""
+    words = (word.encode() for word in (module, name))
+    return b"\x80\x04" + b"".join(b"\x8c" + bytes([len(w)]) + w for w in words) + b"\x93"
+
+
+def test_the_report_names_a_few_of_the_classes_that_it_met(
+    weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    args = argparse.Namespace(arch="resnet18", device=torch.device("cpu"), score=np.float64(1))
+    others = [Foreign(kind, 1) for kind in (np.ma.masked_where, np.ma.MaskedArray)]
+    torch.save({"state_dict": weights(), "args": args, "others": others}, tmp_path / "file")
+    report = render(inspect_file(tmp_path / "file"))
+    (line,) = [line for line in report.splitlines() if "other classes" in line]
+    assert "argparse.Namespace" in line
+    assert "numpy.ma" in line
+    assert "torch.device" not in line
+
+
+def test_the_names_of_many_classes_are_not_all_repeated(
+    weights: Callable[..., Weights], tmp_path: Path
+) -> None:
+    made = b"".join(_stored("pack", f"Class{i}" + "x" * 200) + b")R" for i in range(200))
+    start = b"\x80\x04}(X\x04\x00\x00\x00args](" + made.replace(b"\x80\x04", b"") + b"e"
+    tree = pickle.dumps(weights(), protocol=2)[2:-1]
+    (tmp_path / "file").write_bytes(start + b"X\x03\x00\x00\x00net" + tree + b"u.")
+    report = render(inspect_file(tmp_path / "file"))
+    assert "and 194 more" in report
+    assert max(map(len, report.splitlines())) < 1000
+
+
+LONE = "\ud800"
+"""Half of a surrogate pair, which UTF-8 cannot encode."""
+
+
+def test_names_that_no_stream_can_print_are_shown_escaped(
+    weights: Callable[..., Weights], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = {
+        f"net{LONE}": weights(),
+        f"other{LONE}": torch.ones(2),
+        "arch": f"resnet18{LONE}",
+        "args": Foreign(Foreign, 1),
+    }
+    (tmp_path / "file").write_bytes(pickle.dumps(content))
+    assert main(["inspect", str(tmp_path / "file"), "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert r"net\ud800" in shown
+    assert r"other\ud800" in shown
+    assert r"resnet18\ud800" in shown
+
+
+def test_refusals_show_such_names_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(pickle.dumps({f"a{LONE}": torch.ones(2)}))
+    assert main(["inspect", str(tmp_path / "file")]) == 2
+    assert r"a\ud800" in capsys.readouterr().err
+
+
+def test_a_tensor_and_an_object_of_one_name_are_refused(tmp_path: Path) -> None:
+    content = {"a.b": torch.ones(2), "a": {"b": torch.eye(2).to_sparse()}}
+    (tmp_path / "file").write_bytes(pickle.dumps(content))
+    with pytest.raises(BackboneError, match=r"both called 'a\.b'"):
+        read_file(tmp_path / "file")

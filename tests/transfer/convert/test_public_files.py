@@ -1,0 +1,55 @@
+"""Published files are recognized by the beginning of their hashes."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torchvision.models import get_model_weights
+
+import transfer.convert.public_files
+from pretrain.recipes import RECIPES
+from transfer.__main__ import main
+from transfer.backbone import random_backbone
+from transfer.convert.public_files import PUBLIC_FILES, PublicFile, public_file
+
+
+@pytest.mark.parametrize("network", ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"])
+def test_torchvision_names_its_files_by_the_known_hashes(network: str) -> None:
+    names = {weights.url.rsplit("/", 1)[1] for weights in get_model_weights(network)}
+    assert names <= {known.file for known in PUBLIC_FILES}
+
+
+def test_hashes_are_eight_hex_digits_and_differ() -> None:
+    digests = [known.digest for known in PUBLIC_FILES]
+    assert all(re.fullmatch("[0-9a-f]{8}", digest) for digest in digests)
+    assert len(set(digests)) == len(digests)
+
+
+def test_declared_recipes_exist() -> None:
+    assert {known.recipe for known in PUBLIC_FILES} - {""} <= set(RECIPES)
+
+
+def test_the_algorithm_of_a_hash_counts() -> None:
+    known = public_file("59fd9945" + "0" * 24, "f" * 64)
+    assert known is not None
+    assert known.recipe == "moco/in1k-r50-v2"
+    assert public_file("f" * 32, "59fd9945" + "0" * 56) is None
+
+
+@pytest.mark.parametrize("recipe", ["moco/in1k-r50-v2", ""])
+def test_inspect_proposes_a_recipe_for_a_public_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recipe: str
+) -> None:
+    file = tmp_path / "public.pth"
+    torch.save(random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict, file)
+    digest = hashlib.md5(file.read_bytes()).hexdigest()[:8]
+    stand_in = PublicFile(
+        file="x", what="A stand-in", algorithm="md5", digest=digest, source="here", recipe=recipe
+    )
+    monkeypatch.setattr(transfer.convert.public_files, "PUBLIC_FILES", (stand_in,))
+    assert main(["inspect", str(file)]) == 0
+    line = next(ln for ln in capsys.readouterr().out.splitlines() if ln.startswith("public file"))
+    assert f"A stand-in (md5 {digest}..., here)" in line
+    assert ("--as moco/in1k-r50-v2" in line) == bool(recipe)

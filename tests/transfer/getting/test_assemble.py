@@ -1,0 +1,153 @@
+"""One source, interrupted anywhere: a set appears under its name when it is whole."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.transfer.getting.conftest import Publish
+from tests.transfer.getting.published import Packed
+from tests.transfer.getting.server import Server
+from transfer.__main__ import main
+from transfer.datasets.check import check
+from transfer.datasets.images import DataError
+from transfer.getting import assemble
+from transfer.getting.assemble import WORK, Getting, get_source
+from transfer.getting.unpack import ArchiveError
+from transfer.running import stop
+from transfer.running.atomic_files import WriteError
+from transfer.running.lock import BusyError
+
+Packing = Callable[[str], Packed]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process at this point."""
+
+
+@pytest.mark.parametrize(
+    "step", ["download", "unpack", "write_whole", "_stage", "find_root", "_require_whole"]
+)
+def test_a_run_that_ends_at_any_step_goes_on(
+    step: str, publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    source = publish("pets")
+    real, calls = getattr(assemble, step), 0
+
+    def end_at_the_last_call(*words: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == (2 if step in ("download", "unpack", "write_whole") else 1):
+            raise KilledError
+        return real(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(assemble, step, end_at_the_last_call)
+        with pytest.raises(KilledError):
+            get_source(source, Getting(data=data))
+    assert not (data / source.folder).exists()
+    get_source(source, Getting(data=data))
+    assert check("pets", data, decode=True).ok
+    assert not (data / WORK).exists()
+    assert len(server.requests) == len(source.archives)
+
+
+def test_a_run_that_was_killed_within_an_archive_unpacks_it_again(
+    publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, calls = publish("pets"), iter(range(20))
+
+    def end_soon() -> None:
+        if next(calls, None) is None:
+            raise stop.Stopped(stop.EXIT_RESUMABLE)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "exit_if_requested", end_soon)
+        with pytest.raises(stop.Stopped):
+            get_source(source, Getting(data=data))
+    assert list((data / WORK / "pets" / "raw").rglob("*.jpg"))
+    assert not (data / source.folder).exists()
+    get_source(source, Getting(data=data))
+    assert check("pets", data, decode=True).ok
+
+
+def test_a_full_disk_is_named_and_the_same_command_goes_on(
+    publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = publish("dtd")
+
+    def full(source: object, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", full)
+        with pytest.raises(WriteError, match="free some space"):
+            get_source(source, Getting(data=data))
+    assert not (data / source.folder).exists()
+    get_source(source, Getting(data=data))
+    assert check("dtd", data, decode=True).ok
+
+
+def test_an_incomplete_set_does_not_appear(
+    publish: Publish, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    source, found = publish("aircraft"), tmp_path / "planes"
+    shutil.copytree(small_sets / source.folder, found)
+    for image in sorted((found / "data" / "images").iterdir())[1:]:
+        image.unlink()
+    with pytest.raises(DataError, match="not whole"):
+        get_source(source, Getting(data=data, found={"aircraft": found}))
+    assert not (data / source.folder).exists()
+
+
+def test_missing_images_are_tolerated_on_request(
+    publish: Publish, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    publish("aircraft")
+    copy = tmp_path / "planes"
+    shutil.copytree(small_sets / "fgvc-aircraft-2013b", copy)
+    next((copy / "data" / "images").iterdir()).unlink()
+    words = ["get-data", "aircraft", "--link", str(copy), "--data", str(data)]
+    assert main(words) == 1
+    assert not (data / "fgvc-aircraft-2013b").exists()
+    assert main([*words, "--tolerate", "1"]) == 0
+
+
+def test_a_damaged_archive_of_the_user_is_named(
+    publish: Publish, packed: Packing, data: Path, tmp_path: Path
+) -> None:
+    source = publish("dtd")
+    own = tmp_path / "own.tar.gz"
+    own.write_bytes(b"?" * source.num_bytes)
+    local = {"dtd": {source.archives[0].name: own}}
+    with pytest.raises(DataError, match="not the published file"):
+        get_source(source, Getting(data=data, local=local, only_local=True))
+    assert own.exists()
+
+
+def test_a_malicious_archive_leaves_no_set(
+    publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*words: object) -> None:
+        raise ArchiveError("the path leads out of its folder")
+
+    source = publish("dtd")
+    monkeypatch.setattr(assemble, "unpack", refuse)
+    assert main(["get-data", "dtd", "--data", str(data)]) == 1
+    assert not (data / source.folder).exists()
+
+
+def test_two_processes_do_not_get_one_set(publish: Publish, data: Path) -> None:
+    source = publish("dtd")
+    with assemble._lock(data / WORK / "dtd"), pytest.raises(BusyError, match="another process"):
+        get_source(source, Getting(data=data))
+
+
+def test_archives_are_kept_or_removed(publish: Publish, data: Path, tmp_path: Path) -> None:
+    publish("dtd")
+    assert main(["get-data", "dtd", "--data", str(data)]) == 0
+    assert [p.name for p in (data / "archives" / "dtd").iterdir()] == ["dtd-r1.0.1.tar.gz"]
+    shutil.rmtree(data / "dtd")
+    assert main(["get-data", "dtd", "--data", str(data), "--remove-archives"]) == 0
+    assert not (data / "archives" / "dtd").exists()

@@ -1,0 +1,230 @@
+"""python -m transfer get-data against a local server."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.planning.suites import suites
+from benchmarks.run_all import main as run_all
+from tests.transfer.getting.conftest import Publish
+from tests.transfer.getting.published import PACKERS, Packed, tar, zip_
+from tests.transfer.getting.server import Server
+from transfer.__main__ import main
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.check import check
+from transfer.datasets.source import Source
+from transfer.getting.request import SUITES, all_sources
+from transfer.tasks import TASKS
+
+FREE = [key for key in PACKERS if all_sources()[key].access == "download"]
+ALONE = [key for key in FREE if key not in ("imagenet-lists", "sbd")]
+"""Sources of sets that need no other source."""
+
+
+def keys_of(source: str) -> list[str]:
+    """Return the data sets that read this source alone."""
+    return [key for key, info in DATASETS.items() if [own.key for own in info.sources] == [source]]
+
+
+@pytest.mark.parametrize("source", ALONE)
+def test_every_published_layout_ends_as_a_whole_set(
+    source: str, publish: Publish, data: Path
+) -> None:
+    publish(source)
+    keys = keys_of(source)
+    assert keys
+    assert main(["get-data", *keys, "--data", str(data)]) == 0
+    assert all(check(key, data, decode=True).ok for key in keys)
+
+
+@pytest.mark.parametrize("source", [key for key in PACKERS if key not in FREE])
+def test_a_set_is_unpacked_from_the_archives_of_the_user(
+    source: str, publish: Publish, packed: Callable[[str], Packed], data: Path, tmp_path: Path
+) -> None:
+    publish(source)
+    keys, folder = keys_of(source), tmp_path / "packed"
+    assert main(["get-data", *keys, "--data", str(data)]) == 1
+    assert main(["get-data", *keys, "--data", str(data), "--from", str(folder)]) == 0
+    assert all(check(key, data, decode=True).ok for key in keys)
+
+
+def test_a_set_is_downloaded_unpacked_and_checked(publish: Publish, data: Path) -> None:
+    publish("cifar10")
+    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
+    assert check("cifar10", data, decode=True).ok
+    assert not (data / ".getting").exists()
+
+
+def test_a_set_that_is_there_is_not_downloaded_again(
+    publish: Publish, data: Path, server: Server
+) -> None:
+    publish("cifar10")
+    main(["get-data", "cifar10", "--data", str(data)])
+    before = len(server.requests)
+    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
+    assert len(server.requests) == before == 1
+
+
+def test_a_plan_downloads_nothing(
+    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish("cifar10")
+    assert main(["get-data", "cifar10", "--data", str(data), "--plan"]) == 0
+    assert "to download" in capsys.readouterr().out
+    assert not server.requests
+    assert {path.name for path in data.iterdir()} == {"small-data.json"}
+
+
+def test_masks_of_sbd_are_converted_and_lists_checked_with_imagenet(
+    publish: Publish, data: Path, small_sets: Path
+) -> None:
+    for source in ("voc12", "sbd", "imagenet-lists"):
+        publish(source)
+    (data / "imagenet").symlink_to(small_sets / "imagenet")
+    keys = ["voc12_seg", "in1k_1pct", "in1k_10pct"]
+    assert main(["get-data", *keys, "--data", str(data)]) == 0
+    assert all(check(key, data, decode=True).ok for key in keys)
+
+
+def test_one_set_that_fails_does_not_stop_the_others(
+    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish("dtd"), publish("pets")
+    del server.files["dtd/dtd-r1.0.1.tar.gz"]
+    assert main(["get-data", "dtd", "pets", "--data", str(data)]) == 1
+    message = capsys.readouterr().err
+    assert "dtd is not there: dtd-r1.0.1.tar.gz cannot be downloaded" in message
+    assert "status 404" in message
+    assert check("pets", data, decode=False).ok
+
+
+def test_too_little_space_is_told_before_anything_is_downloaded(
+    publish: Publish, data: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish("dtd")
+    usage = shutil.disk_usage(data)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    assert main(["get-data", "dtd", "--data", str(data)]) == 1
+    assert not server.requests
+
+
+def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["get-data", "all", "--data", str(tmp_path / "none"), "--plan"]) == 0
+    text = capsys.readouterr().out
+    for key, source in all_sources().items():
+        assert f"\n{key} " in text
+        assert source.terms_url in text
+    assert "no published checksum" in text
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["unknown"], "no data set 'unknown'"),
+        ([], "name data sets"),
+        (["--suite", "other"], "expected one of jcl"),
+        (["imagenet_c100_made"], "cannot be downloaded"),
+        (["dtd", "--from", "/none/at/all"], "this is no folder"),
+    ],
+)
+def test_a_wrong_request_is_refused(
+    words: list[str], why: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["get-data", *words, "--data", str(data)]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_the_data_sets_of_a_suite_are_those_of_its_papers_tasks() -> None:
+    assert {
+        name: {key for task in tasks for key in TASKS[task].datasets()}
+        for name, tasks in suites().items()
+    } == {name: set(keys) for name, keys in SUITES.items()}
+
+
+def test_every_set_of_the_papers_has_a_source() -> None:
+    used = {key for keys in SUITES.values() for key in keys}
+    assert [key for key in used if not DATASETS[key].sources] == []
+
+
+@pytest.mark.parametrize("source", all_sources().values(), ids=lambda source: source.key)
+def test_the_facts_of_a_source_are_well_formed(source: Source) -> None:
+    for archive in source.archives:
+        kind, _, digits = archive.checksum.partition(":")
+        assert archive.checksum == "" or len(digits) == {"md5": 32, "sha256": 64}[kind]
+        assert set(digits) <= set("0123456789abcdef")
+        assert all(url.startswith(("https://", "http://")) for url in archive.urls)
+        assert all(url.endswith(f"/{archive.name}") for url in archive.urls)
+        assert bool(archive.urls) == (source.access == "download")
+    assert source.terms_url.startswith("http")
+    assert source.access == "download" or source.advice
+
+
+def test_an_incomplete_set_that_was_there_is_not_touched(
+    publish: Publish,
+    data: Path,
+    small_sets: Path,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    publish("dtd")
+    shutil.copytree(small_sets / "dtd", data / "dtd")
+    next((data / "dtd").rglob("*.jpg")).unlink()
+    assert main(["get-data", "dtd", "--data", str(data)]) == 1
+    assert "was there before and is not whole; move" in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_the_corruptions_of_imagenet_c_need_no_extra_archive(
+    publish: Publish, packed: Callable[[str], Packed], data: Path, tmp_path: Path
+) -> None:
+    publish("imagenet-c")
+    packed("imagenet-c").files["extra.tar"].unlink()
+    words = ["get-data", "imagenet_c100", "--data", str(data), "--from", str(tmp_path / "packed")]
+    assert main([*words, "--tolerate", "1000000"]) == 0
+    assert (data / "imagenet-c" / "fog").is_dir()
+    assert not (data / "imagenet-c" / "spatter").exists()
+
+
+def test_data_that_was_got_serves_a_run(
+    publish: Publish, data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    publish("cifar10")
+    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
+    words = ["--ckpt", str(checkpoint), "--data", str(data), "--tasks", "cifar10_knn"]
+    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    assert run_all([*words, *folders, "--schedule", "smoke"]) == 0
+    assert list((tmp_path / "results").rglob("cifar10_knn*"))
+
+
+def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:
+    """Return Kaggle's layout: places of folders and files, val images flat, and their list."""
+    images = sorted((imagenet / "val").rglob("*.JPEG"), key=lambda file: file.name)
+    lines = [f"{file.stem},{file.parent.name} 1 2 3 4" for file in images]
+    folder.mkdir()
+    csv = folder / "LOC_val_solution.csv"
+    csv.write_text("ImageId,PredictionString\n" + "\n".join(lines) + "\n")
+    inside = "ILSVRC/Data/CLS-LOC"
+    return {
+        f"{inside}/train": imagenet / "train",
+        **{f"{inside}/val/{file.name}": file for file in images},
+        csv.name: csv,
+    }
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_imagenet_is_unpacked_from_kaggles_copy(
+    kind: str, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    content, folder = kaggles_copy(small_sets / "imagenet", tmp_path / "own"), tmp_path / "own"
+    if kind == "zip":
+        zip_(folder / "imagenet-object-localization-challenge.zip", content)
+    else:
+        del content["LOC_val_solution.csv"]
+        tar(folder / "imagenet_object_localization_patched2019.tar.gz", content)
+    assert main(["get-data", "imagenet", "--data", str(data), "--from", str(folder)]) == 0
+    assert check("in1k", data, decode=False).ok

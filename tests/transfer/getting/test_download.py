@@ -1,0 +1,241 @@
+"""One archive from a server that fails in the ways of real ones."""
+
+import hashlib
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.transfer.getting.server import Server
+from transfer.datasets.source import Archive
+from transfer.getting.download import TRIES, DownloadError, download
+from transfer.running import stop
+
+ROOT = Path(__file__).parents[3]
+CONTENT = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def archive(server: Server) -> Archive:
+    """An archive that the server has at a/x.tar."""
+    server.files["a/x.tar"] = CONTENT
+    return Archive(
+        name="x.tar",
+        urls=(server.url("a/x.tar"),),
+        num_bytes=len(CONTENT),
+        checksum=f"sha256:{hashlib.sha256(CONTENT).hexdigest()}",
+    )
+
+
+def test_a_cut_connection_goes_on_where_it_broke(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.cuts["a/x.tar"] = [1000, 500]
+    download(archive, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+    assert [asked for _, asked in server.requests] == ["", "bytes=1000-", "bytes=1500-"]
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(CONTENT[:777])
+    download(archive, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+    assert server.requests == [("a/x.tar", "bytes=777-")]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
+
+
+def test_a_file_that_changed_between_two_runs_is_begun_again(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    unchecked = replace(archive, checksum="", exact=False)
+    server.tags["a/x.tar"] = '"old"'
+    server.cuts["a/x.tar"] = [1000]
+    server.statuses["a/x.tar"] = []
+    file = tmp_path / "x.tar"
+    server.files["a/x.tar"] = b"?" * len(CONTENT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transfer.getting.download.TRIES", 1)
+        with pytest.raises(DownloadError):
+            download(unchecked, file)
+    server.files["a/x.tar"], server.tags["a/x.tar"] = CONTENT, '"new"'
+    download(unchecked, file)
+    assert file.read_bytes() == CONTENT
+
+
+def test_without_checksum_and_mark_nothing_is_resumed(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(b"of another file")
+    download(replace(archive, checksum=""), tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+    assert server.requests == [("a/x.tar", "")]
+
+
+def test_a_server_without_ranges_sends_the_file_again(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.without_ranges = True
+    server.cuts["a/x.tar"] = [1000]
+    download(archive, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_a_file_that_is_all_there_is_only_verified(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(CONTENT)
+    download(replace(archive, exact=False), tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+    assert server.requests == [("a/x.tar", f"bytes={len(CONTENT)}-")]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_beginning_longer_than_the_file_is_dropped(
+    exact: bool, archive: Archive, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(CONTENT + b"?")
+    download(replace(archive, exact=exact), tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_an_error_page_with_status_200_is_no_archive(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.pages.add("a/x.tar")
+    with pytest.raises(DownloadError, match="answers with a page"):
+        download(replace(archive, exact=False, checksum=""), tmp_path / "x.tar")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("fault", ["absent", "page", "other size", "other bytes"])
+def test_another_address_is_tried_after_a_wrong_one(
+    fault: str, archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.files["b/x.tar"] = CONTENT
+    if fault == "absent":
+        del server.files["a/x.tar"]
+    elif fault == "page":
+        server.pages.add("a/x.tar")
+    else:
+        server.files["a/x.tar"] = b"?" * (len(CONTENT) - (fault == "other size"))
+    both = replace(archive, urls=(*archive.urls, server.url("b/x.tar")))
+    download(both, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_leaves_no_file(archive: Archive, server: Server, tmp_path: Path) -> None:
+    server.files["a/x.tar"] = b"?" * len(CONTENT)
+    with pytest.raises(DownloadError, match="the file is another one"):
+        download(archive, tmp_path / "x.tar")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_byte_that_was_spoiled_on_the_way_costs_one_more_transfer(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar.part").write_bytes(b"?" * 100)
+    download(archive, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_a_busy_server_is_asked_again(archive: Archive, server: Server, tmp_path: Path) -> None:
+    server.statuses["a/x.tar"] = [503, 429, 500]
+    download(archive, tmp_path / "x.tar")
+    assert len(server.requests) == 4
+
+
+def test_an_address_that_always_fails_is_given_up(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.statuses["a/x.tar"] = [503] * 100
+    with pytest.raises(DownloadError, match="status 503"):
+        download(archive, tmp_path / "x.tar")
+    assert len(server.requests) == TRIES
+
+
+def test_a_file_that_never_ends_is_refused(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    small = replace(archive, exact=False, checksum="", num_bytes=10)
+    server.files["a/x.tar"] = CONTENT
+    download(small, tmp_path / "x.tar")  # a rounded size says little, the server's own is kept to
+    assert (tmp_path / "x.tar").stat().st_size == len(CONTENT)
+    with pytest.raises(DownloadError, match=f"{len(CONTENT):,} bytes, 10 expected"):
+        download(replace(small, exact=True), tmp_path / "y.tar")
+
+
+def test_a_signal_keeps_what_has_come(
+    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transfer.getting.download.CHUNK", 1000)
+    calls = iter([None] * 5)
+
+    def stop_at_the_sixth() -> None:
+        if next(calls, "stop") == "stop":
+            raise stop.Stopped(stop.EXIT_RESUMABLE)
+
+    monkeypatch.setattr(stop, "exit_if_requested", stop_at_the_sixth)
+    with pytest.raises(stop.Stopped):
+        download(archive, tmp_path / "x.tar")
+    assert 0 < (tmp_path / "x.tar.part").stat().st_size <= 5000
+    monkeypatch.undo()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    download(archive, tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from transfer.datasets.source import Archive
+from transfer.getting.download import download
+address, num_bytes, file = sys.argv[1:]
+download(Archive(name="x.tar", urls=(address,), num_bytes=int(num_bytes)), Path(file))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_beginning_that_goes_on(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    content = CONTENT * 100
+    server.files["a/x.tar"], server.tags["a/x.tar"] = content, '"1"'
+    server.hangs["a/x.tar"] = [len(content) // 2]
+    file = tmp_path / "x.tar"
+    words = [archive.urls[0], str(len(content)), str(file)]
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *words], cwd=ROOT)
+    partial = tmp_path / "x.tar.part"
+    while not partial.exists() or partial.stat().st_size < 100_000:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    server.released.set()
+    begun = partial.stat().st_size
+    download(replace(archive, num_bytes=len(content), checksum=""), file)
+    assert file.read_bytes() == content
+    assert server.requests[-1] == ("a/x.tar", f"bytes={begun}-")
+
+
+def test_a_proxy_of_the_environment_is_used(
+    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", server.address)
+    elsewhere = "http://data.invalid/x.tar"
+    server.files[elsewhere] = CONTENT  # a proxy is asked for the whole address
+    download(replace(archive, urls=(elsewhere,)), tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_only_addresses_of_the_web_are_opened(archive: Archive, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(CONTENT)
+    with pytest.raises(DownloadError, match="no address of the web"):
+        download(replace(archive, urls=(secret.as_uri(),)), tmp_path / "x.tar")

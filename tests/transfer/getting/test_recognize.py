@@ -1,0 +1,214 @@
+"""Sets that lie elsewhere: recognized by their content and linked."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.transfer.getting.published import tar, write_devkit
+from transfer.__main__ import main
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.check import check
+from transfer.datasets.images import DataError
+from transfer.getting import recognize
+from transfer.getting.recognize import candidate_folders, find_all, find_root
+from transfer.getting.request import all_sources
+
+WITH_FOLDERS = [key for key in all_sources() if key != "sbd"]
+
+
+def link(data: Path, folder: Path, *names: str) -> int:
+    return main(["get-data", *names, "--link", str(folder), "--data", str(data)])
+
+
+@pytest.mark.parametrize("key", WITH_FOLDERS)
+def test_a_set_is_recognized_by_its_content_and_only_that_one(
+    key: str, small_sets: Path, tmp_path: Path
+) -> None:
+    anywhere = tmp_path / "stuff" / "my data"
+    anywhere.mkdir(parents=True)
+    (anywhere / "v1").symlink_to(small_sets / all_sources()[key].folder)
+    assert find_all(tuple(all_sources().values()), anywhere / "v1") == {key: anywhere / "v1"}
+
+
+def test_the_whole_data_folder_is_found_and_linked(small_sets: Path, data: Path) -> None:
+    folders = tuple(all_sources().values())
+    assert set(find_all(folders, small_sets)) == set(WITH_FOLDERS)
+    assert link(data, small_sets, "cifar10", "dtd", "voc0712") == 0
+    assert (data / "VOCdevkit" / "VOC2007").is_symlink()
+    assert check("voc0712", data, decode=False).ok
+
+
+def test_without_names_every_set_of_a_folder_is_linked(small_sets: Path, data: Path) -> None:
+    assert link(data, small_sets / "VOCdevkit" / "VOC2007") == 0
+    assert check("voc07", data, decode=False).ok
+
+
+def test_a_link_needs_no_space_and_copies_nothing(small_sets: Path, data: Path) -> None:
+    assert link(data, small_sets, "food") == 0
+    assert (data / "food-101").resolve() == (small_sets / "food-101").resolve()
+
+
+def flat_val(imagenet: Path, folder: Path) -> list[str]:
+    """Copy ImageNet with its val images in one folder; return the wnid of each in its order."""
+    shutil.copytree(imagenet / "train", folder / "train")
+    images = sorted((imagenet / "val").rglob("*.JPEG"), key=lambda file: file.name)
+    (folder / "val").mkdir()
+    for image in images:
+        shutil.copy(image, folder / "val")
+    return [image.parent.name for image in images]
+
+
+def put_devkit(folder: Path, wnids: list[str], labels: list[str]) -> None:
+    write_devkit(folder, wnids, labels)
+
+
+def put_packed_devkit(folder: Path, wnids: list[str], labels: list[str]) -> None:
+    devkit = write_devkit(folder / "inner", wnids, labels)
+    tar(folder / "ILSVRC2012_devkit_t12.tar.gz", {devkit.name: devkit})
+    shutil.rmtree(folder / "inner")
+
+
+def put_kaggles_list(folder: Path, wnids: list[str], labels: list[str]) -> None:
+    lines = [f"ILSVRC2012_val_{i:08d},{w} 1 2 3 4" for i, w in enumerate(labels, start=1)]
+    folder.joinpath("LOC_val_solution.csv").write_text(
+        "ImageId,PredictionString\n" + "\n".join(lines) + "\n"
+    )
+
+
+def put_openmmlabs_list(folder: Path, wnids: list[str], labels: list[str]) -> None:
+    places = {wnid: i for i, wnid in enumerate(wnids)}
+    lines = [f"ILSVRC2012_val_{i:08d}.JPEG {places[w]}" for i, w in enumerate(labels, start=1)]
+    (folder / "meta").mkdir()
+    (folder / "meta" / "val.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    "put", [put_devkit, put_packed_devkit, put_kaggles_list, put_openmmlabs_list]
+)
+def test_flat_val_images_of_imagenet_are_sorted_by_any_usual_list(
+    put: Callable[[Path, list[str], list[str]], None], small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    found = tmp_path / "ilsvrc"
+    labels = flat_val(small_sets / "imagenet", found)
+    put(found, sorted(set(labels)), labels)
+    assert link(data, found, "in1k") == 0
+    assert check("in1k", data, decode=False).fingerprint == (
+        check("in1k", small_sets, decode=False).fingerprint
+    )
+    assert len(list((found / "val").glob("*.JPEG"))) == len(labels)
+
+
+def test_flat_val_images_without_a_list_are_named(
+    small_sets: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flat_val(small_sets / "imagenet", tmp_path / "ilsvrc")
+    assert link(data, tmp_path / "ilsvrc", "in1k") == 1
+    assert "no list tells their classes" in capsys.readouterr().err
+    assert not (data / "imagenet").exists()
+
+
+@pytest.mark.parametrize(
+    ("train", "val"),
+    [("train", "validation"), ("ILSVRC/Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/val")],
+)
+def test_other_suites_folders_of_imagenet_are_known(
+    train: str, val: str, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    for name, place in (("train", train), ("val", val)):
+        (tmp_path / "x" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "x" / place).symlink_to(small_sets / "imagenet" / name)
+    assert link(data, tmp_path / "x", "in1k") == 0
+    assert check("in1k", data, decode=False).ok
+
+
+def test_coco_with_a_folder_of_images_is_linked(
+    small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    found = tmp_path / "mscoco"
+    shutil.copytree(small_sets / "coco" / "annotations", found / "annotations")
+    (found / "images").mkdir()
+    for part in ("train2017", "val2017"):
+        (found / "images" / part).symlink_to(small_sets / "coco" / part)
+    assert link(data, found, "coco17", "coco17_keypoints") == 0
+    assert check("coco17", data, decode=False).ok
+
+
+@pytest.mark.parametrize("year", ["2007", "2012"])
+def test_voc_is_told_by_its_images_not_by_its_name(
+    year: str, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    found = tmp_path / "VOC2010"
+    found.symlink_to(small_sets / "VOCdevkit" / f"VOC{year}")
+    assert find_all(tuple(all_sources().values()), found) == {f"voc{year[2:]}": found}
+
+
+def test_masks_are_never_written_into_a_found_voc(
+    small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    found = tmp_path / "voc"
+    shutil.copytree(small_sets / "VOCdevkit" / "VOC2012", found)
+    before = sorted(found.rglob("*"))
+    assert link(data, found, "voc12") == 0
+    folder = data / "VOCdevkit" / "VOC2012"
+    (folder / "ImageSets" / "Segmentation" / "trainaug.txt").write_text("")
+    (folder / "new").mkdir()
+    assert sorted(found.rglob("*")) == before
+
+
+def test_sbd_is_not_needed_beside_its_masks(small_sets: Path, data: Path) -> None:
+    assert link(data, small_sets / "VOCdevkit" / "VOC2012", "voc12_seg") == 0
+    assert check("voc12_seg", data, decode=False).ok
+
+
+def test_a_proposal_is_printed_for_each_known_set(
+    small_sets: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a" / "b c").mkdir(parents=True)
+    (tmp_path / "a" / "b c" / "textures").symlink_to(small_sets / "dtd")
+    assert main(["get-data", "--find", str(tmp_path / "a"), "--data", str(data)]) == 0
+    place = tmp_path / "a" / "b c" / "textures"
+    assert capsys.readouterr().out.splitlines() == [
+        f"python -m transfer get-data dtd --link '{place}' --data {data}"
+    ]
+    assert not (data / "dtd").exists()
+
+
+def test_what_is_not_there_is_named_with_what_was_looked_for(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert link(data, tmp_path / "absent", "dtd") == 2
+    (tmp_path / "empty").mkdir()
+    assert link(data, tmp_path / "empty", "dtd") == 2
+    assert "dtd/images" in capsys.readouterr().err
+
+
+def test_class_folders_are_not_searched(tmp_path: Path) -> None:
+    for i in range(300):
+        (tmp_path / "many" / f"{i}").mkdir(parents=True)
+    source = DATASETS["dtd"].sources[0]
+    (tmp_path / "many" / "7" / "images" / "banded").mkdir(parents=True)
+    (tmp_path / "many" / "7" / "labels").mkdir()
+    (tmp_path / "many" / "7" / "labels" / "train1.txt").write_text("")
+    assert find_root(source, tmp_path / "many" / "7") is not None
+    assert find_root(source, tmp_path) is None
+
+
+def test_a_search_ends_in_a_loop_of_links_and_in_a_large_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "up").symlink_to(tmp_path)
+    assert len(list(candidate_folders(tmp_path))) == 3
+    monkeypatch.setattr(recognize, "MOST_CANDIDATES", 2)
+    assert len(list(candidate_folders(tmp_path))) == 2
+    assert "2 folders seen" in capsys.readouterr().err
+
+
+def test_a_list_that_names_other_folders_is_refused(tmp_path: Path) -> None:
+    from transfer.datasets.imagenet.val_labels import require_labels
+
+    put_kaggles_list(tmp_path, [], ["../../evil"])
+    with pytest.raises(DataError, match="no class of ImageNet"):
+        require_labels(tmp_path, ["ILSVRC2012_val_00000001.JPEG"])

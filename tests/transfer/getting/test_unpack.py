@@ -1,0 +1,168 @@
+"""Archives that are not trusted."""
+
+import io
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from transfer.getting import unpack as unpacking
+from transfer.getting.unpack import ArchiveError, unpack
+
+
+def write_tar(file: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    mode = "w:gz" if file.name.endswith("gz") else "w"
+    with tarfile.open(file, mode) as archive:  # type: ignore[call-overload]
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file
+
+
+def plain(name: str, content: bytes = b"x") -> tuple[tarfile.TarInfo, bytes]:
+    return tarfile.TarInfo(name), content
+
+
+def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member, b""
+
+
+BAD_MEMBERS = {
+    "absolute path": (plain("/etc/x"), "leads out"),
+    "path with two dots": (plain("a/../../x"), "leads out"),
+    "path of Windows": (plain("..\\x"), "leads out"),
+    "link to an absolute path": (special("a", tarfile.SYMTYPE, "/etc/passwd"), "link"),
+    "link out": (special("a/b", tarfile.SYMTYPE, "../../x"), "link"),
+    "hard link out": (special("a", tarfile.LNKTYPE, "../x"), "link"),
+    "device": (special("a", tarfile.CHRTYPE), "device"),
+    "block device": (special("a", tarfile.BLKTYPE), "device"),
+    "fifo": (special("a", tarfile.FIFOTYPE), "device"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MEMBERS)
+@pytest.mark.parametrize("file", ["x.tar", "x.tar.gz"])
+def test_a_malicious_tar_file_writes_nothing_outside(file: str, name: str, tmp_path: Path) -> None:
+    member, why = BAD_MEMBERS[name]
+    archive = write_tar(tmp_path / file, plain("first"), member)
+    with pytest.raises(ArchiveError, match=why):
+        unpack(archive, tmp_path / "deep" / "out")
+    assert {path.name for path in tmp_path.rglob("*")} == {file, "deep", "out", "first"}
+
+
+def test_a_link_and_a_file_behind_it_do_not_lead_out(tmp_path: Path) -> None:
+    archive = write_tar(
+        tmp_path / "x.tar", special("a", tarfile.SYMTYPE, "b"), plain("a/x", b"inside")
+    )
+    unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out" / "a").is_symlink()
+    assert (tmp_path / "out" / "a" / "x").read_bytes() == b"inside"
+
+
+@pytest.mark.parametrize("name", ["/x", "../x", "a/../../x"])
+def test_a_malicious_zip_file_writes_nothing_outside(name: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(name, b"x")
+    with pytest.raises(ArchiveError, match="leads out"):
+        unpack(tmp_path / "x.zip", tmp_path / "out")
+    assert {path.name for path in tmp_path.rglob("*")} == {"x.zip", "out"}
+
+
+@pytest.mark.parametrize(("mode", "why"), [(stat.S_IFLNK, "link"), (stat.S_IFIFO, "special")])
+def test_links_and_special_files_in_a_zip_file_are_refused(
+    mode: int, why: str, tmp_path: Path
+) -> None:
+    member = zipfile.ZipInfo("a")
+    member.external_attr = (mode | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(member, b"../../etc/passwd")
+    with pytest.raises(ArchiveError, match=why):
+        unpack(tmp_path / "x.zip", tmp_path / "out")
+
+
+def test_a_zip_file_with_a_password_says_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "x.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", b"x")
+    content = bytearray(file.read_bytes())
+    for start in (content.index(b"PK\3\4") + 6, content.index(b"PK\1\2") + 8):
+        content[start] |= 1  # the flag of encryption, in both headers
+    file.write_bytes(content)
+    with pytest.raises(ArchiveError, match="unzip -P PASSWORD"):
+        unpack(file, tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_a_bomb_is_refused_before_it_is_written(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 10_000)
+    file, zeros = tmp_path / f"x.{kind}", bytes(2_000_000)
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a", zeros)
+    else:
+        write_tar(file, plain("a", zeros))
+    with pytest.raises(ArchiveError, match="times its own size"):
+        unpack(file, tmp_path / "out")
+    assert not (tmp_path / "out" / "a").exists()
+
+
+def test_written_bytes_are_counted_whatever_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 10_000)
+    monkeypatch.setattr(unpacking._Budget, "declare", lambda budget, num_bytes: None)
+    file = write_tar(tmp_path / "x.tar.gz", plain("a", bytes(2_000_000)))
+    with pytest.raises(ArchiveError, match="holds more"):
+        unpack(file, tmp_path / "out")
+
+
+def test_a_bomb_in_a_nested_archive_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 10_000)
+    inner = write_tar(tmp_path / "inner.tar.gz", plain("a", bytes(2_000_000))).read_bytes()
+    file = write_tar(tmp_path / "x.tar", plain("inner.tar.gz", inner))
+    with pytest.raises(ArchiveError, match="times its own size"):
+        unpack(file, tmp_path / "out", "*.tar.gz")
+
+
+def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MOST_FILES", 3)
+    file = write_tar(tmp_path / "x.tar", *(plain(f"{i}", b"") for i in range(9)))
+    with pytest.raises(ArchiveError, match="files"):
+        unpack(file, tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
+def test_a_cut_archive_is_damaged(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"x.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("a", bytes(5_000))
+    else:
+        write_tar(file, plain("a", bytes(range(256)) * 100))
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(ArchiveError, match="damaged or cut off"):
+        unpack(file, tmp_path / "out")
+
+
+def test_archives_inside_are_unpacked_to_folders_of_their_names(tmp_path: Path) -> None:
+    inner = {n: write_tar(tmp_path / f"{n}.tar", plain(f"{n}.JPEG")).read_bytes() for n in "abc"}
+    file = write_tar(tmp_path / "x.tar", *(plain(f"{n}.tar", c) for n, c in inner.items()))
+    unpack(file, tmp_path / "out", "*.tar")
+    files = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.*")}
+    assert files == {"a/a.JPEG", "b/b.JPEG", "c/c.JPEG"}
+
+
+def test_a_nested_archive_that_breaks_off_leaves_no_folder_of_its_name(tmp_path: Path) -> None:
+    whole = write_tar(tmp_path / "a.tar", plain("a.JPEG", bytes(5_000))).read_bytes()
+    file = write_tar(tmp_path / "x.tar", plain("a.tar", whole[:2_000]))
+    with pytest.raises(ArchiveError, match="damaged"):
+        unpack(file, tmp_path / "out", "*.tar")
+    assert not (tmp_path / "out" / "a").exists()

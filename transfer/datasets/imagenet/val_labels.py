@@ -1,0 +1,147 @@
+"""The classes of ImageNet's val images, which are published in one flat folder.
+
+Lists of them come with the devkit of 2012 (numbers of `meta.mat`), with Kaggle's copy
+(`LOC_val_solution.csv`), and with OpenMMLab's and Caffe's (`val.txt`, places in the sorted wnids).
+"""
+
+import csv
+import io
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from transfer.datasets.class_folders import class_names
+from transfer.datasets.images import DataError
+
+FLAT = "ILSVRC2012_val_*.JPEG"
+GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+META = "meta.mat"
+DEVKIT = "ILSVRC2012_devkit_t12.tar.gz"
+KAGGLE = "LOC_val_solution.csv"
+NUMBERED = "val.txt"
+LARGEST = 64 << 20
+"""Bytes of a list that are read; the devkit's files have a few hundred kB."""
+VAL_FOLDERS = ("val", "ILSVRC/Data/CLS-LOC/val", "Data/CLS-LOC/val")
+FOLDERS = ("", "devkit", "meta", "ILSVRC2012_devkit_t12", "devkit/ILSVRC2012_devkit_t12", "..")
+"""Folders, from that of the set, in which lists are looked for."""
+
+
+def sort_val_images(raw: Path) -> None:
+    """Move flat val images of an unpacked set to class folders; what was moved before stays."""
+    for val in (raw / name for name in VAL_FOLDERS):
+        names = sorted(file.name for file in val.glob(FLAT)) if val.is_dir() else []
+        if names:
+            wnids = require_labels(raw, names)
+            for name in names:
+                (val / wnids[name]).mkdir(exist_ok=True)
+                (val / name).rename(val / wnids[name] / name)
+
+
+def link_sorted(root: Path, places: Mapping[str, str], target: Path) -> bool:
+    """Write links to a set, with val images in class folders; False if they are sorted already."""
+    val = root / places["val"]
+    names = sorted(file.name for file in val.glob(FLAT))
+    if not names:
+        return False
+    wnids = require_labels(root, names, root / places["train"])
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "train").symlink_to(root / places["train"])
+    for name in names:
+        (target / "val" / wnids[name]).mkdir(parents=True, exist_ok=True)
+        (target / "val" / wnids[name] / name).symlink_to(val / name)
+    return True
+
+
+def require_labels(root: Path, names: list[str], train: Path | None = None) -> dict[str, str]:
+    """Return the wnid of each image, from the first list that is found; DataError without one."""
+    for place in FOLDERS:
+        for read in READERS:
+            wnids = read(root / place, train or root / "train")
+            if wnids and all(name in wnids for name in names):
+                return wnids
+    raise DataError(
+        f"{root}: {len(names):,} val images lie in one folder, and no list tells their classes; "
+        f"put {DEVKIT} (or {KAGGLE}, or {NUMBERED}) beside them"
+    )
+
+
+def _from_devkit_folder(folder: Path, train: Path) -> dict[str, str]:
+    truth, meta = folder / "data" / GROUND_TRUTH, folder / "data" / META
+    if not truth.is_file() or not meta.is_file():
+        return {}
+    return _by_number(truth.read_text(), meta.read_bytes())
+
+
+def _from_devkit_archive(folder: Path, train: Path) -> dict[str, str]:
+    if not (folder / DEVKIT).is_file():
+        return {}
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(folder / DEVKIT, "r:gz") as archive:
+            for member in archive:
+                name = Path(member.name).name
+                if name in (GROUND_TRUTH, META) and member.isreg() and member.size < LARGEST:
+                    content = archive.extractfile(member)
+                    found[name] = content.read() if content else b""
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{folder / DEVKIT}: it is damaged ({error}); get it again") from error
+    if GROUND_TRUTH not in found or META not in found:
+        return {}
+    return _by_number(found[GROUND_TRUTH].decode(errors="replace"), found[META])
+
+
+def _by_number(truth: str, meta: bytes) -> dict[str, str]:
+    """Return the wnids by the devkit's list: line i has the number of val image i in meta.mat."""
+    import scipy.io
+
+    try:
+        synsets = scipy.io.loadmat(io.BytesIO(meta), squeeze_me=True)["synsets"]
+        wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
+        return {
+            f"ILSVRC2012_val_{i:08d}.JPEG": _checked(wnids[int(number)])
+            for i, number in enumerate(truth.split(), start=1)
+        }
+    except (ValueError, LookupError, TypeError, NotImplementedError) as error:
+        raise DataError(f"the devkit's lists cannot be read ({error}); get it again") from error
+
+
+def _from_kaggle(folder: Path, train: Path) -> dict[str, str]:
+    if not (folder / KAGGLE).is_file():
+        return {}
+    with (folder / KAGGLE).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        f"{row['ImageId']}.JPEG": _checked(row["PredictionString"].split()[0])
+        for row in rows
+        if row.get("ImageId") and row.get("PredictionString")
+    }
+
+
+def _from_numbers(folder: Path, train: Path) -> dict[str, str]:
+    if not (folder / NUMBERED).is_file() or not train.is_dir():
+        return {}
+    wnids = class_names(train)
+    pairs = [line.split() for line in _lines(folder / NUMBERED)]
+    usable = [pair for pair in pairs if len(pair) == 2 and pair[1].isdigit()]
+    return {name: wnids[int(i)] for name, i in usable if int(i) < len(wnids)}
+
+
+def _lines(file: Path) -> Iterator[str]:
+    with file.open(errors="replace") as lines:
+        yield from islice(lines, 1_000_000)
+
+
+def _checked(wnid: str) -> str:
+    """Return a wnid; DataError for a word that must not name a folder."""
+    if not (wnid.startswith("n") and wnid[1:].isdigit()):
+        raise DataError(f"{wnid!r} in a list of val images is no class of ImageNet")
+    return wnid
+
+
+READERS: tuple[Callable[[Path, Path], dict[str, str]], ...] = (
+    _from_devkit_folder,
+    _from_devkit_archive,
+    _from_kaggle,
+    _from_numbers,
+)

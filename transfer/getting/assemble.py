@@ -1,0 +1,203 @@
+"""One source from its archives to its folder, which appears under its name when it is whole.
+
+All work is done in `.getting/KEY/` of the data folder: `raw/` takes what is unpacked, `done/` notes
+the archives that are unpacked, and `whole/` is a data folder with the finished set, which is
+checked there and then renamed. Whatever ends a run, the next one goes on after the last archive.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transfer.datasets.check import NUM_NAMED, Report, check
+from transfer.datasets.expected import SMALL_DATA
+from transfer.datasets.images import DataError
+from transfer.datasets.source import Archive, Source
+from transfer.getting.checksum import mismatch
+from transfer.getting.download import download
+from transfer.getting.recognize import find_root, link_set, move_parts
+from transfer.getting.unpack import is_archive, unpack
+from transfer.running.atomic_files import explain_write_errors, write_whole
+from transfer.running.console import print_line
+from transfer.running.lock import BusyError, lock_file
+
+WORK = ".getting"
+ARCHIVES = "archives"
+"""Folder, below the data folder, of downloaded archives, with one folder for each source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Getting:
+    """How sources are got."""
+
+    data: Path
+    local: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
+    """The user's archives: a file for each archive's name, by the key of the source."""
+    found: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of sets that lie elsewhere and are linked, by the key of the source."""
+    only_local: bool = False
+    """Nothing is downloaded."""
+    remove_archives: bool = False
+    """Remove downloaded archives as soon as they are unpacked."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images that a set may have."""
+
+    def archive_file(self, source: Source, archive: Archive) -> Path:
+        """Return the user's file of an archive, or the one that a download writes."""
+        own = self.local.get(source.key, {}).get(archive.name)
+        return own or self.data / ARCHIVES / source.key / archive.name
+
+    def is_unpacked(self, source: Source, archive: Archive) -> bool:
+        """Return whether an earlier run has unpacked an archive, or finished the whole set."""
+        work = self.data / WORK / source.key
+        done = (work / "done" / archive.name).exists()
+        return done or (work / "whole" / source.folder).exists()
+
+    def bytes_to_download(self, source: Source) -> int:
+        """Return the size of the archives that are not there yet."""
+        if source.is_there(self.data) or source.key in self.found:
+            return 0
+        return sum(
+            archive.num_bytes
+            for archive in source.archives
+            if not self.archive_file(source, archive).exists()
+            and not self.is_unpacked(source, archive)
+        )
+
+
+def get_source(source: Source, getting: Getting) -> Report | None:
+    """Bring one folder of files to its place; return its check if one was made.
+
+    DataError if an archive must be fetched by the user, is damaged, or the set is incomplete.
+    """
+    data, work = getting.data, getting.data / WORK / source.key
+    report = None
+    if not source.is_there(data):
+        with explain_write_errors(work, "--data"), _lock(work):
+            whole = work / "whole"
+            staged = whole / source.folder
+            if not staged.exists() and source.key in getting.found:
+                link_set(source, getting.found[source.key], work / "links")
+                staged.parent.mkdir(parents=True, exist_ok=True)
+                (work / "links").rename(staged)
+            elif not staged.exists():
+                _unpack_all(source, getting, work)
+                _stage(source, work / "raw", staged)
+            report = _require_whole(source, getting, whole)
+            (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
+            staged.rename(data / source.folder)
+            shutil.rmtree(work)
+        with suppress(OSError):  # other sets are being got, or there are none
+            work.parent.rmdir()
+    if source.finish is not None:
+        source.finish(data)
+    return report
+
+
+@contextmanager
+def _lock(work: Path) -> Iterator[None]:
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as file:
+        if not lock_file(file.fileno()):
+            raise BusyError(f"{work}: another process gets this set; wait for it, or stop it")
+        yield
+
+
+def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
+    """Unpack every archive that no earlier run has unpacked, downloading those that are absent."""
+    _require_archives(source, getting)
+    for archive in source.archives:
+        file = getting.archive_file(source, archive)
+        own = file in getting.local.get(source.key, {}).values()
+        if getting.is_unpacked(source, archive) or (archive.optional and not _has(file, getting)):
+            continue
+        if own and (why := mismatch(archive, file)):
+            raise DataError(f"{file}: it is not the published file ({why}); get it again")
+        if not file.exists():
+            download(archive, file)
+        target = work / "raw" / archive.into
+        if is_archive(archive.name):
+            unpack(file, target, archive.nested)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target / archive.name)
+        write_whole(work / "done" / archive.name, b"", "--data")
+        if getting.remove_archives and not own:
+            file.unlink()
+    if getting.remove_archives:
+        with suppress(OSError):  # never there, or not empty
+            (getting.data / ARCHIVES / source.key).rmdir()
+            (getting.data / ARCHIVES).rmdir()
+
+
+def _has(file: Path, getting: Getting) -> bool:
+    return file.exists() or not getting.only_local
+
+
+def _require_archives(source: Source, getting: Getting) -> None:
+    """Raise DataError that names every archive that the user must fetch."""
+    absent = [
+        archive
+        for archive in source.archives
+        if not (archive.urls and not getting.only_local)
+        and not archive.optional
+        and not getting.archive_file(source, archive).exists()
+        and not getting.is_unpacked(source, archive)
+    ]
+    if not absent and source.archives:
+        return
+    names = ", ".join(" or ".join(archive.names) for archive in absent)
+    if source.access == "download":
+        raise DataError(f"{source.key}: --from has no {names}; without --from they are downloaded")
+    raise DataError(
+        f"{source.key}: {source.advice}"
+        + (
+            f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"
+            if absent
+            else ""
+        )
+    )
+
+
+def _stage(source: Source, raw: Path, staged: Path) -> None:
+    """Sort the unpacked files and move them to a data folder of their own."""
+    if source.arrange is not None:
+        source.arrange(raw)
+    root = find_root(source, raw)
+    places = source.places_in(root) if root is not None else None
+    if root is None or places is None:
+        expected = ", ".join(part.path for part in source.parts if not part.optional)
+        raise DataError(
+            f"{source.key}: its archives are unpacked in {raw}, but no folder there has all of "
+            f"{expected}; remove {raw.parent} to unpack them again"
+        )
+    move_parts(root, places)
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    root.rename(staged)
+
+
+def _require_whole(source: Source, getting: Getting, whole: Path) -> Report | None:
+    """Return the check of a finished set before it is moved; DataError if it is incomplete."""
+    small = getting.data / SMALL_DATA
+    if small.exists():
+        shutil.copyfile(small, whole / SMALL_DATA)
+    reports = []
+    for key in source.checked_as:
+        print_line("check", f"{source.key}: every image is opened")
+        reports.append(check(key, whole, decode=False))
+        report = reports[-1]
+        if report.classes[0] == report.classes[1] and report.num_bad <= getting.tolerate:
+            return report
+    if not reports:
+        return None
+    first = reports[0]
+    more = len(first.problems) - NUM_NAMED
+    raise DataError(
+        f"{source.key}: it is not whole, so it stays in {whole / source.folder}:\n  "
+        + "\n  ".join(first.problems[:NUM_NAMED])
+        + (f"\n  and {more} more" if more > 0 else "")
+        + f"\nRemove {whole.parent} to begin again, or take it as it is with --tolerate "
+        f"{max(1, first.num_bad)}"
+    )

@@ -1,0 +1,181 @@
+"""python -m transfer get-data: download, unpack, sort and check data sets, or link them."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.check import Report, check, render
+from transfer.datasets.images import DataError
+from transfer.datasets.source import Source
+from transfer.getting import overview
+from transfer.getting.assemble import Getting, get_source
+from transfer.getting.local import files_by_name, local_archives, with_local_variant
+from transfer.getting.recognize import find_all
+from transfer.getting.request import SUITES, Wanted, all_sources, wanted
+from transfer.running.console import print_line
+from transfer.running.folders import check_writable, data_folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetData:
+    """Download, unpack, sort and check data sets, or link those that lie elsewhere."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Keys of data sets or sources, such as aircraft dtd imagenet, or all."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    suite: str = ""
+    """All sets of one paper: jcl, co2, lorac, uniclr or looc."""
+    archives: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Folder with archives that you have; nothing is downloaded."""
+    link: Path | None = None
+    """Folder at or below which sets lie; they are recognized by their content and linked."""
+    find: Path | None = None
+    """Folder below which known sets are searched; only prints the commands that link them."""
+    plan: bool = False
+    """Only print sizes, addresses and terms."""
+    remove_archives: bool = False
+    """Remove downloaded archives once they are unpacked."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+
+    def __call__(self) -> int:
+        """Get the sets and print their check; return 0 if all of them are there and whole."""
+        if self.find is not None:
+            return self.print_found(self.find)
+        files = None if self.archives is None else files_by_name(self.archives)
+        request = self.wanted()
+        if files is not None:
+            sources = tuple(with_local_variant(source, files) for source in request.sources)
+            request = replace(request, sources=sources)
+        getting = self.getting(request, files)
+        text = overview.render(request.sources, getting)
+        if self.plan:
+            print(text)
+            return 0
+        print(text, file=sys.stderr, flush=True)
+        check_writable(self.data, "--data")
+        room = overview.space(request.sources, getting)
+        if room.needed > room.free:
+            raise OSError(
+                f"{overview.format_bytes(room.needed)} are needed at {self.data}, "
+                f"{overview.format_bytes(room.free)} are free; free some space, give another "
+                "--data, or get fewer sets at a time"
+            )
+        reports, failed = get_all(request, getting)
+        print(render(reports))
+        for line in failed:
+            print(line, file=sys.stderr)
+        return int(bool(failed) or not all(fit(report, self.tolerate) for report in reports))
+
+    def wanted(self) -> Wanted:
+        """Return what is asked for; with --link alone, every set that is found there."""
+        if self.names or self.suite:
+            return wanted(self.names, self.suite)
+        if self.link is not None:
+            return wanted(tuple(find_all(tuple(all_sources().values()), self.link)), "")
+        raise ValueError(
+            f"name data sets, such as cifar10 dtd, or all; or give --suite ({', '.join(SUITES)}), "
+            "--link FOLDER, or --find ROOT"
+        )
+
+    def getting(self, request: Wanted, files: Mapping[str, list[Path]] | None) -> Getting:
+        """Return how the sources are got: from the user's files, by links, or downloaded."""
+        local: dict[str, dict[str, Path]] = {}
+        found: dict[str, Path] = {}
+        if files is not None:
+            local = {source.key: local_archives(source, files) for source in request.sources}
+        if self.link is not None:
+            found = self.find_to_link(request.sources, self.link)
+        return Getting(
+            data=self.data,
+            local=local,
+            found=found,
+            only_local=files is not None,
+            remove_archives=self.remove_archives,
+            tolerate=self.tolerate,
+        )
+
+    def find_to_link(self, sources: tuple[Source, ...], folder: Path) -> dict[str, Path]:
+        """Return the folder of each source; DataError if one is not recognized there."""
+        if not folder.is_dir():
+            raise DataError(f"--link {folder}: this is no folder")
+        found = find_all(sources, folder)
+        absent = [
+            source
+            for source in sources
+            if source.key not in found
+            and not source.is_there(self.data)
+            and not unneeded_with_found(source, sources, found)
+        ]
+        if absent or not found:
+            wants = "; ".join(f"{s.key}: {', '.join(p.path for p in s.parts)}" for s in absent)
+            raise DataError(
+                f"--link {folder}: not recognized there ({wants or 'no known set'}); a set is a "
+                "folder that holds all these"
+            )
+        return found
+
+    def print_found(self, root: Path) -> int:
+        """Print a command for each known set below a folder."""
+        if not root.is_dir():
+            raise DataError(f"--find {root}: this is no folder")
+        found = find_all(tuple(all_sources().values()), root)
+        for key, folder in found.items():
+            state = "  # is there" if all_sources()[key].is_there(self.data) else ""
+            words = ["get-data", key, "--link", str(folder), "--data", str(self.data)]
+            print(f"python -m transfer {shlex.join(words)}{state}")
+        print(f"{len(found)} known sets below {root}", file=sys.stderr)
+        return 0
+
+
+def unneeded_with_found(
+    source: Source, sources: Sequence[Source], found: Mapping[str, Path]
+) -> bool:
+    """Return whether what makes a source unnecessary is part of another set that was found."""
+    return any(
+        (found[other.key] / Path(source.unneeded_with).relative_to(other.folder)).exists()
+        for other in sources
+        if other.key in found and Path(source.unneeded_with).is_relative_to(other.folder)
+    )
+
+
+def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]:
+    """Get every source, then check every set; return the checks and a line per failure.
+
+    One set that cannot be got does not stop the others.
+    """
+    reports: dict[str, Report] = {}
+    failed: list[str] = []
+    for source in request.sources:
+        try:
+            report = get_source(source, getting)
+        except (DataError, OSError, RuntimeError) as error:
+            why = str(error).removeprefix(f"{source.key}: ")
+            failed.append(f"{source.key} is not there: {why}")
+            print_line("get-data", f"{source.key} failed, the reason comes last")
+            continue
+        if report is not None:
+            reports[report.key] = report
+    for key in request.keys:
+        if key not in reports:
+            reports[key] = check(key, getting.data, decode=False)
+            if reports[key].found and not fit(reports[key], getting.tolerate):
+                folders = [getting.data / source.folder for source in DATASETS[key].sources]
+                failed.append(
+                    f"{key} was there before and is not whole; move {', '.join(map(str, folders))} "
+                    "away to get it again, or take it as it is with --tolerate"
+                )
+    return [reports[key] for key in dict.fromkeys((*request.keys, *reports))], failed
+
+
+def fit(report: Report, tolerated: int) -> bool:
+    """Return whether a set is there with all classes, and with no more faults than tolerated."""
+    whole = report.classes[0] == report.classes[1]
+    return report.found and whole and report.num_bad <= tolerated

@@ -1,0 +1,107 @@
+"""Sets that lie elsewhere on the machine: recognized by their content, and linked.
+
+The names of folders do not matter. A set is a folder that holds all parts of its source, at the
+published places or at those where other suites keep them.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from transfer.datasets.source import Source
+from transfer.running.console import print_line
+
+DEPTH = 6
+"""Levels of folders that are searched."""
+MOST_FOLDERS = 200
+"""Folders with more subfolders hold classes, not sets; what is in them is not searched."""
+
+MOST_CANDIDATES = 20_000
+"""Folders after which a search ends."""
+
+
+def candidate_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """Yield a folder and those below it, nearer ones first, each once even if links lead to it."""
+    level, seen = [root], set[tuple[int, int]]()
+    for _ in range(depth + 1):
+        below: list[Path] = []
+        for folder in level:
+            state = folder.stat()
+            if (state.st_dev, state.st_ino) in seen:
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            if len(seen) > MOST_CANDIDATES:
+                print_line("search", f"{root}: {MOST_CANDIDATES:,} folders seen; give a nearer one")
+                return
+            yield folder
+            below += _subfolders(folder)
+        level = below
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    except OSError:  # a folder that may not be read holds no set for this user
+        return []
+    return [folder / name for name in names] if len(names) <= MOST_FOLDERS else []
+
+
+def find_root(source: Source, folder: Path, depth: int = DEPTH) -> Path | None:
+    """Return the folder, at or below another one, that is a set; None if there is none."""
+    folders = candidate_folders(folder, depth)
+    return next((root for root in folders if source.places_in(root) is not None), None)
+
+
+def find_all(sources: Sequence[Source], folder: Path) -> dict[str, Path]:
+    """Return the folder of each source that is found at or below a folder, by its key."""
+    found: dict[str, Path] = {}
+    for root in candidate_folders(folder):
+        for source in sources:
+            if source.key not in found and source.places_in(root) is not None:
+                found[source.key] = root
+    return found
+
+
+def link_set(source: Source, root: Path, target: Path) -> None:
+    """Write links to a found set, in the layout that its reader expects."""
+    root = root.resolve()
+    places = source.places_in(root)
+    if places is None:
+        raise ValueError(f"{root} is not {source.key}")
+    _remove(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.link is not None and source.link(root, places, target):
+        return
+    if all(path == place for path, place in places.items()):
+        target.symlink_to(root, target_is_directory=True)
+        return
+    moved = {place for path, place in places.items() if path != place}
+    for entry in sorted(root.iterdir()):
+        if entry.name not in moved and not any(p.startswith(f"{entry.name}/") for p in moved):
+            _link(target / entry.name, entry)
+    for path, place in places.items():
+        if not (target / path).exists():
+            _link(target / path, root / place)
+
+
+def move_parts(root: Path, places: Mapping[str, str]) -> None:
+    """Move the parts of an unpacked set to where its reader expects them."""
+    for path, place in places.items():
+        if path != place:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / place).rename(root / path)
+
+
+def _link(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target, target_is_directory=target.is_dir())
+
+
+def _remove(path: Path) -> None:
+    """Remove links of an interrupted run; what they lead to stays."""
+    if path.is_symlink():
+        path.unlink()
+    elif path.is_dir():
+        shutil.rmtree(path)
