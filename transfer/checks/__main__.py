@@ -67,6 +67,9 @@ def run(request: Request, answers: TextIO) -> int:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch looks for GPUs
     import torch
 
+    from transfer.finetuning.gpu import use_expandable_segments
+
+    use_expandable_segments()  # as trainings of detectors do; before CUDA starts
     if request.device == "cuda" and not torch.cuda.is_available():
         raise OptionError("--device cuda: this machine has no CUDA device; use --device cpu")
     with tempfile.TemporaryDirectory() as temporary, others_on_stderr(answers) as write:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transfer.checks import features
+from transfer.frozen.network import frozen_network
 from transfer.checks.report import CheckFailedError, Place
 
 SMALL = Place(device="cpu", folder=Path())
@@ -17,10 +18,9 @@ def with_changed_device(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[nn.Module], object]
 ) -> None:
     """Let the device's network differ from the CPU's."""
-    original = features.frozen_network
 
     def changed(backbone: object) -> nn.Module:
-        network = original(backbone)  # type: ignore[arg-type]
+        network = frozen_network(backbone)  # type: ignore[arg-type]
         change(network)
         return network
 
@@ -64,6 +64,7 @@ def test_bfloat16_features_keep_their_direction() -> None:
 
 
 def test_another_direction_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_changed_device(monkeypatch, lambda network: network.layer4[1].conv2.weight.data.neg_())  # type: ignore[union-attr, operator, index]
+    name = "layer4.1.conv2.weight"
+    with_changed_device(monkeypatch, lambda network: network.get_parameter(name).data.neg_())
     with pytest.raises(CheckFailedError, match="cosine"):
         features.check_bfloat16("resnet18", SMALL)

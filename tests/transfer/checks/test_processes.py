@@ -54,7 +54,7 @@ def test_the_variance_of_the_naive_norm_is_biased() -> None:
 
 
 def test_one_gpu_is_skipped_aloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(processes.torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(NotCheckedError, match="one GPU"):
         check_norm("naiveSyncBN", Place(device="cuda", folder=tmp_path))
 
