@@ -1,7 +1,6 @@
 """Optimizers and learning-rate schedules."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +9,9 @@ from torch.optim import SGD, Optimizer
 
 from pretrain.method import Method
 from pretrain.recipes.recipe import Schedule
+
+Tensors = list[Tensor] | tuple[Tensor, ...]
+"""What torch's functions of many tensors take."""
 
 
 def scheduled_rate(
@@ -176,7 +178,7 @@ class LARS(Optimizer):
         return torch.where(defined, ratio, torch.ones_like(ratio))
 
 
-def _scale(tensors: Sequence[Tensor], factors: Tensor) -> None:
+def _scale(tensors: Tensors, factors: Tensor) -> None:
     """Multiply T tensors by factors (T,), in place."""
     if tensors[0].is_cuda:
         torch._foreach_mul_(tensors, repeat_factors(tensors, factors))
@@ -184,7 +186,7 @@ def _scale(tensors: Sequence[Tensor], factors: Tensor) -> None:
         torch._foreach_mul_(tensors, list(factors.unbind()))
 
 
-def repeat_factors(tensors: Sequence[Tensor], factors: Tensor) -> list[Tensor]:
+def repeat_factors(tensors: Tensors, factors: Tensor) -> list[Tensor]:
     """Return each of the factors (T,) in shape and memory layout of its tensor.
 
     A GPU multiplies lists of equal shapes in a few kernels, but starts one for each tensor if the

@@ -21,7 +21,6 @@ from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
 from transfer.cells.staleness import finished
-from transfer.finetuning.gpu import use_expandable_segments
 from transfer.record import Record
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, write_whole
@@ -151,6 +150,8 @@ def main(file: Path) -> None:
     stop.listen()
     cell: Cell = pickle.loads(file.read_bytes())
     if cell.task.varied_image_sizes:
+        from transfer.finetuning.gpu import use_expandable_segments
+
         use_expandable_segments()  # before the process joins the others, which starts CUDA
     with process_group() as process:
         try:
