@@ -70,6 +70,18 @@ def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str
     return max(each, key=lambda value: float("inf") if value != value else value)
 
 
+def norm_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Return the norm of all differences in units of the norm of all tensors of the same names."""
+    if found.keys() != expected.keys():
+        raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
+    apart, norm = 0.0, 0.0
+    for name, theirs in expected.items():
+        exact = theirs.detach().cpu().double()
+        apart += float((found[name].detach().cpu().double() - exact).square().sum())
+        norm += float(exact.square().sum())
+    return float((apart / max(norm, 1e-300)) ** 0.5)
+
+
 @contextmanager
 def exact_float32() -> Iterator[None]:
     """Compute in float32 without TF32, and with algorithms that repeat their results."""

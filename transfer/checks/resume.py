@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from transfer.checks.classifier import COURSE, new_classifier, noise_samples
-from transfer.checks.comparison import Differences, exact_float32
-from transfer.checks.detectors import NUM_CLASSES, new_detector
-from transfer.checks.fixed_detector import everything_sampled, lean
+from transfer.checks.comparison import Differences, exact_float32, norm_difference
+from transfer.checks.detectors import NUM_CLASSES, new_detector, small_recipe
 from transfer.checks.report import Facts, Place
 from transfer.checks.small_samples import small_samples
 from transfer.checks.training_step import training_step
@@ -118,12 +117,12 @@ def layouts_agree(subject: Subject) -> bool:
 
 def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]) -> float:
     """Return how far two trainings ended apart, relative to their way from the saved state."""
-    apart, way = 0.0, 0.0
-    ours, theirs = state_of(resumed), state_of(undisturbed)
-    for name, _ in undisturbed.network.named_parameters():
-        apart += float((ours[name] - theirs[name]).square().sum())
-        way += float((theirs[name] - saved[name]).square().sum())
-    return float((apart / max(way, 1e-300)) ** 0.5)
+    names = [name for name, _ in undisturbed.network.named_parameters()]
+    ours, theirs = (
+        {name: state[name] - saved[name] for name in names}
+        for state in (state_of(resumed), state_of(undisturbed))
+    )
+    return norm_difference(ours, theirs)
 
 
 def classifier(device: torch.device) -> Subject:
@@ -134,7 +133,7 @@ def classifier(device: torch.device) -> Subject:
 
 def detector(device: torch.device) -> Subject:
     """Return a detector of boxes of the torchvision engine, and two small images."""
-    recipe = lean(everything_sampled(COCO_FPN))
+    recipe = small_recipe(COCO_FPN)
     made = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
     place_network(made.network, device)
     optimizer = sgd(made, recipe)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from transfer.checks import features
-from transfer.frozen.network import frozen_network
 from transfer.checks.report import CheckFailedError, Place
+from transfer.frozen.network import frozen_network
 
 SMALL = Place(device="cpu", folder=Path())
 
