@@ -55,7 +55,7 @@ def test_equal_answers_pass() -> None:
         (answer(losses={"loss_cls": torch.tensor(2.001)}), "losses"),
         (answer(losses={"loss_cls": torch.tensor(torch.nan)}), "losses nan"),
         (answer(gradients={"weight": torch.tensor([1.1, -3.0])}), "gradients"),
-        (answer(gradients={"weight": torch.tensor([torch.inf, -3.0])}), "gradients nan"),
+        (answer(gradients={"weight": torch.tensor([torch.inf, -3.0])}), "gradients inf"),
         (moved(boxes=BOXES + 0.01), "boxes"),
         (moved(scores=torch.tensor([0.9, 0.81])), "scores"),
         (moved(classes=torch.tensor([1, 0])), "classes"),
