@@ -1,4 +1,4 @@
-"""What the checks measured becomes the rates that plans read."""
+"""Measured facts of the checks become the rates that plans read."""
 
 from pathlib import Path
 
