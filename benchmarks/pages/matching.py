@@ -20,7 +20,8 @@ def published_counterparts(published: Table, model: Model) -> tuple[list[Row], s
     measured by the same task and protocol.
     """
     if not model.method:
-        return [], "no published counterpart: the file does not say how it was made"
+        why = "the file does not say how it was made (`--as RECIPE` declares it)"
+        return [], f"no published counterpart: {why}"
     if model.table_row and not names_table(model.table_row, published.id):
         return [], f"no published counterpart: the recipe reproduces {model.table_row}"
     same = rows_of_method(published, model)

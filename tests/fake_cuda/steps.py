@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
+from pretrain.data.image_files import ImageFiles
 from pretrain.data.images import BatchPlan, TrainingImages
 from pretrain.data.views import ViewRecipe
 from pretrain.loop import Job, Training, training_step
@@ -20,7 +21,7 @@ from tests.tiny_methods import tiny_batch, tiny_config, tiny_method
 
 NUM_IMAGES = {1: 8, 8: 4}
 """Images of each process; as many as the tiny queues hold in eight processes together."""
-NO_IMAGES = TrainingImages(Path(), (), np.array([1]), np.array([1]))
+NO_IMAGES = TrainingImages(Path(), ImageFiles.of(Path(), ()), np.array([1]), np.array([1]))
 
 
 @dataclass(frozen=True)

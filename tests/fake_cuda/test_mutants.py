@@ -85,7 +85,8 @@ def half_statistics(rows: Tensor) -> Tensor:
 
 
 def half_factor(rows: Tensor) -> Tensor:
-    return torch.linalg.cholesky(rows.detach()[:, :4].bfloat16()).float().mean() + rows.mean()
+    lower: Tensor = torch.linalg.cholesky(rows.detach()[:, :4].bfloat16())
+    return lower.float().mean() + rows.mean()
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,10 @@ def test_a_recipe_is_compared_with_the_row_that_names_it(
 ) -> None:
     origin = made_by(row.recipe) | ({"heads": list(row.heads)} if row.heads else {})
     network = row.pretrain.arch if row.heads else arch(row.recipe)
-    judged = set()
     for number, column in enumerate(table.columns):
         if row.values[column.key] is None:
             continue
         protocol = row.protocol_of(column)
-        judged |= {column.key} if protocol else set()
         results = tmp_path / str(number)  # a record holds one metric here
         put_records(results, row, column, protocol or column.protocol, arch=network, made_by=origin)
         pairs = [
