@@ -26,6 +26,7 @@ from benchmarks.gpu.checks import (
     run_checks,
 )
 from benchmarks.gpu.page import Machine, render
+from transfer.checks.rates import write_rates
 from transfer.record import commit
 from transfer.running.atomic_files import WriteError, write_whole
 from transfer.running.option_ranges import OptionError, Range, check_ranges
@@ -70,6 +71,8 @@ def run(request: Request) -> int:
         answers[answer.command, answer.check] = answer
         kept.add(answer)
         print(line(answer), flush=True)
+    if device == "cuda":
+        keep_rates(request.runs, machine, list(answers.values()))
     page = write_page(request, device, machine, checks, list(answers.values()), folder)
     failed = sum(answer.status == "failed" for answer in answers.values())
     missing = len(checks) - len(answers)
@@ -97,7 +100,7 @@ def describe_machine(choice: str) -> tuple[str, Machine]:
         for name in dict.fromkeys(names)
     )
     date = time.strftime("%Y-%m-%d")
-    machine = Machine(device=counted, software=software, commit=commit(), date=date)
+    machine = Machine(device=counted, gpu=names[0], software=software, commit=commit(), date=date)
     return "cuda" if cuda else "cpu", machine
 
 
@@ -119,6 +122,14 @@ def write_page(
     page = place / "gpu_check.md"
     write_whole(page, render(machine, answers, not_run).encode(), "--results")
     return page
+
+
+def keep_rates(runs: Path, machine: Machine, answers: Sequence[Answer]) -> None:
+    """Keep the measured rates below --runs, for the GPU hours of plans on this machine."""
+    measured = {one.check: dict(one.facts) for one in answers if one.status == "measured"}
+    path = write_rates(runs, machine.gpu, measured, date=machine.date, commit=machine.commit)
+    if path is not None:
+        print(f"plans take their GPU hours from {path}")
 
 
 def line(answer: Answer) -> str:

@@ -3,6 +3,7 @@
 __main__.py    python -m transfer
 readme_tables.py
                renews the generated tables of README.md
+checks/        python -m transfer.checks: a GPU against the CPU, and its speed
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 detection/     detectors: recipe, two engines, metrics

@@ -19,7 +19,9 @@ class Machine:
     """Machine that was checked, and its software."""
 
     device: str
-    """Names of the GPUs, or of the processor."""
+    """Names of the GPUs and how many, or of the processor."""
+    gpu: str
+    """Name of the first GPU, or of the processor."""
     software: str
     """Versions of torch and of what it uses."""
     commit: str

@@ -90,7 +90,7 @@ def _resource_note(
     row: PlannedCell, used: TrainingSchedule, paper: TrainingSchedule, options: SlurmOptions
 ) -> str:
     requested = resources(row, options)
-    gpu_hours = row.cell.task.gpu_hours(row.cell.backbone)
+    gpu_hours = row.cell.task.gpu_hours(row.cell.computing, row.rates)
     gpus = row.cell.settings.training.gpus
     text = (
         f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "

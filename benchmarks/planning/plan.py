@@ -12,6 +12,7 @@ from transfer.cells.staleness import finished
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
+from transfer.running.measured_rates import ASSUMED, Rates, rates_of_this_machine
 from transfer.running.processes import num_gpus
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask, Task
@@ -31,6 +32,8 @@ class PlannedCell:
     why: str = ""
     """Reason why the backbone is unfit for the task or why the data are too few, or a note on a
     shared classifier or head."""
+    rates: Rates = ASSUMED
+    """Measured rates that the hours follow from, as far as there are any."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -48,7 +51,9 @@ def plan_cell(cell: Cell) -> PlannedCell:
     too_few = cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)
-    return PlannedCell(cell, "run", (), cell.task.gpu_hours(cell.backbone), classifier_note(cell))
+    rates = rates_of_this_machine(cell.settings.runs)
+    hours = cell.task.gpu_hours(cell.computing, rates)
+    return PlannedCell(cell, "run", (), hours, classifier_note(cell), rates)
 
 
 def classifier_note(cell: Cell) -> str:
@@ -126,16 +131,27 @@ def render_plan(rows: list[PlannedCell]) -> str:
             f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
             f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
+    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
     counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
     others = sum(row.gpu_hours for row in rows if row.cell.task.distributed_training is None)
     lines.append(
         f"{counts['run']} to run, {counts['cached']} finished, {counts['no data']} without data, "
-        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours if a ResNet-50 "
-        f"passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second (assumed, not measured)"
+        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours{_speed(rates)}"
     )
+    lines.append(f"GPU hours: {rates.source}")
     lines += _task_notes(rows)
     lines += sorted(_missing_data_notes(rows))
     return "\n".join(lines)
+
+
+def _speed(rates: Rates) -> str:
+    """Return the assumed speed of frozen networks; empty if one is measured."""
+    if rates.features:
+        return ""
+    return (
+        f" if a ResNet-50 passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second "
+        "(assumed, not measured)"
+    )
 
 
 def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
@@ -144,7 +160,7 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
     for row in rows:
         if row.state == "run":
             cell = row.cell
-            work = PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours)
+            work = PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates)
             groups.setdefault(type(cell.task), []).append(work)
     options = rows[0].cell.settings.training if rows else TrainingOptions()
     return [

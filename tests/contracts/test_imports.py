@@ -17,7 +17,7 @@ MAY_IMPORT = {
 }
 LAYERS = {
     "transfer": (
-        ("__main__", "readme_tables"),
+        ("__main__", "readme_tables", "checks"),
         ("cells",),
         ("tasks",),
         ("detection", "segmentation"),

@@ -19,6 +19,8 @@ OTHERS = (
     ("-m", "pretrain.speed.benchmark", "--help"),
     ("-m", "pretrain.speed.bench_views", "--help"),
     ("-m", "benchmarks.speed.bench_commands", "--help"),
+    ("-m", "transfer.checks", "--help"),
+    ("-m", "transfer.checks", "--list"),
 )
 PROGRAM = """
 import runpy, sys

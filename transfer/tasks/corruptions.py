@@ -16,6 +16,7 @@ from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kin
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ class CorruptionEval(TaskDefaults):
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset)
+        return probe_hours(backbone, self.dataset, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> ClassifierTest:
         """Return the classifier with the test features, extracted or from the cache.

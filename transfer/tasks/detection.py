@@ -31,6 +31,7 @@ from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
 
@@ -62,6 +63,16 @@ IMAGES_PER_GPU_SECOND = {
 }
 """Training speed of detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on
 eight V100 (its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
+
+MEASURED_AS = {
+    ("fpn", "boxes", False): "coco_det",
+    ("fpn", "masks", False): "coco_insseg",
+    ("fpn", "keypoints", False): "coco_keypoint",
+    ("fpn", "boxes", True): "coco_det@4conv1fc",
+    ("fpn", "masks", True): "coco_insseg@4conv1fc",
+    ("c4", "boxes", False): "voc0712_det_c4",
+}
+"""Names of measured rates by neck, output and convolutions in the box head."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,22 +188,30 @@ class Detection(TaskDefaults):
         """Return whether a record of this engine counts: any, unless the user chose one."""
         return self.engine_choice == "auto" or engine == self.engine
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of training on one GPU; a test is short beside it."""
         recipe = self.recipe
-        rate = IMAGES_PER_GPU_SECOND[recipe.neck, recipe.finds]
+        rate = self.measured_speed(rates) or IMAGES_PER_GPU_SECOND[recipe.neck, recipe.finds]
         cost = FORWARD_COST.get(backbone.arch, 1.0) * (recipe.test_short_px / 800) ** 2
         runs = 1 + len(self.learning_rates)
         return runs * cost * recipe.iterations * recipe.batch_size / rate / 3600
+
+    def measured_speed(self, rates: Rates) -> float:
+        """Return the measured images per second of a training of this kind; 0 if there is none."""
+        kind = (self.recipe.neck, self.recipe.finds, self.recipe.box_head_convs > 0)
+        return rates.trained_per_second(MEASURED_AS.get(kind, ""), self.recipe.precision)
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
         """Return hours, wall time and engine of the detectors of a plan."""
         hours = sum(row.gpu_hours for row in planned)
+        source = "on V100 by detectron2's model zoo (assumed for either engine, not measured)"
+        if all(row.task.measured_speed(row.rates) for row in planned):
+            source = f"({planned[0].rates.source})"
         lines = [
-            f"detection: about {hours:.1f} GPU hours on V100 by detectron2's model zoo (assumed "
-            f"for either engine, not measured); {wall_time(planned, options, num_gpus)}"
+            f"detection: about {hours:.1f} GPU hours {source}; "
+            f"{wall_time(planned, options, num_gpus)}"
         ]
         lines += mean_of_three(planned, "voc0712_det_c4")
         if any(row.task.engine == "torchvision" for row in planned):

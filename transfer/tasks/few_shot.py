@@ -19,6 +19,7 @@ from transfer.frozen.features import TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
@@ -93,9 +94,9 @@ class FewShot(TaskDefaults):
             f"{num_images} training images of {sizes.classes} classes; use the complete data set"
         )
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset)
+        return probe_hours(backbone, self.dataset, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features, extracted or from the cache."""

@@ -14,6 +14,7 @@ from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
 
 
@@ -58,9 +59,9 @@ class KNN(TaskDefaults):
             "use the complete data set, or --schedule smoke for fewer neighbors"
         )
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset)
+        return probe_hours(backbone, self.dataset, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features, extracted or from the cache."""

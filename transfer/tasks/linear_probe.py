@@ -17,6 +17,7 @@ from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
 
@@ -86,9 +87,9 @@ class LinearProbe(TaskDefaults):
         std = self.std and backbone.input.std
         return replace(self, crop_px=backbone.input.size_px, std=std)
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs)
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""

@@ -17,6 +17,7 @@ from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
@@ -84,11 +85,13 @@ class LinearTransfer(TaskDefaults):
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         # the rates are searched in one pass, the chosen one is trained in another
         crops = 2.0 * self.steps * self.batch_size
-        return probe_hours(backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs)
+        return probe_hours(
+            backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs, rates=rates
+        )
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""

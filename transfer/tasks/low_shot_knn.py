@@ -18,6 +18,7 @@ from transfer.frozen.features import Features, TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ class LowShotKNN(TaskDefaults):
         """Return the images of each class in a bank, at least one."""
         return max(1, round(num_images / num_classes * percent / 100))
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset)
+        return probe_hours(backbone, self.dataset, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features, extracted or from the cache."""

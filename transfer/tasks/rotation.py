@@ -16,6 +16,7 @@ from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
 from transfer.tasks.task import TaskDefaults
 
@@ -69,9 +70,9 @@ class RotationProbe(TaskDefaults):
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs)
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images in each rotation."""

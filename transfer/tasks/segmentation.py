@@ -19,6 +19,7 @@ from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
@@ -129,21 +130,31 @@ class Segmentation(TaskDefaults):
         """Return the recipe, whose batch is divided among GPUs."""
         return self.recipe
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of training on one GPU; a test is short beside it."""
         recipe = self.recipe
         cost = FORWARD_COST.get(backbone.arch, 1.0) * (recipe.crop_px / 513) ** 2
         images = recipe.iterations * recipe.batch_size
-        return (1 + len(self.learning_rates)) * cost * images / IMAGES_PER_GPU_SECOND / 3600
+        speed = self.measured_speed(rates) or IMAGES_PER_GPU_SECOND
+        return (1 + len(self.learning_rates)) * cost * images / speed / 3600
+
+    def measured_speed(self, rates: Rates) -> float:
+        """Return the measured crops of 513 px per second of a training; 0 if there is none."""
+        return rates.trained_per_second("voc12_seg_fcn", self.recipe.precision)
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
         """Return hours and wall time of the segmentation networks of a plan."""
         hours = sum(row.gpu_hours for row in planned)
+        source = (
+            f"if a ResNet-50 trains on {IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second "
+            "(assumed, not measured)"
+        )
+        if all(row.task.measured_speed(row.rates) for row in planned):
+            source = f"({planned[0].rates.source})"
         return [
-            f"segmentation: about {hours:.1f} GPU hours if a ResNet-50 trains on "
-            f"{IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second (assumed, not measured); "
+            f"segmentation: about {hours:.1f} GPU hours {source}; "
             f"{wall_time(planned, options, num_gpus)}",
             *mean_of_three(planned, "voc12_seg_fcn"),
         ]

@@ -18,10 +18,11 @@ from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_s
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.features import Predictions
-from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours
+from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours, training_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 from transfer.running.schedule import length_fraction
@@ -122,13 +123,17 @@ class SemiSupervised(TaskDefaults):
         """Return True: the whole network is fine-tuned."""
         return True
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of the search for a rate and of the last training."""
         counts = DATASETS[self.dataset].counts
         labelled = counts["trainval"] * (self.drawn_share or 1.0)
         searches = len(self.head_rates) if len(self.head_rates) > 1 else 0
         trained = self.epochs * labelled * (1 + searches * (1 - self.held_out_share))
-        return forward_hours(backbone, BACKWARD_COST * trained + counts["test"])
+        tested = forward_hours(backbone, counts["test"], rates)
+        speed = rates.trained_per_second("classifier", self.precision)
+        if not speed:
+            return forward_hours(backbone, BACKWARD_COST * trained, rates) + tested
+        return training_hours(backbone, trained, speed) + tested
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int

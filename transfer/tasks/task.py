@@ -14,6 +14,7 @@ from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 
 AnyTask = TypeVar("AnyTask")
 
@@ -26,6 +27,8 @@ class PlannedTask(Generic[AnyTask]):
     task: AnyTask
     seed: int
     gpu_hours: float
+    rates: Rates = ASSUMED
+    """Measured rates that the hours follow from, as far as there are any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +168,11 @@ class Task(Protocol):
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record that this engine made counts as finished."""
 
-    def gpu_hours(self, backbone: Backbone) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images.
+
+        The backbone's precision is that of its frozen features.
+        """
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int

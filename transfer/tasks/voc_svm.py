@@ -16,6 +16,7 @@ from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ class VOCSVM(TaskDefaults):
         """Return the protocol with images no larger than those the backbone was trained on."""
         return replace(self, crop_px=min(self.crop_px, backbone.input.size_px))
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, "voc07")
+        return probe_hours(backbone, "voc07", rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""

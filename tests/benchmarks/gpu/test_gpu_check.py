@@ -7,8 +7,9 @@ import pytest
 
 import benchmarks.gpu.checks
 import benchmarks.gpu_check
-from benchmarks.gpu.checks import Kept
-from benchmarks.gpu_check import main
+from benchmarks.gpu.checks import Answer, Kept, Status
+from benchmarks.gpu.page import Machine
+from benchmarks.gpu_check import keep_rates, main
 
 FAKE = "tests.benchmarks.gpu.fake_checks"
 EXPECTED = {
@@ -96,3 +97,20 @@ def test_gpus_that_are_absent_are_refused(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert main([*words, "--device", "cuda"]) == 2
     assert "no CUDA device; use --device cpu" in capsys.readouterr().err
+
+
+def test_measured_rates_are_kept_for_plans(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(check: str, status: Status, facts: dict[str, float]) -> Answer:
+        return Answer(command=FAKE, check=check, group="g", status=status, seconds=1.0, facts=facts)
+
+    machine = Machine(device="2 x A", gpu="A", software="", commit="c", date="2026-11-22")
+    crops = answer("rate of a linear probe", "measured", {"crops/s": 1000.0})
+    failed = answer("rate of features of resnet50 in float32", "failed", {})
+    keep_rates(tmp_path, machine, [crops, failed])
+    assert "plans take their GPU hours from" in capsys.readouterr().out
+    (path,) = (tmp_path / "rates").glob("*.json")
+    assert json.loads(path.read_text())["probe_crops"] == 1000.0
+    keep_rates(tmp_path, machine, [failed])
+    assert capsys.readouterr().out == ""

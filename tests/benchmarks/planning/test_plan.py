@@ -1,12 +1,20 @@
 """Contents of a plan: states, hours, shared passes."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan, with_shared_heads
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.pass_hours import forward_hours
+from transfer.running import measured_rates
+from transfer.running.measured_rates import ASSUMED, Rates, save_rates
+from transfer.running.processes import assume_gpus
 
 
 def test_heads_that_another_row_trains_are_counted_once(
@@ -41,3 +49,98 @@ def test_too_few_images_are_named_in_the_plan(
     row = plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
     assert row.state == "no data"
     assert reason in render_plan([row])
+
+
+@pytest.fixture
+def measured(settings: CellSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
+    """Store measured rates of this machine's GPU, and let it have one."""
+    monkeypatch.setattr(measured_rates, "DRIVER", settings.runs / "no driver")
+    rates = Rates(
+        gpu="NVIDIA H200",
+        measured="2026-11-22",
+        features={"resnet50": {"bfloat16": 8000.0, "float32": 2000.0}},
+        probe_crops=4000.0,
+        trainings={
+            "coco_det": {"float32": {"images": 16.0, "seconds": 0.5}},
+            "voc12_seg_fcn": {"float32": {"images": 16.0, "seconds": 0.25}},
+            "classifier": {"float32": {"images": 256.0, "seconds": 0.2}},
+        },
+    )
+    save_rates(settings.runs, rates)
+    with assume_gpus(1):
+        yield rates
+
+
+def hours(key: str, settings: CellSettings, rates: Rates, **changes: Any) -> float:
+    """Return the hours of a ResNet-50 at 224 px."""
+    backbone = replace(random_backbone(arch="resnet50", stem="imagenet", seed=0), state_dict={})
+    paper = replace(settings, schedule="paper", **changes)
+    cell = Cell(key=key, backbone=backbone, seed=0, settings=paper)
+    return cell.task.gpu_hours(cell.computing, rates)
+
+
+def test_measured_rates_take_the_place_of_assumed_ones(
+    settings: CellSettings, measured: Rates
+) -> None:
+    assert hours("coco_det", settings, measured) == pytest.approx(90_000 * 0.5 / 3600)
+    assert hours("voc12_seg_fcn", settings, measured) == pytest.approx(33_069 * 0.25 / 3600)
+    # 50,000 training and 10,000 test images once
+    assert hours("cifar10_knn", settings, measured) == pytest.approx(60_000 / 8000 / 3600)
+    exact = hours("cifar10_knn", settings, measured, features_in="float32")
+    assert exact == pytest.approx(60_000 / 2000 / 3600)
+
+
+def test_crops_of_a_probe_cost_what_a_probe_was_measured_to_cost(
+    settings: CellSettings, measured: Rates
+) -> None:
+    alone = replace(measured, probe_crops=8000.0)
+    key = "in100_linear@jcl"
+    assert hours(key, settings, measured) == pytest.approx(
+        hours(key, settings, alone) * 2, rel=0.02
+    )
+
+
+def test_whole_networks_on_few_labels_take_the_rate_of_the_classifier(
+    settings: CellSettings, measured: Rates
+) -> None:
+    key = "in1k_semi_10pct@co2"
+    faster = {"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}}
+    twice = replace(measured, trainings=faster)
+    tested = 50_000 / 8000 / 3600
+    trained = hours(key, settings, measured) - tested
+    assert hours(key, settings, twice) - tested == pytest.approx(trained / 2)
+
+
+def test_what_was_not_measured_keeps_its_assumed_hours(
+    settings: CellSettings, measured: Rates
+) -> None:
+    for key in ("coco_keypoint", "voc0712_det_c4"):
+        assert hours(key, settings, measured) == hours(key, settings, ASSUMED)
+
+
+def test_another_network_costs_its_share_of_a_measured_one(
+    small_backbone: Backbone, settings: CellSettings, measured: Rates
+) -> None:
+    own = replace(measured, features={"resnet18": {"bfloat16": 20_000.0}})
+    backbone = replace(small_backbone, precision="bfloat16")
+    per_image = forward_hours(backbone, 1.0, measured) / forward_hours(backbone, 1.0, own)
+    assert per_image == pytest.approx(0.44 / 8000 * 20_000)
+
+
+def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
+    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings, measured: Rates
+) -> None:
+    training = TrainingOptions(engine="torchvision", gpus=1)
+    paper = replace(settings, data=small_detection_data, schedule="paper", training=training)
+    rows = [
+        plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
+        for key in ("coco_det", "voc12_seg_fcn")
+    ]
+    text = render_plan(rows)
+    assert "GPU hours: measured on NVIDIA H200, 2026-11-22\n" in text
+    assert "detection: about 5.5 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
+    assert "segmentation: about 1.0 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
+    assert "assumed" not in text
+    with assume_gpus(0):
+        assumed = [plan_cell(row.cell) for row in rows]
+    assert "GPU hours: assumed, see make gpu-check\n" in render_plan(assumed)

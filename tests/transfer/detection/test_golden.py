@@ -21,7 +21,7 @@ from tests.transfer.detection.parity import (
     fill,
     in_double,
 )
-from tests.transfer.detection.small_scenes import small_samples
+from transfer.checks.small_samples import small_samples
 from transfer.detection.torchvision_engine import build_detector
 
 

@@ -17,7 +17,7 @@ SIZES = ((96, 128), (112, 96), (64, 88))
 
 
 def small_samples(num_images: int = 2, num_classes: int = 1) -> list[Sample]:
-    """Boxes, masks and keypoints, the same at every call."""
+    """Return samples with boxes, masks and keypoints, the same at every call."""
     generator = torch.Generator().manual_seed(7)
     samples = []
     for (height, width), boxes in list(zip(SIZES, BOXES, strict=True))[:num_images]:
@@ -27,15 +27,15 @@ def small_samples(num_images: int = 2, num_classes: int = 1) -> list[Sample]:
                 image=image,
                 boxes=torch.tensor(boxes),
                 classes=torch.arange(len(boxes)) % num_classes,
-                polygons=tuple(_outlines(box) for box in boxes),
-                keypoints=torch.stack([_keypoints(box, generator) for box in boxes]),
+                polygons=tuple(outlines(box) for box in boxes),
+                keypoints=torch.stack([keypoints(box, generator) for box in boxes]),
             )
         )
     return samples
 
 
-def _outlines(box: tuple[float, ...]) -> Polygons:
-    """An ellipse, and a triangle in a corner of the box."""
+def outlines(box: tuple[float, ...]) -> Polygons:
+    """Return the outlines of an ellipse, and of a triangle in a corner of the box."""
     left, top, right, bottom = box
     angles = np.arange(12) * (2 * math.pi / 12)
     x = (left + right) / 2 + (right - left) / 2 * np.cos(angles)
@@ -45,8 +45,8 @@ def _outlines(box: tuple[float, ...]) -> Polygons:
     return np.stack([x, y], axis=1).reshape(-1), triangle
 
 
-def _keypoints(box: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
-    """(17, 3) in the box and a little outside; the sixth is not labeled, others are hidden."""
+def keypoints(box: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+    """Return (17, 3), some beside the box; the sixth is not labeled, others are hidden."""
     left, top, right, bottom = box
     places = torch.rand(17, 2, generator=generator) * 1.1 - 0.05
     places = places * torch.tensor([right - left, bottom - top]) + torch.tensor([left, top])
