@@ -7,7 +7,7 @@ import pytest
 
 import benchmarks.gpu.checks
 import benchmarks.gpu_check
-from benchmarks.gpu.checks import Answer, Kept, Status
+from benchmarks.gpu.checks import Answer, Kept, Status, known_checks
 from benchmarks.gpu.page import Machine
 from benchmarks.gpu_check import keep_rates, main
 
@@ -97,6 +97,20 @@ def test_gpus_that_are_absent_are_refused(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert main([*words, "--device", "cuda"]) == 2
     assert "no CUDA device; use --device cpu" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_all_real_checks_pass_on_a_cpu_or_say_why_they_cannot(tmp_path: Path) -> None:
+    """Two processes where several are needed; what measures has small settings there."""
+    place = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    assert main(["--device", "cpu", "--minutes", "80", *place]) == 0
+    (record,) = tmp_path.rglob("gpu_check.json")
+    content = json.loads(record.read_text())
+    assert content["not_run"] == []
+    assert len(content["answers"]) == len(known_checks("cpu"))
+    for answer in content["answers"]:
+        assert answer["status"] in ("passed", "measured", "skipped"), answer
+        assert (answer["status"] == "skipped") == bool(answer["reason"]), answer
 
 
 def test_measured_rates_are_kept_for_plans(

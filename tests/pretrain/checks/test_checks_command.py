@@ -88,21 +88,3 @@ with lines_on_stdout() as write:
     )
     assert done.stdout == "a line\n"
     assert done.stderr.count("noise") == 2
-
-
-@pytest.mark.slow
-def test_every_check_passes_on_a_cpu(tmp_path: Path) -> None:
-    """The whole command, as another program starts it; two processes where several are needed."""
-    command = [sys.executable, "-m", "pretrain.checks", "--device", "cpu"]
-    done = subprocess.run(
-        [*command, "--folder", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert done.returncode == 0
-    lines: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    begins = [line for line in lines if "begin" in line]
-    ends = [line for line in lines if "check" in line]
-    names = [each.line.name for each in all_checks()]
-    assert [line["begin"] for line in begins] == [line["check"] for line in ends] == names
-    failed = {line["check"]: line["reason"] for line in ends if line["status"] == "failed"}
-    assert not failed
-    assert all(line["reason"] for line in ends if line["status"] == "skipped")
