@@ -43,7 +43,7 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
         f"**{summary or 'nothing was run'}**",
     ]
     for title, status in (("Failed", "failed"), ("Skipped", "skipped")):
-        lines = [f"- {a.group}, {a.check}: {a.reason}" for a in answers if a.status == status]
+        lines = _reasons([answer for answer in answers if answer.status == status])
         if lines:
             parts += [f"## {title}", "\n".join(lines)]
     if not_run:
@@ -53,6 +53,14 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
         own = [answer for answer in answered if answer.group == group]
         parts += [f"## {group[0].upper()}{group[1:]}", *_tables(own)]
     return "\n\n".join(parts) + "\n"
+
+
+def _reasons(answers: Sequence[Answer]) -> list[str]:
+    """Return a line for each group and reason, with the checks that it stands for."""
+    checks: dict[tuple[str, str], list[str]] = {}
+    for answer in answers:
+        checks.setdefault((answer.group, answer.reason), []).append(answer.check)
+    return [f"- {group}: {', '.join(names)}: {reason}" for (group, reason), names in checks.items()]
 
 
 def _tables(answers: Sequence[Answer]) -> list[str]:

@@ -46,7 +46,7 @@ def test_every_check_has_its_end_and_the_page_tells(
     assert reasons["late"] == "no answer within 1 s" or "21 s" in reasons["late"]
     page = record.with_suffix(".md").read_text()
     assert "3 passed, 1 measured, 4 failed, 1 skipped" in page
-    assert "- group, absent: needs CUDA" in page
+    assert "- group: absent: needs CUDA" in page
     assert "images per s" in page
     assert "123.5" in page
     out = capsys.readouterr().out.splitlines()

@@ -34,7 +34,7 @@ def test_all_ways_give_views_of_the_same_sizes(tmp_path: Path) -> None:
         assert [view.shape for view in usual_pipeline(TWO_SIZES)(file)] == expected
     (batch,) = make_feed(TWO_SIZES, images, colors_in_workers=True).batches(0, 1)
     assert [view.shape[1:] for view in batch.views] == expected
-    large, small = FileViews(make_feed(TWO_SIZES, images, colors_in_workers=False))[0]
+    large, small, _ = FileViews(make_feed(TWO_SIZES, images, colors_in_workers=False))[0]
     assert (large.shape, small.shape) == ((4, 24, 24, 3), (6, 12, 12, 3))
 
 

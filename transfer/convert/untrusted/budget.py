@@ -11,12 +11,13 @@ from transfer.convert.architectures import BackboneError
 
 MAX_OPERATIONS = 4_000_000
 """Opcodes and similar steps of a small file; 100,000 log entries of three numbers take most."""
-BYTES_PER_OPERATION = 16
+BYTES_PER_OPERATION = 10
 """Bytes of the file that each allow a further operation; a path with its class has 40 and more."""
-MAX_FURTHER_OPERATIONS = 4_500_000
-"""Most further operations: a processor of 2020 takes a microsecond for each, and has ten seconds.
+MAX_FURTHER_OPERATIONS = 6_500_000
+"""Most further operations: all together take half of the ten seconds on a processor of 2023.
 
-A list of the 1,281,167 images of ImageNet with their classes takes 7.8 million in all.
+A list of the 1,281,167 images of ImageNet with their classes takes 8 million in all, and one of
+their classes besides 10 million.
 """
 MAX_READ_BYTES = 3 * 2**30
 """Bytes that are copied out of the file as text, arrays inside pickles and the like."""
