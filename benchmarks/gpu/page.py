@@ -13,6 +13,11 @@ INTRODUCTION = (
     "writes this page."
 )
 
+BOUND = ": bound"
+"""End of the name of a fact that bounds another one."""
+MOST_COLUMNS = 9
+"""Facts that have a column each; more have a line each."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
@@ -64,16 +69,44 @@ def _reasons(answers: Sequence[Answer]) -> list[str]:
 
 
 def _tables(answers: Sequence[Answer]) -> list[str]:
-    """Return a table for all answers of a group whose facts have the same names."""
-    tables = []
-    for names in dict.fromkeys(tuple(_flat(answer.facts)) for answer in answers):
-        rows = [
-            [answer.check, *_flat(answer.facts).values(), f"{answer.seconds:.1f}"]
-            for answer in answers
-            if tuple(_flat(answer.facts)) == names
+    """Return tables of a group: one for what was compared, and one for each kind of measurement.
+
+    A measurement with many facts has a line for each fact.
+    """
+    kinds: dict[tuple[str, str], list[Answer]] = {}
+    for answer in answers:
+        kind = answer.check.split()[0] if answer.status == "measured" else ""
+        kinds.setdefault((answer.command, kind), []).append(answer)
+    return [
+        _bound_table(alike)
+        if any(BOUND in name for a in alike for name in a.facts)
+        else _table(alike)
+        for alike in kinds.values()
+    ]
+
+
+def _bound_table(answers: Sequence[Answer]) -> str:
+    """Return a table of what was compared, a line for each quantity of a check."""
+    rows = []
+    for answer in answers:
+        facts = _flat(answer.facts)
+        rows += [
+            [answer.check, name, value, facts.get(name + BOUND, "")]
+            for name, value in facts.items()
+            if not name.endswith(BOUND)
         ]
-        tables.append(table(["check", *names, "s"], rows))
-    return tables
+    return table(["check", "quantity", "largest difference", "bound"], rows, left=2)
+
+
+def _table(answers: Sequence[Answer]) -> str:
+    facts = [_flat(answer.facts) | {"s": f"{answer.seconds:.1f}"} for answer in answers]
+    names = [*dict.fromkeys(name for own in facts for name in own if name != "s"), "s"]
+    if len(names) > MOST_COLUMNS:
+        rows = [[name, *(own.get(name, "") for own in facts)] for name in names]
+        return table(["", *(answer.check for answer in answers)], rows)
+    pairs = zip(answers, facts, strict=True)
+    rows = [[answer.check, *(own.get(name, "") for name in names)] for answer, own in pairs]
+    return table(["check", *names], rows)
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
