@@ -35,7 +35,8 @@ def test_checks_with_one_reason_share_a_line_and_failures_come_first() -> None:
 
 
 def test_quantities_stand_beside_their_bounds() -> None:
-    page = render(MACHINE, [answer("a", **{"loss": 1e-7, "loss: bound": 1e-6})], [])
+    facts: dict[str, Any] = {"loss": 1e-7, "loss: bound": 1e-6}
+    page = render(MACHINE, [answer("a", **facts)], [])
     cells = [[part.strip() for part in line.split("|")] for line in page.splitlines()]
     assert ["", "a", "loss", "1e-07", "1e-06", ""] in cells
 
@@ -43,7 +44,7 @@ def test_quantities_stand_beside_their_bounds() -> None:
 def test_many_measured_facts_have_a_line_each() -> None:
     few = render(MACHINE, [answer("step of a", "measured", images_per_s=2.0)], [])
     assert "| step of a |" in few
-    facts = {f"ms {number}": float(number) for number in range(20)}
+    facts: dict[str, Any] = {f"ms {number}": float(number) for number in range(20)}
     steps = [answer("step of a", "measured", **facts), answer("step of b", "measured")]
     many = render(MACHINE, steps, [])
     assert "| step of a | step of b |" in many
