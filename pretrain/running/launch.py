@@ -5,7 +5,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", 
 
 LOCK = ".lock"
 """File in a run's folder that is locked, and names the process that has locked it last."""
+_HELD: dict[Path, int] = {}
+"""Open lock of each folder that this process holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
             for place in (folder, folder / "snapshots"):
                 for half in place.glob(f"*{UNFINISHED}"):
                     half.unlink(missing_ok=True)  # a killed run has left it
-        yield
+        _HELD[folder.resolve()] = lock.fileno()
+        try:
+            yield
+        finally:
+            del _HELD[folder.resolve()]
 
 
 def require_own_folder(folder: Path) -> None:
@@ -128,14 +134,17 @@ def require_own_folder(folder: Path) -> None:
     That can happen only where locks do not reach from one machine to another. The run that came
     last goes on, so that the two do not write the same files.
     """
-    with suppress(FileNotFoundError):
-        owner = (folder / LOCK).read_text().strip()
-        if owner not in ("", _owner()):
-            raise SaveError(
-                f"{folder} was taken by another run (process {owner}), which goes on from the last "
-                f"checkpoint; this one stops. The locks of its file system do not reach from one "
-                f"machine to another: start one run there, or choose another --out"
-            )
+    held = _HELD.get(folder.resolve())
+    if held is None:
+        return
+    # not by another file object: to close one would give up the lock
+    owner = os.pread(held, 4096, 0).decode(errors="replace").strip()
+    if owner not in ("", _owner()):
+        raise SaveError(
+            f"{folder} was taken by another run (process {owner}), which goes on from the last "
+            f"checkpoint; this one stops. The locks of its file system do not reach from one "
+            f"machine to another: start one run there, or choose another --out"
+        )
 
 
 @cache

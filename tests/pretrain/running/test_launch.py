@@ -90,3 +90,17 @@ def test_cuda_where_there_is_none_is_refused() -> None:
         join_processes("cuda"),
     ):
         pass
+
+
+def test_a_look_at_the_owner_keeps_the_lock(tmp_path: Path) -> None:
+    """A process gives up its locks on a file when it closes any file object of it."""
+    program = (
+        "import sys; from pathlib import Path; from pretrain.running.launch import folder_lock\n"
+        "with folder_lock(Path(sys.argv[1])): pass"
+    )
+    with folder_lock(tmp_path):
+        require_own_folder(tmp_path)
+        other = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
+        )
+    assert "is in use by another run" in other.stderr

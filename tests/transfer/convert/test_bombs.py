@@ -156,8 +156,9 @@ def test_a_list_of_all_images_of_imagenet_is_read_beside_the_network(tmp_path: P
 def test_the_list_of_imagenet_stays_within_the_memory(reader: Reader, tmp_path: Path) -> None:
     torch.save({"weight": torch.ones(2), "samples": image_list(1_281_167)}, tmp_path / "file")
     outcome = reader.read(tmp_path / "file")
-    # no ResNet is in it; on a busy machine its hundred megabytes take more than ten seconds
-    assert "belong to no ResNet" in outcome.message or " s, " in outcome.message, outcome
+    # no ResNet is in it; on a busy machine its hundred megabytes take more than ten seconds, and
+    # the limit of processor time may end the process
+    assert outcome.end in ("refused", "above budget"), outcome
     assert "MemoryError" not in outcome.message
 
 
