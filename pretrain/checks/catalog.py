@@ -24,7 +24,7 @@ STEPS = {"moco": 12, "jcl": 20, "simsiam": 12, "byol": 15, "lorac": 25}
 SCALED = ("moco", "byol")
 """Methods with ShuffleBN and with synchronized batch norm."""
 SHARED = ("synchronized batch norm", "gathered rows", "shuffled batch norm")
-"""What processes compute together."""
+"""Computations that processes share."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a GPU can do at most: its bf16 peak, and the least time of a view on an H200.
+"""Limits of GPUs: the bf16 peak, and the least time of a view on an H200.
 
 Peaks are those of the makers' data sheets, dense, with sums in float32.
 """

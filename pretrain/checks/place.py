@@ -1,4 +1,4 @@
-"""Where the checks run: a device, and a folder for what they write."""
+"""Place of the checks: a device, and a folder for what they write."""
 
 import gc
 from collections.abc import Iterator

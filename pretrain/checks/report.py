@@ -22,7 +22,7 @@ EXIT_CUDA_ERROR = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a check has found."""
+    """Findings of a check."""
 
     status: Status
     reason: str = ""

@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
         *("--texture-probability", "0.5"),
     ),
 }
-"""What is made -> recipe and options."""
+"""Kind of views -> recipe and options."""
 
 
 def views_from_memory(place: Place) -> Outcome:
