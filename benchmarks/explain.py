@@ -7,9 +7,7 @@ departure from the paper, checkpoint, data, code and machine, and the command th
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +16,7 @@ import tyro
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.records import read_result
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
+from transfer.running.nearest import nearest
 
 
 class ExplainError(ValueError):
@@ -66,13 +65,14 @@ def find_record(results: Path, name: str, task: str) -> Path:
     name_of = {path: path.relative_to(records).parts[0] for path in files}
     own = [path for path in files if name_of[path] == name]
     if not own:
-        near = _nearest(name, sorted({*name_of.values()} - {SNAPSHOTS}))
-        raise ExplainError(f"--name {name}: no records in {results}{near}")
+        near = nearest(name, {*name_of.values()} - {SNAPSHOTS})
+        raise ExplainError(f"--name {name}: no records in {results}; nearest: {near}")
     stems = {path: task_of_file(path) for path in own}
     found = [path for path, stem in stems.items() if stem == task]
     if not found:
         known = sorted(set(stems.values()))
-        raise ExplainError(f"--task {task}: {name} has no such record{_nearest(task, known)}")
+        near = nearest(task, known)
+        raise ExplainError(f"--task {task}: {name} has no such record; nearest: {near}")
     if len(found) > 1:
         listed = "\n  ".join(map(str, found))
         raise ExplainError(f"{len(found)} records of {name} and {task}; name one:\n  {listed}")
@@ -85,12 +85,6 @@ def task_of_file(path: Path) -> str:
         return read_record(path).task
     except (OSError, RecordError):
         return ""
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    """Return the three most similar known words as advice; empty if there are none."""
-    near = get_close_matches(word, known, n=3, cutoff=0.3)
-    return f"; nearest: {', '.join(near)}" if near else ""
 
 
 def main(words: list[str]) -> int:

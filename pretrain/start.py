@@ -74,13 +74,13 @@ def run(name: str, command: Command[Any]) -> int:
     started_s = time.monotonic()
     with stop_at_once():
         images = list_images(command)
-        before = LastWrites.now(images)
     # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
     with (
         stop_request() as stop,
         join_processes(command.device) as process,
         main_process_lock(command.out),
     ):
+        before = LastWrites.now(images) if process.is_main else None
         job = prepare(name, command, process, images)
         if process.is_main:
             print_line(describe(job))
@@ -89,7 +89,7 @@ def run(name: str, command: Command[Any]) -> int:
         if command.dry_run:
             return 0
         steps = train(job, command, stop)
-        if process.is_main:
+        if before is not None:  # on the main process
             require_same_images(job, before)
             path = write_backbone(job, command, steps)
             epochs = steps / job.feed.plan.steps_per_epoch

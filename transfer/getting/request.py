@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.source import Source
+from transfer.running.nearest import nearest
 
 SUITES: Mapping[str, tuple[str, ...]] = {
     "jcl": ("in1k", "coco17", "coco17_keypoints", "in100"),
@@ -62,6 +63,6 @@ def wanted(names: Sequence[str], suite: str) -> Wanted:
             keys += [key for key in sources[name].checked_as[:1] if key in DATASETS]
         else:
             known = dict.fromkeys((*available, *sources))
-            raise ValueError(f"no data set {name!r}; there are {', '.join(known)}, and all")
+            raise ValueError(f"no data set {name!r}; did you mean {nearest(name, known)}?")
     of_keys = {source.key: source for source in (*sources_of(keys), *others)}
     return Wanted(tuple(dict.fromkeys(keys)), tuple(of_keys.values()))
