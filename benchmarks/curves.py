@@ -20,6 +20,7 @@ from benchmarks.execution.sequence import run_cell
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import cells_of, settings_of, split_words
 from benchmarks.planning.plan import plan_cell
+from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.request import CellSettings
@@ -73,6 +74,7 @@ def run(request: Request) -> int:
                 file, f"{curve}{CURVE_SEPARATOR}{file.stem}", keys, settings
             )
     tables_written = update_tables(request.results)
+    update_report(request.results)
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 

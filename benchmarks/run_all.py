@@ -44,6 +44,7 @@ from benchmarks.planning.plan import (
     with_shared_heads,
 )
 from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
@@ -269,6 +270,7 @@ def run(request: RunAll) -> int:
     else:
         failed = run_cells(rows)
     tables_written = update_tables(request.results)
+    update_report(request.results)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
@@ -294,6 +296,7 @@ def calibrate(request: RunAll) -> int:
         return status
     write_calibration(request.results, reference, [row.cell for row in plan(request)])
     tables_written = update_tables(request.results)
+    update_report(request.results)
     print(calibration_line(request.results))
     return max(status, int(not tables_written))
 

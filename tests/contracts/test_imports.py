@@ -38,6 +38,8 @@ LAYERS = {
         ("cluster",),
         ("execution",),
         ("planning",),
+        ("report",),
+        ("html",),
         ("tables",),
         ("pages",),
     ),
