@@ -5,11 +5,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from benchmarks.html.by_task import parts_by_task
 from benchmarks.html.checkpoints import checkpoints, missing_tasks
 from benchmarks.html.contents import read_contents
+from benchmarks.html.costs import task_hours
 from benchmarks.html.details import Details
+from benchmarks.html.figures import figures
 from benchmarks.html.paper_tables import tables_of_papers
 from benchmarks.html.picture import MEANINGS, SIGNS, picture
+from benchmarks.html.pretraining import pretraining
 from benchmarks.pages.numbers import numbers_of
 
 TEMPLATES = "templates"
@@ -31,6 +35,10 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
             "signs": SIGNS,
             "meanings": MEANINGS,
             "tables": tables_of_papers(contents, details),
+            "by_task": parts_by_task(contents),
+            "pretraining": pretraining(runs),
+            "hours": task_hours(contents),
+            "figures": figures(results),
             "numbers": numbers_of(contents.results),
             "details": details,
         }

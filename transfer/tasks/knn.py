@@ -72,6 +72,8 @@ class KNN(TaskDefaults):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
+        from transfer.frozen.class_results import class_results
+        from transfer.frozen.feature_cache import open_images
         from transfer.frozen.nearest import knn_scores
 
         scores = knn_scores(
@@ -81,7 +83,9 @@ class KNN(TaskDefaults):
             num_neighbors=self.num_neighbors,
             temperature=self.temperature,
         )
-        return Predictions(scores, prepared.test.labels)
+        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        labels = prepared.test.labels
+        return Predictions(scores, labels, class_results(scores, labels, names))
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 in percent."""
@@ -90,8 +94,8 @@ class KNN(TaskDefaults):
         return {"top1": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the number of test images."""
-        return {"num_test": len(predictions.labels)}
+        """Return the number of test images, accuracy by class and the most confused pairs."""
+        return {**predictions.details, "num_test": len(predictions.labels)}
 
 
 TASKS = {

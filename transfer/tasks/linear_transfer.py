@@ -111,6 +111,7 @@ class LinearTransfer(TaskDefaults):
 
         NotFiniteError if the last training diverges.
         """
+        from transfer.frozen.class_results import class_results
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
@@ -131,6 +132,7 @@ class LinearTransfer(TaskDefaults):
             "learning_rate": rate,
             "at_grid_edge": best in (0, len(accuracies) - 1),
             "val_accuracy": dict(zip(map(str, self.learning_rates), accuracies, strict=True)),
+            **class_results(scores, prepared.test.labels, prepared.trainval.class_names),
         }
         return Predictions(scores, prepared.test.labels, details)
 
@@ -171,7 +173,7 @@ class LinearTransfer(TaskDefaults):
         return {name: self.accuracy(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the chosen rate and the val accuracy of each rate."""
+        """Return the chosen rate, the val accuracy of each rate, and numbers by class."""
         import torch
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}

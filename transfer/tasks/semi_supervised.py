@@ -225,6 +225,7 @@ class SemiSupervised(TaskDefaults):
         """Fine-tune on `learned` with a rate of the classifier; return the scores of `judged`."""
         from transfer.finetuning.classification import Classifier, predict_scores
         from transfer.finetuning.classification import train as train_classifier
+        from transfer.frozen.class_results import class_results
 
         backbone, process = prepared.backbone, this_process()
         course = self.course(len(learned), rate)
@@ -250,6 +251,7 @@ class SemiSupervised(TaskDefaults):
             "precision": course.precision,
             "num_labelled": len(learned),
             "training": asdict(training),
+            **class_results(scores, judged.labels, learned.class_names),
         }
         return Predictions(scores, judged.labels, dict(details))
 

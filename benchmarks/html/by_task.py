@@ -1,0 +1,48 @@
+"""Task by task: what the records hold beyond the numbers of the tables."""
+
+from dataclasses import dataclass
+
+from benchmarks.html.charts import Chart
+from benchmarks.html.contents import Contents
+from benchmarks.html.task_charts import charts_of, named_records
+from benchmarks.html.task_classes import Confusions, NumberTable, confusions_of, tables_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPart:
+    """Charts and tables of one task."""
+
+    task: str
+    heading: str
+    num_results: int
+    charts: tuple[Chart, ...]
+    tables: tuple[NumberTable, ...]
+    confusions: tuple[Confusions, ...]
+
+    @property
+    def words(self) -> str:
+        """Return what the part holds, in a line."""
+        titles = [chart.title for chart in self.charts] + [table.title for table in self.tables]
+        titles += ["Most confused classes"] if self.confusions else []
+        kinds = dict.fromkeys(title.partition(":")[0] for title in titles)
+        return "; ".join(kinds)
+
+
+def parts_by_task(contents: Contents) -> list[TaskPart]:
+    """Return a part for each task whose records hold charts or tables."""
+    done, snapshots = contents.results.done, contents.snapshots.done
+    parts = []
+    for task in dict.fromkeys(result.task for result in (*done, *snapshots)):
+        own = [r for r in done if r.task == task]
+        records = named_records((r, whole) for r in own if (whole := contents.whole(r)))
+        part = TaskPart(
+            task=task,
+            heading=next(r.heading for r in (*done, *snapshots) if r.task == task),
+            num_results=len(own),
+            charts=tuple(charts_of(records, [r for r in snapshots if r.task == task])),
+            tables=tuple(tables_of(records)),
+            confusions=tuple(confusions_of(records)),
+        )
+        if part.charts or part.tables or part.confusions:
+            parts.append(part)
+    return sorted(parts, key=lambda part: (part.heading, part.task))
