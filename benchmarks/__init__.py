@@ -13,7 +13,7 @@ planning/       what a run would do, what it costs, the resources it needs on a 
 execution/      one cell in a process of its own, cells side by side
 cluster/        cells as job arrays of a cluster, and their states
 gpu/            checks in processes of their own, their answers and their page
-html/           the parts of that page, its templates, style and script
+report_parts/   the parts of that page, its templates, style and script
 pages/          from records to tables
 published/      the numbers printed in the five papers, one file each
 speed/          speed benchmarks, most of two ways in one process and their ratio

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.html.page import report_page
 from benchmarks.pages.records import REPORT
+from benchmarks.report_parts.page import report_page
 from transfer.running.atomic_files import write_whole
 from transfer.running.folders import FolderError, check_writable
 
@@ -57,7 +57,7 @@ def update_report(results: Path) -> bool:
     try:
         path = write_report(results)
     except Exception as error:  # whatever it is, the records and tables are already written
-        reason = (str(error).splitlines() or [""])[0]
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")
         print(
             f"the report was not written: {reason or type(error).__name__}; records and tables are "
             f"complete. To try again, run python -m benchmarks.report --results "

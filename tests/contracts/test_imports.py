@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ LAYERS = {
         ("__main__", "readme_tables", "checks"),
         ("cells",),
         ("tasks",),
+        ("galleries",),
         ("detection", "segmentation"),
         ("finetuning",),
         ("frozen",),
@@ -39,7 +41,7 @@ LAYERS = {
         ("execution",),
         ("planning",),
         ("report",),
-        ("html",),
+        ("report_parts",),
         ("tables",),
         ("pages",),
     ),
@@ -132,6 +134,12 @@ def test_imports_go_downwards_between_rooms(path: Path) -> None:
             continue
         below = here is not None and there > here
         assert below or ".".join(name.split(".")[:2]) in BENCHMARKED, f"{own} imports {name}"
+
+
+def test_no_module_hides_a_standard_one_from_a_script_beside_it() -> None:
+    # `python benchmarks/run_all.py` looks for modules in benchmarks/ first
+    beside = {path.stem for path in (ROOT / "benchmarks").iterdir()}
+    assert not beside & sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("room", LAYERS)

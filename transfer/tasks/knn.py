@@ -6,7 +6,7 @@ votes for its class with the weight exp(similarity / temperature).
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
@@ -16,6 +16,9 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,14 @@ class KNN(TaskDefaults):
     def details(self, predictions: Predictions) -> dict[str, object]:
         """Return the number of test images, accuracy by class and the most confused pairs."""
         return {**predictions.details, "num_test": len(predictions.labels)}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> "list[Tile]":
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 TASKS = {

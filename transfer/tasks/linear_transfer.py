@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from transfer.datasets.images import Images
     from transfer.frozen.classifier import Heads
+    from transfer.galleries.tile import Tile
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
@@ -177,6 +178,14 @@ class LinearTransfer(TaskDefaults):
         import torch
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 STEPS = {

@@ -54,11 +54,14 @@ class Browser:
 
     def errors(self) -> list[dict[str, Any]]:
         """Return everything that the console shows."""
-        return list(self.driver.get_log("browser"))
+        return self._log("browser")
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        return list(self.driver.get_log(kind))  # type: ignore[no-untyped-call]
 
     def requests(self) -> list[str]:
         """Return the addresses of all requests, that of the page itself first."""
-        messages = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
+        messages = [json.loads(e["message"])["message"] for e in self._log("performance")]
         sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         return [one["request"]["url"] for one in sent]
 

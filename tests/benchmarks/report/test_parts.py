@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.html.by_task import parts_by_task
-from benchmarks.html.charts import Axes, Series, line_chart
-from benchmarks.html.contents import read_contents
-from benchmarks.html.costs import task_hours
-from benchmarks.html.figures import figures
-from benchmarks.html.page import report_page
-from benchmarks.html.pretraining import pretraining
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.report_parts.by_task import parts_by_task
+from benchmarks.report_parts.charts import Axes, Series, line_chart
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.costs import task_hours
+from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.pretraining import pretraining
 from tests.benchmarks.report.complete_records import HOSTILE, complete
+from transfer.galleries.store import write_gallery
+from transfer.galleries.tile import Tile
 
 TASK = transfer_tasks()[0]
 AXES = Axes(x="rate", y="accuracy", log_x=True, edges=True)
@@ -79,13 +81,68 @@ def test_seeds_have_mean_deviation_and_range(tmp_path: Path) -> None:
     (part,) = parts_by_task(read_contents(tmp_path))
     (table,) = part.tables
     (row,) = table.rows
-    assert row == ("mine, seeds", (2, 41.0, pytest.approx(2**0.5), 40.0, 42.0))
+    assert row[0] == "mine, seeds"
+    assert row[1] == pytest.approx((2, 41.0, 2**0.5, 40.0, 42.0))
 
 
 def test_details_of_a_foreign_shape_are_left_out(tmp_path: Path) -> None:
     details = {"val_accuracy": [1, 2], "training": {"curve": "x"}, "accuracy_per_class": 3}
     complete(tmp_path, "mine", TASK, details=details)
     assert parts_by_task(read_contents(tmp_path)) == []
+
+
+def tile(size: int = 0, caption: str = HOSTILE) -> Tile:
+    return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group="found", caption=caption, name="a.jpg")
+
+
+def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    folder = write_gallery(tmp_path / result.file, [tile(), tile()])
+    (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # no JPEG
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (picture,) = part.galleries[0].pictures
+    assert picture.source == "data:image/jpeg;base64,/9j/"
+    page = report_page(tmp_path)
+    assert picture.source in page
+    assert HOSTILE not in page
+
+
+def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    folder = write_gallery(tmp_path / result.file, [tile()])
+    (tmp_path / "secret.jpg").write_bytes(b"\xff\xd8\xffsecret")
+    captions = folder / "captions.jsonl"
+    captions.write_text(captions.read_text().replace("00.jpg", str(tmp_path / "secret.jpg")))
+    assert parts_by_task(read_contents(tmp_path)) == []
+
+
+def test_many_pictures_are_thinned_until_the_page_is_small(tmp_path: Path) -> None:
+    for task in transfer_tasks():
+        for name in ("first", "second"):
+            complete(tmp_path, name, task)
+    contents = read_contents(tmp_path)
+    for result in contents.results.done:
+        write_gallery(tmp_path / result.file, [tile(24_000, str(i)) for i in range(12)])
+    parts = parts_by_task(contents)
+    shown = [
+        picture for part in parts for gallery in part.galleries for picture in gallery.pictures
+    ]
+    assert sum(len(picture.source) for picture in shown) < 6_100_000
+    assert {picture.caption for picture in shown} >= {"0", "10"}
+
+
+def test_queries_are_shown_with_their_nearest_images(tmp_path: Path) -> None:
+    def image(name: str) -> dict[str, str]:
+        return {"class": name, "file": f"{name}.jpg", "jpeg_base64": "/9j/"}
+
+    queries = [image("cat") | {"neighbors": [image("cat"), image("dog")]}]
+    complete(tmp_path, "mine", TASK, details={"queries": queries})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (row,) = part.queries[0].rows
+    assert [one.group for one in row.nearest] == ["same class", "other class"]
+    assert "Nearest images" in report_page(tmp_path)
 
 
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.html.contents import read_contents
-from benchmarks.html.details import Details
-from benchmarks.html.page import report_page
-from benchmarks.html.picture import picture
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
 from benchmarks.report import main, update_report
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.picture import picture
 from benchmarks.tables import write_tables
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
 from tests.synthetic_records import record

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-from benchmarks.html.contents import Contents
-from benchmarks.html.details import Details
 from benchmarks.pages.against import Pair, compared_numbers
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import table_entry
@@ -20,6 +18,8 @@ from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.records import Model
 from benchmarks.pages.table_rows import row_label
 from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.details import Details
 
 SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–"}
 MEANINGS = {
@@ -113,14 +113,18 @@ def picture(contents: Contents, details: Details) -> Picture:
     for where, pair in pairs:
         drawn = _difference(where, pair, half_axis, details)
         differences.setdefault(pair.task, []).append(drawn)
+    compared = {file for _, pair in pairs for file in pair.files}
     order = {task: i for i, task in enumerate(_printed_tasks())}
     differences = {task: differences[task] for task in sorted(differences, key=order.__getitem__)}
+    strips = sorted(
+        _strips(contents, details, compared),
+        key=lambda strip: (order.get(strip.task, len(order)), strip.task),
+    )
     words = [one.verdict for rows in differences.values() for one in rows]
-    compared = {file for _, pair in pairs for file in pair.files}
     return Picture(
         differences=differences,
         half_axis=half_axis,
-        strips=tuple(_strips(contents, details, compared)),
+        strips=strips,
         counts={word: words.count(word) for word in SIGNS if word in words},
     )
 

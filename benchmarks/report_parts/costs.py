@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.html.contents import Contents
 from benchmarks.pages.explanation import task_key
 from benchmarks.pages.records import Result
+from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
 from transfer.record import Record
 from transfer.tasks import TASKS

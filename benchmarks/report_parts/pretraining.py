@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.html.charts import Axes, Chart, Series, line_chart
+from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
 
 LOG_FILE = "metrics.jsonl"
 TITLES = {

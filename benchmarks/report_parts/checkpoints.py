@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.html.contents import Contents
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
+from benchmarks.report_parts.contents import Contents
 from transfer.datasets.catalog import DATASETS
 from transfer.record import Record
 from transfer.tasks import TASKS, reading_of

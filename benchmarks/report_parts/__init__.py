@@ -8,6 +8,7 @@ paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs
+galleries.py     pictures that cells keep beside their records
 charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
 costs.py         hours of each task against the plan's, machines

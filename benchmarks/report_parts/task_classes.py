@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from benchmarks.html.task_charts import Named
+from benchmarks.report_parts.task_charts import Named
 
 MOST_COLUMNS = 6
 """Backbones beside each other in one table."""

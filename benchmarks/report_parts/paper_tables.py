@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.html.contents import Contents
-from benchmarks.html.details import Details
 from benchmarks.pages.paper_page import PaperBlock, paper_tables, tasks_of
 from benchmarks.pages.published import Paper, papers
 from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.table_rows import Line, PrintedTable
+from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.details import Details
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from benchmarks.html.charts import Axes, Chart, Series, line_chart
 from benchmarks.pages.curve_page import curve_of
 from benchmarks.pages.records import Result
+from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
 from transfer.record import Record
 
 
@@ -39,17 +39,25 @@ def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
     found: list[Named] = []
     for result, record in ordered:
         same = [r for r, _ in ordered if r.model.name == result.model.name]
-        traits = {
-            "protocol": lambda r: r.protocol,
-            "schedule": lambda r: f"{r.schedule} schedule",
-            "seed": lambda r: f"seed {r.seed}",
-            "engine": lambda r: f"engine {r.engine}",
-            "weights": lambda r: r.model.sha256[:8],
-        }
-        apart = [of(result) for of in traits.values() if len({of(r) for r in same}) > 1]
+        apart = [
+            mine
+            for mine, *others in zip(_traits(result), *map(_traits, same), strict=True)
+            if {mine} != {*others}
+        ]
         words = f" ({', '.join(apart)})" if apart else ""
         found.append(Named(f"{result.model.label}{words}", result, record))
     return found
+
+
+def _traits(result: Result) -> tuple[str, ...]:
+    """Return what may tell records of one backbone and task apart, in words."""
+    return (
+        result.protocol,
+        f"{result.schedule} schedule",
+        f"seed {result.seed}",
+        f"engine {result.engine}",
+        f"weights {result.model.sha256[:8]}",
+    )
 
 
 def primary(result: Result) -> float:

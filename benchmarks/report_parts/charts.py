@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
@@ -103,7 +103,7 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    settings = {
+    settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": repr((lines, axes)),  # names of clip paths must differ on one page
         "text.parse_math": False,
@@ -127,7 +127,7 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
         if axes.log_x:
             plot.set_xscale("log")
         if axes.from_zero:
-            plot.set_ylim(bottom=0)
+            plot.set_ylim(0, 1.08 * max(*(max(line.y) for line in lines), 1e-12))
         if axes.edges:
             _shade_edges(plot, lines)
         plot.set_xlabel(axes.x)

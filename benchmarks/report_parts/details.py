@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.html.contents import Contents
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.records import Result
+from benchmarks.report_parts.contents import Contents
 
 
 @dataclass

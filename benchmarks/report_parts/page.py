@@ -5,16 +5,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from benchmarks.html.by_task import parts_by_task
-from benchmarks.html.checkpoints import checkpoints, missing_tasks
-from benchmarks.html.contents import read_contents
-from benchmarks.html.costs import task_hours
-from benchmarks.html.details import Details
-from benchmarks.html.figures import figures
-from benchmarks.html.paper_tables import tables_of_papers
-from benchmarks.html.picture import MEANINGS, SIGNS, picture
-from benchmarks.html.pretraining import pretraining
 from benchmarks.pages.numbers import numbers_of
+from benchmarks.report_parts.by_task import parts_by_task
+from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.costs import task_hours
+from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.paper_tables import tables_of_papers
+from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
+from benchmarks.report_parts.pretraining import pretraining
 
 TEMPLATES = "templates"
 
@@ -51,13 +51,13 @@ def render(parts: Mapping[str, Any]) -> str:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("benchmarks.html", TEMPLATES),
+        loader=PackageLoader("benchmarks.report_parts", TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    folder = files("benchmarks.html") / TEMPLATES
+    folder = files("benchmarks.report_parts") / TEMPLATES
     own = {  # our own files, the only text that is not escaped
         "style": Markup((folder / "report.css").read_text(encoding="utf-8")),
         "script": Markup((folder / "report.js").read_text(encoding="utf-8")),
