@@ -126,6 +126,8 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
                 plot.plot([line.chosen], [y], "o", ms=11, mfc="none", mec=color, mew=1.8)
         if axes.log_x:
             plot.set_xscale("log")
+            plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            plot.xaxis.set_minor_formatter(lambda *_: "")
         if axes.from_zero:
             plot.set_ylim(0, 1.08 * max(*(max(line.y) for line in lines), 1e-12))
         if axes.edges:

@@ -93,9 +93,9 @@ def _pictures(folder: Path) -> Iterator[Picture]:
             content = path.read_bytes()
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if content.startswith(JPEG) and len(content) <= MOST_BYTES:
+        if source := jpeg_address(content):
             yield Picture(
-                source=_address(base64.b64encode(content).decode()),
+                source=source,
                 group=str(words.get("group", "")),
                 caption=str(words.get("caption", "")),
                 name=str(words.get("name", "")),
@@ -136,6 +136,13 @@ def _described(image: Mapping[str, object], of_class: str) -> Picture:
         caption=name,
         name=str(image.get("file", "")),
     )
+
+
+def jpeg_address(content: bytes) -> str:
+    """Return the address that holds a JPEG; empty for other content and for large files."""
+    if not content.startswith(JPEG) or len(content) > MOST_BYTES:
+        return ""
+    return _address(base64.b64encode(content).decode())
 
 
 def _address(base64_text: str) -> str:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
+from benchmarks.report_parts.galleries import jpeg_address
 
 LOG_FILE = "metrics.jsonl"
+VIEW_SHEET = "views.jpg"
 TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -32,6 +34,8 @@ class Log:
     lines: tuple[dict[str, float], ...]
     num_torn: int
     """Lines that could not be read; a killed run may leave half a line."""
+    views: str
+    """Address that holds a picture of the first views; empty without one."""
 
     @property
     def summary(self) -> str:
@@ -87,7 +91,21 @@ def _read(path: Path) -> Log:
             lines.append(line)
         else:
             num_torn += 1
-    return Log(name=path.parent.name, path=str(path), lines=tuple(lines), num_torn=num_torn)
+    return Log(
+        name=path.parent.name,
+        path=str(path),
+        lines=tuple(lines),
+        num_torn=num_torn,
+        views=_view_sheet(path.with_name(VIEW_SHEET)),
+    )
+
+
+def _view_sheet(path: Path) -> str:
+    """Return the address of a run's picture of views; empty if there is none of usual size."""
+    try:
+        return jpeg_address(path.read_bytes())
+    except OSError:
+        return ""
 
 
 def _charts(logs: Sequence[Log]) -> Iterator[Chart]:

@@ -27,6 +27,8 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
     assert chart is not None
     assert "currentColor" in chart.svg
     assert "#010203" not in chart.svg
+    assert "mathdefault" not in chart.svg
+    assert re.search(r">\s*0\.1\s*</text>", chart.svg)
     assert not re.search(r'(href|src)="(?!#)', chart.svg)
 
 
@@ -154,6 +156,12 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     assert [chart.title for chart in found.charts] == ["Loss", "Learning rate"]
     assert found.logs[0].summary == "step 2, epoch 1.00, loss 2, 1 torn lines left out"
     assert found.missing == (str(tmp_path / "absent"),)
+
+
+def test_the_first_views_of_a_run_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+    (tmp_path / "views.jpg").write_bytes(b"\xff\xd8\xff")
+    assert pretraining([tmp_path]).logs[0].views == "data:image/jpeg;base64,/9j/"
 
 
 def test_values_that_were_not_finite_leave_a_gap(tmp_path: Path) -> None:
