@@ -41,7 +41,7 @@ def one_rate_per_run() -> Iterator[None]:
         count = len(training.learning_rates)
         if count == 1:
             return train_heads(backbone, images, training, seed, folder, curve)
-        trained = []
+        trained: list[Heads | None] = []
         for head in range(count):
             try:
                 own = single(training, head)
