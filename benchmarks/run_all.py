@@ -216,11 +216,10 @@ def plan(request: RunAll) -> list[PlannedCell]:
     keys = task_keys(request.tasks, request.suite)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
-        rows = with_classifiers([plan_cell(cell) for cell in cells])
-        return with_shared_heads(rows) if request.workers == 1 else rows
+        return with_shared_heads(with_classifiers([plan_cell(cell) for cell in cells]))
     cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
     with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
-        return with_classifiers([plan_cell(cell) for cell in cells])
+        return with_shared_heads(with_classifiers([plan_cell(cell) for cell in cells]))
 
 
 def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:

@@ -11,7 +11,7 @@ from transfer.backbone import Backbone
 from transfer.frozen import few_shot_heads, nearest
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
-from transfer.frozen.linear_heads import HeadOptimizer, new_heads
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
 from transfer.frozen.probe_training import ProbeTraining
