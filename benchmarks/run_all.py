@@ -17,10 +17,12 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
     sys.exit(2)
 
 
+import os
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +31,9 @@ import tyro
 from benchmarks.execution.calibration import reference_of, write_calibration
 from benchmarks.execution.sequence import run_cells
 from benchmarks.pages.calibration import calibration_line
+from benchmarks.pages.final_screen import RequestedCell, final_screen
 from benchmarks.pages.published import published_recipes
+from benchmarks.pages.records import read_results
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
@@ -43,6 +47,7 @@ from benchmarks.planning.plan import (
     with_classifiers,
     with_shared_heads,
 )
+from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
@@ -55,11 +60,12 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
-from transfer.running.console import format_duration
+from transfer.running.console import QUIET, format_duration
 from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
 from transfer.running.processes import assume_gpus
 from transfer.running.row_names import check_row_name
+from transfer.tasks import reading_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +113,11 @@ class RunAll:
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False
-    """Only print what would run."""
+    """Only print what would run, by groups of tasks."""
+    plan_full: bool = False
+    """Only print what would run, a line per cell; --plan full is the same."""
+    quiet: bool = False
+    """Print neither the plan nor progress: only failures and the last screen."""
     calibrate: bool = False
     """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
     full: bool = False
@@ -240,12 +250,14 @@ def run(request: RunAll) -> int:
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)
-    print(render_plan(rows), file=sys.stderr)
-    for note in protocol_notes(rows):
-        print(note, file=sys.stderr)
+    notes = [] if where is None else where.warnings()
     if where is not None:
-        for note in (*cell_resources.resource_notes(rows, request.cluster), *where.warnings()):
-            print(note, file=sys.stderr)
+        notes = [*cell_resources.resource_notes(rows, request.cluster), *notes]
+    if not request.quiet or request.plan:
+        shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
+        departing = protocol_notes(rows)
+        departing = departing if request.plan_full else shortened(departing)
+        print("\n".join([shown, *departing, *notes]), file=sys.stderr)
     if request.plan:
         if where is not None:
             print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
@@ -269,11 +281,28 @@ def run(request: RunAll) -> int:
     else:
         failed = run_cells(rows)
     tables_written = update_tables(request.results)
+    print_final_screen(rows, request.results)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
     )
     return int(bool(failed) or not tables_written)
+
+
+def print_final_screen(rows: list[PlannedCell], results: Path) -> None:
+    """Print the numbers of the cells that a run had to evaluate, and their failures."""
+    cells = [
+        RequestedCell(
+            backbone=row.cell.backbone.name,
+            task=reading_of(row.cell.key)[0],
+            protocol=row.cell.task.protocol,
+            schedule=row.cell.settings.schedule,
+            seed=row.cell.seed,
+        )
+        for row in rows
+        if row.state in ("run", "cached")
+    ]
+    print(f"\n{final_screen(read_results(results), cells)}\n", flush=True)
 
 
 def calibrate(request: RunAll) -> int:
@@ -312,7 +341,7 @@ def demo(request: RunAll) -> int:
     pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
     stop.exit_if_requested()
     pretrained.check_returncode()
-    status = run(
+    return run(
         RunAll(
             ckpt=(checkpoint,),
             name=("jcl",),
@@ -322,11 +351,9 @@ def demo(request: RunAll) -> int:
             runs=home,
             schedule="smoke",
             training=TrainingOptions(engine="torchvision", gpus=1),
+            quiet=request.quiet,
         )
     )
-    for path in sorted((home / "results" / "tables").glob("*.md")):
-        print(f"\n{path}\n\n{path.read_text()}")
-    return status
 
 
 def manage_submitted_cells(request: RunAll) -> int:
@@ -346,8 +373,14 @@ def manage_submitted_cells(request: RunAll) -> int:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
+    if ("--plan", "full") in pairwise(words):
+        place = words.index("full", words.index("--plan"))
+        words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
     request = tyro.cli(RunAll, args=words, description=__doc__)
+    request = replace(request, plan=request.plan or request.plan_full)
     stop.listen()
+    if request.quiet:
+        os.environ[QUIET] = "1"  # also for the processes that this one starts
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
