@@ -29,6 +29,7 @@ from typing import Annotated
 import tyro
 
 from benchmarks.execution.calibration import reference_of, write_calibration
+from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
 from benchmarks.pages.calibration import calibration_line
 from benchmarks.pages.final_screen import RequestedCell, final_screen
@@ -276,6 +277,7 @@ def run(request: RunAll) -> int:
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
+    write_run_file(rows, request.runs)
     if request.workers > 1:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
@@ -362,13 +364,13 @@ def manage_submitted_cells(request: RunAll) -> int:
     Returns 1 if any cell failed or was cancelled, else 0.
     """
     from benchmarks.cluster import arrays as slurm_cells
-    from benchmarks.cluster.cell_status import print_statuses
+    from benchmarks.cluster.watch import print_states, watch
 
     if request.cluster.retry_failed:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    return print_statuses(request.runs)
+    return watch(request.runs) if request.cluster.watch else print_states(request.runs)
 
 
 def main(words: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,6 +31,8 @@ class Overall:
     failed: int = 0
     hours_ended: float = 0.0
     start: float = field(default_factory=time.monotonic)
+    on_change: Callable[[], None] = lambda: None
+    """Called when a cell has begun or ended."""
 
     def begin(self, what: str) -> None:
         """Announce the next cell, as a line outside of a terminal."""
@@ -38,6 +40,7 @@ class Overall:
         if self.bars is None and not is_quiet():
             print(f"[{self.started}/{self.total}] {what}", file=sys.stderr, flush=True)
         self._show(what)
+        self.on_change()
 
     def end(self, hours: float, *, failed: bool) -> None:
         """Count a cell that has ended; hours: its weight."""
@@ -45,6 +48,7 @@ class Overall:
         self.failed += failed
         self.hours_ended += max(hours, LEAST_HOURS)
         self._show("")
+        self.on_change()
 
     def state(self) -> str:
         """Return words such as "12/50 cells, 1 failed, 2 h 10 min left"."""
@@ -64,9 +68,11 @@ class Overall:
 
 
 @contextmanager
-def overall_progress(hours: list[float]) -> Iterator[Overall]:
+def overall_progress(
+    hours: list[float], on_change: Callable[[], None] = lambda: None
+) -> Iterator[Overall]:
     """Yield the progress of cells with these estimated hours, with a bar on a terminal."""
     whole = sum(max(each, LEAST_HOURS) for each in hours)
     with live_bars() as bars:
         bar = None if bars is None else bars.add_task("all cells", total=whole, count="")
-        yield Overall(total=len(hours), hours=whole, bars=bars, bar=bar)
+        yield Overall(total=len(hours), hours=whole, bars=bars, bar=bar, on_change=on_change)

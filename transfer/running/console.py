@@ -7,6 +7,7 @@ also tells its progress in a file, for `--status`.
 
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ LINE_INTERVAL_S = 30.0
 BAR_INTERVAL_S = 0.2
 FILE_INTERVAL_S = 5.0
 BAR_WIDTH = 24
+PROGRESS_FILE = "progress.json"
+"""Name of the file in the working folder of a running cell that tells its progress."""
 
 _bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
 _progress_file: ContextVar[Path | None] = ContextVar("progress_file", default=None)
@@ -88,6 +91,7 @@ def live_bars() -> "Iterator[Bars | None]":
 def progress_file(path: Path) -> Iterator[None]:
     """Write the progress of the work inside to a file as well, and remove the file at the end."""
     token = _progress_file.set(path)
+    _store(path, step="starts", subject="", state="")
     try:
         yield
     finally:
@@ -120,7 +124,7 @@ class Progress:
         now = time.monotonic()
         if self.file is not None and now - self.stored >= FILE_INTERVAL_S:
             self.stored = now
-            self._store(self.file)
+            _store(self.file, step=self.step, subject=self.subject, state=self.state())
         if now - self.shown < (LINE_INTERVAL_S if self.bars is None else BAR_INTERVAL_S):
             return
         self.shown = now
@@ -152,10 +156,11 @@ class Progress:
         if not is_quiet():
             print(f"{self._title()}  {self.state()}", file=sys.stderr, flush=True)
 
-    def _store(self, path: Path) -> None:
-        content = {"step": self.step, "subject": self.subject, "state": self.state()}
-        with suppress(WriteError, OSError):  # a full disk stops the work elsewhere, with its reason
-            write_whole(path, json.dumps(content).encode(), "--runs")
+
+def _store(path: Path, **told: str) -> None:
+    content = {**told, "host": socket.gethostname(), "pid": os.getpid()}
+    with suppress(WriteError):  # a full disk stops the work elsewhere, with its reason
+        write_whole(path, json.dumps(content).encode(), "--runs")
 
 
 @contextmanager
