@@ -29,12 +29,12 @@ from typing import Annotated
 import tyro
 
 from benchmarks.execution.calibration import reference_of, write_calibration
+from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
+from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
-from benchmarks.pages.final_screen import RequestedCell, final_screen
 from benchmarks.pages.published import published_recipes
-from benchmarks.pages.records import read_results
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
@@ -66,7 +66,6 @@ from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
 from transfer.running.processes import assume_gpus
 from transfer.running.row_names import check_row_name
-from transfer.tasks import reading_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +116,8 @@ class RunAll:
     """Only print what would run, by groups of tasks."""
     plan_full: bool = False
     """Only print what would run, a line per cell; --plan full is the same."""
+    wandb: str = ""
+    """Project of Weights & Biases to log the results to as well; needs the package wandb."""
     quiet: bool = False
     """Print neither the plan nor progress: only failures and the last screen."""
     calibrate: bool = False
@@ -248,6 +249,8 @@ def run(request: RunAll) -> int:
     start = time.monotonic()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
+    if request.wandb:
+        require_wandb()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)
@@ -282,29 +285,12 @@ def run(request: RunAll) -> int:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = update_tables(request.results)
-    print_final_screen(rows, request.results)
+    tables_written = finish_run(rows, request.results, request.wandb)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
     )
     return int(bool(failed) or not tables_written)
-
-
-def print_final_screen(rows: list[PlannedCell], results: Path) -> None:
-    """Print the numbers of the cells that a run had to evaluate, and their failures."""
-    cells = [
-        RequestedCell(
-            backbone=row.cell.backbone.name,
-            task=reading_of(row.cell.key)[0],
-            protocol=row.cell.task.protocol,
-            schedule=row.cell.settings.schedule,
-            seed=row.cell.seed,
-        )
-        for row in rows
-        if row.state in ("run", "cached")
-    ]
-    print(f"\n{final_screen(read_results(results), cells)}\n", flush=True)
 
 
 def calibrate(request: RunAll) -> int:
@@ -354,6 +340,7 @@ def demo(request: RunAll) -> int:
             schedule="smoke",
             training=TrainingOptions(engine="torchvision", gpus=1),
             quiet=request.quiet,
+            wandb=request.wandb,
         )
     )
 

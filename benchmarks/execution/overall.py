@@ -62,8 +62,10 @@ class Overall:
 
     def _show(self, what: str) -> None:
         if self.bars is not None and self.bar is not None:
-            described = {"description": f"all cells  {what}"} if what else {}
-            self.bars.update(self.bar, completed=self.hours_ended, count=self.state(), **described)
+            title = f"all cells  {what}" if what else None  # None: it stays
+            self.bars.update(
+                self.bar, description=title, completed=self.hours_ended, count=self.state()
+            )
             self.bars.refresh()
 
 

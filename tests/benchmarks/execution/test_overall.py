@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.execution import overall
 from benchmarks.execution.overall import LEAST_HOURS, Overall, overall_progress
 
 
@@ -16,7 +15,7 @@ def test_each_cell_is_announced_outside_of_a_terminal(capsys: pytest.CaptureFixt
 
 def test_the_time_left_follows_the_estimated_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Overall(total=3, hours=4.0, start=0.0)
-    monkeypatch.setattr(overall.time, "monotonic", lambda: 600.0)
+    monkeypatch.setattr("benchmarks.execution.overall.time.monotonic", lambda: 600.0)
     shown.end(1.0, failed=True)
     assert shown.state() == "1/3 cells, 1 failed, about 30 min 00 s left"
 

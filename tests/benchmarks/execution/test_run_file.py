@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.execution import run_file
 from benchmarks.execution.run_file import FOLDER, local_rows, write_run_file
 from benchmarks.execution.status_rows import StatusRow, is_over, status_page
 from benchmarks.planning.plan import PlannedCell
@@ -78,7 +77,7 @@ def test_silence_on_another_machine_is_told(cell: Cell, monkeypatch: pytest.Monk
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(told))
     later = path.stat().st_mtime + 300
-    monkeypatch.setattr(run_file.time, "time", lambda: later)
+    monkeypatch.setattr("benchmarks.execution.run_file.time.time", lambda: later)
     assert state(cell) == ("running", "train  7 rates  1/8; no progress for 5 min 00 s")
 
 
