@@ -84,8 +84,7 @@ def update_tables(results: Path) -> bool:
             flush=True,
         )
         return False
-    for path in paths:
-        print(f"table  {path}")
+    print(f"tables  {len(paths)} pages, first {paths[-1]}")
     return True
 
 

@@ -42,6 +42,7 @@ from transfer.record import (
     stored_fields,
     write_failure,
 )
+from transfer.running.console import PROGRESS_FILE, progress_file
 from transfer.running.folders import Folders
 from transfer.running.lock import lock_folder
 from transfer.running.processes import Process, this_process
@@ -64,7 +65,8 @@ def evaluate(cell: Cell) -> Record:
         return record
     process = this_process()
     if process.is_main:
-        with lock_folder(cell.folders.work):
+        work = cell.folders.work
+        with lock_folder(work), progress_file(work / PROGRESS_FILE):
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
