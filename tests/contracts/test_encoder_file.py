@@ -1,38 +1,22 @@
 """encoder.pt of every method holds the projector of the network that is exported."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, gelu, linear, normalize, relu
+from torch.nn.functional import normalize
 
 from pretrain.data.views import ViewRecipe
 from pretrain.export import export_encoder
 from pretrain.methods import METHODS
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
+from transfer.convert.read_file import read_file
+from transfer.projector import read_heads
 
 WITHOUT_PROJECTOR = {"supervised", "random"}
 WITH_PROJECTOR = [name for name in METHODS if name not in WITHOUT_PROJECTOR]
-
-
-def apply_layers(layers: list[dict[str, Any]], rows: Tensor) -> Tensor:
-    """The layers of a file by torch's functions, in eval mode."""
-    for layer in layers:
-        match layer["kind"]:
-            case "linear":
-                rows = linear(rows, layer["weight"], layer.get("bias"))
-            case "batch_norm":
-                statistics = layer["running_mean"], layer["running_var"]
-                affine = layer.get("weight"), layer.get("bias")
-                rows = batch_norm(rows, *statistics, *affine, eps=layer["eps"])
-            case "relu":
-                rows = relu(rows)
-            case "gelu":
-                rows = gelu(rows)
-    return rows
 
 
 def own_embeddings(name: str, method: nn.Module, images: Tensor) -> Tensor:
@@ -67,11 +51,9 @@ def test_the_files_projector_on_the_files_backbone_gives_the_methods_embeddings(
     method.backbone.load_state_dict(content["state_dict"])
     with torch.no_grad():
         features = method.backbone(images)
-        heads = []
-        for head in content["projectors"]:
-            start, stop = head["features"]
-            heads.append(apply_layers(head["layers"], features[:, start:stop]))
-        embeddings = torch.stack(heads, dim=1)
+        heads = read_heads(read_file(path).tree, features.shape[1])
+        rows = [head.network(features[:, head.start : head.stop]) for head in heads]
+        embeddings = torch.stack(rows, dim=1)
         if name == "dino":
             directions = method.get_parameter("target_encoder.network.1.last_layer.weight")
             embeddings = normalize(embeddings, dim=2) @ normalize(directions, dim=1).T
