@@ -44,6 +44,8 @@ class Head:
     """Columns of the features, from `start` to before `stop`."""
     network: nn.Sequential
     """(n, stop - start) -> (n, d), in eval mode, without gradients."""
+    embedding_dim: int
+    """d."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,11 @@ class Projector:
     heads: tuple[Head, ...]
     source: str
     """A line for people, such as "encoder.pt: 1 projector"."""
+
+    @property
+    def embedding_dim(self) -> int:
+        """Embedding dimension, the sum over all heads."""
+        return sum(head.embedding_dim for head in self.heads)
 
     @torch.no_grad()
     def embeddings(self, features: Tensor) -> Tensor:
@@ -158,7 +165,7 @@ def _read_head(item: object, place: int, feature_dim: int) -> Head:
         name = f"projectors.{place}.layers.{number}"
         module, width = _read_layer(layer, name, width)
         modules.append(module)
-    return Head(start, stop, _frozen(modules))
+    return Head(start, stop, _frozen(modules), width)
 
 
 def _read_layer(layer: Any, name: str, width: int) -> tuple[nn.Module, int]:
@@ -259,7 +266,7 @@ def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
         linear, width = _linear(name, head[f"{layer}weight"], head[f"{layer}bias"], width)
         modules += [nn.ReLU(), linear] if modules else [linear]
     network = _frozen(modules)
-    return Projector((Head(0, backbone.feature_dim, network),), f"{file}: head {prefix}")
+    return Projector((Head(0, backbone.feature_dim, network, width),), f"{file}: head {prefix}")
 
 
 def _frozen(modules: list[nn.Module]) -> nn.Sequential:
