@@ -25,6 +25,7 @@ from transfer.tasks.corruptions import Corrupted, CorruptionEval
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot, FewShotScores
 from transfer.tasks.low_shot_knn import LowShotKNN, LowShotVotes
+from transfer.tasks.neighbors import NearestImages, Neighbors
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.task import Task
 from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics
@@ -50,6 +51,8 @@ def solved(task: Task, folder: Path, *, right: bool) -> Any:
     if isinstance(task, ViewStatistics):
         cosines = torch.full((10, 3), float(right))
         return ImageStatistics({"feature": cosines, "embedding": cosines}, {})
+    if isinstance(task, NearestImages):
+        return Neighbors(labels, (labels if right else labels.roll(1))[:, None].expand(10, 8))
     if task.datasets() == ("voc07",):
         return Predictions(scores, 2 * one_hot(labels, 10) - 1)
     return Predictions(scores, labels)
