@@ -5,7 +5,7 @@ loader processes nor an interruption changes a pixel.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from transfer.frozen.crops import draw_seed
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import normalize_pixels
+from transfer.frozen.view_settings import ViewSettings
 from transfer.projector import Projector
 from transfer.running import stop
 from transfer.running.console import progress
@@ -32,26 +33,6 @@ STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")
 IMAGES_PER_BATCH = 8
 IMAGES_PER_SAVE = 256
 CODE_VERSION = 1  # part of the name of unfinished work: raise it when the pixels change
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewSettings:
-    """Number and distribution of the views; the defaults are MoCo v2's: arXiv:2003.04297."""
-
-    num_views: int = 32
-    """V."""
-    size_px: int = 224
-    crop_area: tuple[float, float] = (0.2, 1.0)
-    """Range of the share of the image's area that a crop has."""
-    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
-    """x of factors from 1 - x to 1 + x of brightness, contrast and saturation; largest shift of the
-    hue in turns."""
-    jitter_probability: float = 0.8
-    gray_probability: float = 0.2
-    blur_probability: float = 0.5
-    blur_sigma_px: tuple[float, float] = (0.1, 2.0)
-    """Range of the Gaussian's standard deviation."""
-    flip_probability: float = 0.5
 
 
 class Blur(nn.Module):

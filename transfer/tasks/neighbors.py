@@ -7,8 +7,6 @@ once for all backbones, so that figures of two backbones show the same ones.
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -24,13 +22,9 @@ from transfer.tasks.task import TaskDefaults
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from PIL import Image
     from torch import Tensor
 
     from transfer.datasets.images import Images
-
-JPEG_QUALITY = 60
-"""Quality of the thumbnails; twenty queries with eight neighbors take about 200 kB in a record."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +63,6 @@ class NearestImages(TaskDefaults):
     """Test images that the record shows, of as many classes as possible."""
     query_draw: int = 0
     """Seed of the draw of the queries, the same for every run."""
-    thumbnail_px: int = field(default=64, metadata={"hashed": False})
-    """Longer side of the thumbnails in the record."""
     crop_px: int = 224
     margin_px: int = 32
     """Margin around the crop, as in the linear probe."""
@@ -146,22 +138,13 @@ class NearestImages(TaskDefaults):
         self, prepared: Prepared, query: int, nearest: Tensor, similarities: Tensor
     ) -> dict[str, Any]:
         """Return a query and its neighbors (k,), each with what identifies and shows the image."""
+        from transfer.datasets.thumbnails import describe_image
+
         neighbors = [
-            self.describe_image(prepared.train, index) | {"cosine": round(cosine, 6)}
+            describe_image(prepared.train, index) | {"cosine": round(cosine, 6)}
             for index, cosine in zip(nearest.tolist(), similarities.tolist(), strict=True)
         ]
-        return self.describe_image(prepared.test, query) | {"neighbors": neighbors}
-
-    def describe_image(self, images: Images, index: int) -> dict[str, Any]:
-        """Return index, label, class, path below the data folder and thumbnail of an image."""
-        image, label = images[index]
-        return {
-            "index": index,
-            "label": label,
-            "class": images.class_names[label],
-            "file": images.name(index),
-            "jpeg_base64": thumbnail(image, self.thumbnail_px),
-        }
+        return describe_image(prepared.test, query) | {"neighbors": neighbors}
 
     def metrics(self, predictions: Neighbors) -> dict[str, float]:
         """Return the share in percent of neighbors of the query's class, over all test images."""
@@ -171,15 +154,6 @@ class NearestImages(TaskDefaults):
     def details(self, predictions: Neighbors) -> dict[str, object]:
         """Return the shown queries with their neighbors, and the number of test images."""
         return {"queries": predictions.queries, "num_test": len(predictions.labels)}
-
-
-def thumbnail(image: Image.Image, longest_px: int) -> str:
-    """Return a JPEG of the image in base64, reduced to this longer side if it is larger."""
-    small = image.copy()
-    small.thumbnail((longest_px, longest_px))
-    buffer = io.BytesIO()
-    small.save(buffer, format="JPEG", quality=JPEG_QUALITY)
-    return base64.b64encode(buffer.getvalue()).decode()
 
 
 TASKS = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.pass_hours import forward_hours
-from transfer.frozen.random_views import ViewSettings
+from transfer.frozen.view_settings import ViewSettings
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction

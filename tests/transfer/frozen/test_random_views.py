@@ -13,10 +13,10 @@ from transfer.backbone import Backbone
 from transfer.datasets.images import Images, image_files
 from transfer.frozen.random_views import (
     RandomViews,
-    ViewSettings,
     statistics_of_views,
     view_statistics,
 )
+from transfer.frozen.view_settings import ViewSettings
 from transfer.running import stop
 
 SETTINGS = ViewSettings(num_views=4, size_px=16)
