@@ -104,3 +104,15 @@ def test_an_interrupted_computation_goes_on_to_the_same_statistics(
             compute(tmp_path / "parts")
     assert len(list((tmp_path / "parts").iterdir())) == 1
     assert torch.equal(compute(tmp_path / "parts"), whole)
+
+
+def test_loading_processes_change_nothing(
+    images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute(name: str, workers: int) -> torch.Tensor:
+        monkeypatch.setattr("transfer.frozen.random_views.num_workers", lambda _: workers)
+        (tmp_path / name).mkdir()
+        arguments = (None, images, range(10), SETTINGS, 0, tmp_path / name)
+        return statistics_of_views(small_backbone, *arguments)["feature"]
+
+    assert torch.equal(compute("alone", 0), compute("workers", 2))
