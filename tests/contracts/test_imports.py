@@ -24,6 +24,7 @@ LAYERS = {
         ("finetuning",),
         ("frozen",),
         ("topology",),
+        ("projector",),
         ("backbone",),
         ("convert",),
         ("getting",),
