@@ -39,6 +39,8 @@ LAYERS = {
         ("execution",),
         ("planning",),
         ("tables",),
+        ("figures",),
+        ("drawing",),
         ("pages",),
     ),
 }

@@ -1,0 +1,89 @@
+"""Figures of LORAC, arXiv:2108.02696, on ImageNet-100."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.drawing.figure import Figure
+from benchmarks.drawing.sweeps import Sweep, Swept
+
+BASE = "lorac/in100-r18"
+PROBE = {"protocol": "lorac-2021", "key": "in100_linear@lorac"}
+MOCO_PROBE = {"protocol": "lorac-2021-moco", "key": "in100_linear@lorac-moco"}
+BETAS = {f"{BASE}-beta{v:g}": v for v in (0.25, 0.5, 1, 4, 8, 16)} | {BASE: 2.0}
+LENGTHS = (200, 400, 600, 800, 1000, 1200)
+LAPLACE = {"config.prior": "laplace"}
+ONE_SIZE = {"config.num_small_views": 0, "config.num_keys": 1}
+
+
+def lengths(base: str) -> dict[str, float]:
+    """Return the recipes of several lengths of one method."""
+    return {base: 100.0} | {f"{base}-epochs{n}": float(n) for n in LENGTHS}
+
+
+def views(base: str) -> dict[str, float]:
+    """Return the recipes with several numbers of views of one size."""
+    return {f"{base}-views{n}": float(n) for n in range(2, 9)}
+
+
+def lorac(recipes: Mapping[str, float], **where: Any) -> Swept:
+    """Return the line of LORAC with these recipes."""
+    return Swept(label="LORAC", method="lorac", recipes=recipes, where=LAPLACE | where, **PROBE)
+
+
+def moco_m(recipes: Mapping[str, float], **where: Any) -> Swept:
+    """Return the line of MoCo-M with these recipes."""
+    return Swept(label="MoCo-M", method="moco_m", recipes=recipes, where=where, **PROBE)
+
+
+def moco_v2(recipes: Mapping[str, float]) -> Swept:
+    """Return the line of MoCo v2 with these recipes."""
+    where = {"config.projector": "mlp"}
+    return Swept(label="MoCo-v2", method="moco", recipes=recipes, where=where, **MOCO_PROBE)
+
+
+MOCO_M_LEVEL = moco_m({"moco_m/in100-r18": 0})
+MOCO_V2_LEVEL = moco_v2({"moco/in100-r18-v2": 0})
+
+FIGURES: tuple[Figure, ...] = (
+    Sweep(
+        id="lorac/fig3a",
+        what="accuracy against β, the width of the prior",
+        setting="config.beta",
+        symbol="β",
+        lines=(lorac(BETAS),),
+        levels=(MOCO_M_LEVEL, MOCO_V2_LEVEL),
+        log_x=True,
+        remarks=("The paper states that β = 2 is best and that β below 1 hurts.",),
+    ),
+    Sweep(
+        id="lorac/fig4a",
+        what="accuracy against the length of pre-training",
+        setting="epochs",
+        symbol="epochs of pre-training",
+        lines=(
+            lorac(lengths(BASE)),
+            moco_m(lengths("moco_m/in100-r18")),
+            Swept(
+                label="SwAV",
+                method="swav",
+                recipes=lengths("swav/in100-r18"),
+                # shares of the run that stand for fixed numbers of epochs
+                follows=("config.prototypes_from", "config.queue_from"),
+                **PROBE,
+            ),
+            moco_v2(lengths("moco/in100-r18-v2")),
+        ),
+        remarks=("Each point is a run of its own, with its own schedule.",),
+    ),
+    Sweep(
+        id="lorac/fig4b",
+        what="accuracy against the number of views M of one size",
+        setting="config.num_large_views",
+        symbol="number of views M",
+        lines=(
+            lorac(views(BASE), **ONE_SIZE),
+            moco_m(views("moco_m/in100-r18"), **ONE_SIZE),
+        ),
+        remarks=("The paper states that accuracy grows with M and levels off beyond M = 6.",),
+    ),
+)
