@@ -6,7 +6,6 @@ make it.
 """
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +14,14 @@ import tyro
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.commands import EXPLANATION
-from benchmarks.drawing.figure import Figure, Material, Picture, UnfitMaterialError, printed_name
+from benchmarks.drawing.figure import Figure, Material, Picture, printed_name
 from benchmarks.drawing.files import write_page, write_picture
+from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
 from transfer.running.folders import FolderError, check_writable
+from transfer.running.row_names import check_row_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,10 @@ class Request:
 
     results: Path = Path("results")
     """Folder of the records; the figures are written to its subfolder figures."""
+    logs: tuple[Path, ...] = ()
+    """Folders of runs that have ended, whose metrics.jsonl is kept below the results (CO2 3)."""
+    name: tuple[str, ...] = ()
+    """Names of these runs; those of their folders if not given."""
     listed: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Only print which figures are drawn, what is missing, and the commands that make it."""
 
@@ -38,7 +43,22 @@ def read_material(results: Path) -> Material:
     return Material(
         results=read_results(results).done,
         snapshots=read_results(results, snapshots=True).done,
+        logs=read_logs(results)[0],
     )
+
+
+def keep_logs(request: Request) -> None:
+    """Copy the logs of the request's runs below the results; ValueError if one is not whole."""
+    names = request.name or tuple(folder.resolve().name for folder in request.logs)
+    if len(names) != len(request.logs):
+        raise ValueError(f"--name: {len(names)} names for {len(request.logs)} folders of --logs")
+    if len(set(names)) < len(names):
+        raise ValueError(f"runs {', '.join(names)}: a name occurs twice; give each a --name")
+    for folder, name in zip(request.logs, names, strict=True):
+        check_row_name(name, folder.resolve().name)
+    logs = [read_run(folder, name) for folder, name in zip(request.logs, names, strict=True)]
+    for log in logs:
+        print(f"log  {keep(log, request.results)}")
 
 
 def draw_figures(results: Path, material: Material) -> tuple[list[Path], list[str]]:
@@ -49,12 +69,11 @@ def draw_figures(results: Path, material: Material) -> tuple[list[Path], list[st
     folder = results / FIGURES_FOLDER
     paths, problems = [], []
     for figure in FIGURES.values():
-        try:
-            for picture in figure.pictures(material):
-                write_picture(picture, folder)
-                paths.append(folder / f"{picture.file_name}.png")
-        except UnfitMaterialError as error:
-            problems.append(f"{figure_name(figure)} is not drawn: {error}")
+        drawn = figure.draw(material)
+        problems += [f"{figure_name(figure)}: {problem}" for problem in drawn.problems]
+        for picture in drawn.pictures:
+            write_picture(picture, folder)
+            paths.append(folder / f"{picture.file_name}.png")
     write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
     return paths, problems
 
@@ -70,15 +89,12 @@ def list_lines(results: Path, material: Material) -> list[str]:
     lines = [EXPLANATION]
     for figure in FIGURES.values():
         lines += ["", f"{figure_name(figure)}: {figure.what}"]
-        try:
-            pictures: Sequence[Picture] = figure.pictures(material)
-        except UnfitMaterialError as error:
-            pictures = ()
-            lines.append(f"  cannot be drawn: {error}")
-        lines += [f"  {_state(results, picture)}" for picture in pictures]
+        drawn = figure.draw(material)
+        lines += [f"  {_state(results, picture)}" for picture in drawn.pictures]
+        lines += [f"  {problem}" for problem in drawn.problems]
         needed = figure.needed(material)
         if needed:
-            lines.append("  for the paper's own figure:" if pictures else "  missing:")
+            lines.append("  missing for the paper's own runs:" if drawn.pictures else "  missing:")
             lines += [f"    {command}" for command in needed]
     return lines
 
@@ -102,8 +118,11 @@ def main(words: list[str]) -> int:
             print("\n".join(list_lines(request.results, material)))
             return 0
         check_writable(request.results, "--results")
+        if request.logs:
+            keep_logs(request)
+            material = read_material(request.results)
         paths, problems = draw_figures(request.results, material)
-    except (FolderError, FileNotFoundError) as error:
+    except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -111,11 +130,11 @@ def main(words: list[str]) -> int:
         return 1
     for path in paths:
         print(f"figure  {path}")
-    for problem in problems:
+    for problem in (*problems, *read_logs(request.results)[1]):
         print(problem, file=sys.stderr)
     if not paths:
         print("no figure: --list says what is missing and how to make it", file=sys.stderr)
-    return int(bool(problems))
+    return 0
 
 
 if __name__ == "__main__":

@@ -3,19 +3,20 @@
 from collections.abc import Mapping
 
 from benchmarks.drawing.figure import Figure, PublishedPoint
-from benchmarks.drawing.stated import stated
-from benchmarks.drawing.sweeps import Sweep, Swept
+from benchmarks.drawing.pictures import stated
+from benchmarks.drawing.progress import LogCurves
+from benchmarks.drawing.sweeps import Probe, Sweep, Swept
 
 BASE = "co2/in100-r18"
-PROBE = {"protocol": "co2-2021", "key": "in100_linear@co2"}
+PROBE = Probe("co2-2021", "in100_linear@co2")
 
 
 def co2(recipes: Mapping[str, float]) -> tuple[Swept, ...]:
     """Return the line of MoCo + CO2 with these recipes."""
-    return (Swept(label="MoCo + CO2", method="co2", recipes=recipes, **PROBE),)
+    return (Swept(label="MoCo + CO2", method="co2", recipes=recipes, probe=PROBE),)
 
 
-MOCO = Swept(label="MoCo", method="moco", recipes={"moco/in100-r18-v1": 0}, **PROBE)
+MOCO = Swept(label="MoCo", method="moco", recipes={"moco/in100-r18-v1": 0}, probe=PROBE)
 
 FIGURES: tuple[Figure, ...] = (
     Sweep(
@@ -46,5 +47,25 @@ FIGURES: tuple[Figure, ...] = (
         ),
         log_x=True,
         remarks=("The paper states that τ_con = 0.04 is best.",),
+    ),
+    LogCurves(
+        id="co2/fig3",
+        what="losses and instance accuracy during pre-training",
+        metrics={
+            "instance_discrimination": "loss of instance discrimination",
+            "consistency": "consistency loss",
+            "instance_accuracy": "instance accuracy (%)",
+        },
+        methods={"moco": "MoCo", "co2": "MoCo + CO2"},
+        recipes={"moco": "moco/in100-r18-v1", "co2": BASE},
+        same="config.consistency_temperature",
+        stated_ends={
+            "moco": stated("co2/fig3", "inst_acc_moco_final"),
+            "co2": stated("co2/fig3", "inst_acc_co2_final"),
+        },
+        remarks=(
+            "MoCo's consistency loss is only measured, not trained. The paper states that it jumps "
+            "early and stays high, while CO2's is low from the start and grows slowly.",
+        ),
     ),
 )

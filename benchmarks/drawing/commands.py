@@ -26,6 +26,18 @@ def pretrain_and_evaluate(recipes: Sequence[str], tasks: str) -> list[str]:
     return [f"for r in {' '.join(recipes)}; do {loop}; done"]
 
 
+def pretrain_and_follow(recipes: Sequence[str], task: str) -> list[str]:
+    """Return the commands that pre-train recipes with snapshots and evaluate all of these."""
+    loop = pretrain("$r", "--snapshot-epochs 10", like=recipes[0])
+    folders = " ".join(f"runs/{recipe}/snapshots" for recipe in recipes)
+    names = " ".join(map(row_name, recipes))
+    return [
+        f"for r in {' '.join(recipes)}; do {loop}; done",
+        f"python benchmarks/run_all.py --snapshots {folders} --name {names} --data $DATASETS "
+        f"--tasks {task}",
+    ]
+
+
 def pretrain(recipe: str, options: str = "", like: str = "") -> str:
     """Return the command that runs a recipe; `like` is one on the same images for a variable."""
     dataset = (like or recipe).partition("/")[2].partition("-")[0]

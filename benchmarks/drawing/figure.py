@@ -26,6 +26,8 @@ class Line:
 
     label: str
     points: tuple[Point, ...]
+    point_labels: tuple[str, ...] = ()
+    """Labels beside the points, in place of one at the line's end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,10 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedPoint:
-    """Number that the paper states; x is None if it belongs to no value of x."""
+    """Number that the paper states."""
 
     label: str
-    x: float | None
+    x: float
     y: float
 
 
@@ -58,8 +60,6 @@ class LinePanel:
     log_x: bool = False
     marked: bool = True
     """Each point has a marker; curves of many points have none."""
-    joined: bool = True
-    """Points are joined in the order of x; otherwise each carries its line's label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,8 @@ class BarPanel:
     names: tuple[str, ...]
     shares: tuple[Point, ...]
     """One share from 0 to 1 for each name; x is its place."""
+    highest: float
+    """Largest share of all panels, which have one scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +152,14 @@ class Material:
     logs: tuple[TrainingLog, ...] = ()
 
 
-class UnfitMaterialError(ValueError):
-    """Material of a figure that cannot be drawn: a sentence on what was found and expected."""
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a figure makes of the material."""
+
+    pictures: tuple[Picture, ...] = ()
+    """A picture for each kind of material, that of the paper's runs first."""
+    problems: tuple[str, ...] = ()
+    """Sentences on material of the figure that cannot be drawn: what it lacks, what to do."""
 
 
 class Figure(Protocol):
@@ -165,11 +173,8 @@ class Figure(Protocol):
     def what(self) -> str:
         """Content of the figure, a noun phrase."""
 
-    def pictures(self, material: Material) -> Sequence[Picture]:
-        """Return a picture for each kind of material, that of the paper's runs first.
-
-        UnfitMaterialError for material of this figure that lacks something.
-        """
+    def draw(self, material: Material) -> Drawn:
+        """Return the pictures for which there is material."""
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands that make what the paper's figure still lacks; empty if nothing."""

@@ -21,6 +21,8 @@ from transfer.running.atomic_files import write_whole
 SUFFIXES = ("csv", "png", "svg")
 """Kinds of files in the order of writing; the SVG comes last because it holds the hash."""
 PAGE = "README.md"
+DRAWING = ("style", "panels", "measures")
+"""Files of this room on which a picture's looks depend."""
 
 
 def write_picture(picture: Picture, folder: Path) -> bool:
@@ -63,7 +65,8 @@ def identifier_of(picture: Picture) -> str:
 
 @cache
 def _drawing() -> str:
-    source = Path(__file__).with_name("style.py").read_bytes()
+    folder = Path(__file__).parent
+    source = b"".join((folder / f"{name}.py").read_bytes() for name in DRAWING)
     return f"matplotlib {version('matplotlib')} {hashlib.sha256(source).hexdigest()}"
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 
 from benchmarks.drawing.figure import Figure
-from benchmarks.drawing.sweeps import Sweep, Swept
+from benchmarks.drawing.histograms import Histograms
+from benchmarks.drawing.sweeps import Probe, Sweep, Swept
 
 BASE = "jcl/in100-r18"
+PROBE = Probe("jcl-2020", "in100_linear@jcl")
+VIEWS = Probe("jcl-2020", "in100_view_statistics@jcl")
 
 
 def jcl(recipes: Mapping[str, float]) -> tuple[Swept, ...]:
@@ -15,8 +18,7 @@ def jcl(recipes: Mapping[str, float]) -> tuple[Swept, ...]:
             label="JCL",
             method="jcl",
             recipes=recipes,
-            protocol="jcl-2020",
-            key="in100_linear@jcl",
+            probe=PROBE,
         ),
     )
 
@@ -49,5 +51,37 @@ FIGURES: tuple[Figure, ...] = (
             {f"{BASE}-temperature{v:g}": v for v in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)} | {BASE: 0.2}
         ),
         remarks=("The paper states that τ = 0.2 is best; it prints no accuracy.",),
+    ),
+    *(
+        Histograms(
+            id=f"jcl/fig3{letter}",
+            what=what,
+            statistic=statistic,
+            x_label=x_label,
+            methods=(
+                Swept(label="JCL", method="jcl", recipes={f"{BASE}-keys9": 9}, probe=VIEWS),
+                Swept(
+                    label="MoCo v2", method="moco", recipes={"moco/in100-r18-v2": 0}, probe=VIEWS
+                ),
+            ),
+            remarks=(
+                "The paper does not say which views these are: here MoCo v2's. (b) is (1 − (a)) / "
+                "dimension.",
+            ),
+        )
+        for letter, statistic, what, x_label in (
+            (
+                "a",
+                "mean_cosine",
+                "histogram over images of the mean cosine between views",
+                "mean cosine of all pairs of views",
+            ),
+            (
+                "b",
+                "mean_covariance_diagonal",
+                "histogram over images of the mean variance of a dimension over views",
+                "mean variance of a dimension over views",
+            ),
+        )
     ),
 )

@@ -38,18 +38,27 @@ class Kind(NamedTuple):
     """Arithmetic, engine, processes, state of the data."""
     pretraining: tuple[str, ...]
     """Data, network and, unless it is on the x axis, length."""
+    space: str = ""
+    """Space of statistics over views: embedding or feature."""
 
 
-def kind_of(result: Result, *, epochs_vary: bool = False) -> Kind:
-    """Return the kind of a result; `epochs_vary` if the x axis is the length of pre-training."""
+def kind_of(result: Result, *, length: str | None = None) -> Kind:
+    """Return the kind of a result.
+
+    length: of pre-training; that of the backbone if not given, empty if it is on the x axis.
+    """
     model, common = result.model, conditions(result)
-    length = "" if epochs_vary else model.epochs
     return Kind(
         task=result.task,
         schedule=result.schedule,
         data=result.fingerprint if result.small or result.tolerated else "",
         evaluation=tuple(common[:5]),
-        pretraining=(model.data, model.arch.partition("-heads")[0], length),
+        pretraining=(
+            model.data,
+            model.arch.partition("-heads")[0],
+            model.epochs if length is None else length,
+        ),
+        space=str(result.details.get("space", "")),
     )
 
 
@@ -82,6 +91,17 @@ def _data_of(model: Model) -> list[str]:
     return [words] if words in ("in100", "in1k", "cifar10", "cifar100") else []
 
 
+def has_number(result: Result, name: str) -> bool:
+    """Return whether a record holds a number among its metrics or details."""
+    value = result.metrics.get(name, result.details.get(name))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_of(result: Result, name: str) -> float:
+    """Return a number of a record, of its metrics or else of its details."""
+    return float(result.metrics[name] if name in result.metrics else result.details[name])
+
+
 def mean_point(x: float, values: Sequence[float]) -> Point:
     """Return the mean and, for several runs, the standard deviation."""
     spread = statistics.stdev(values) if len(values) > 1 else None
@@ -102,10 +122,11 @@ def accuracy_label(task: str) -> str:
 def evaluation_sentences(results: Sequence[Result]) -> list[str]:
     """Return sentences on task, protocol, length, data, arithmetic, departures and seeds."""
     first = results[0]
+    tasks = ", ".join(dict.fromkeys(result.task for result in results))
     protocols = ", ".join(sorted({result.protocol for result in results}))
     data = SMALL_DATA.get(first.small, "full data")
     words = [
-        f"{first.task}, protocol {protocols}",
+        f"{tasks}, protocol {protocols}",
         schedule_words(first.schedule),
         data,
         *tolerated_words(first),

@@ -1,14 +1,18 @@
 """Figures of LORAC, arXiv:2108.02696, on ImageNet-100."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.drawing.figure import Figure
-from benchmarks.drawing.sweeps import Sweep, Swept
+from benchmarks.drawing.histograms import VIEW_TASKS, Histograms
+from benchmarks.drawing.sweeps import Probe, Sweep, Swept
+from benchmarks.drawing.tradeoffs import Tradeoff
 
 BASE = "lorac/in100-r18"
-PROBE = {"protocol": "lorac-2021", "key": "in100_linear@lorac"}
-MOCO_PROBE = {"protocol": "lorac-2021-moco", "key": "in100_linear@lorac-moco"}
+PROBE = Probe("lorac-2021", "in100_linear@lorac")
+MOCO_PROBE = Probe("lorac-2021-moco", "in100_linear@lorac-moco")
+VIEWS = Probe("lorac-2021", "in100_view_statistics")
 BETAS = {f"{BASE}-beta{v:g}": v for v in (0.25, 0.5, 1, 4, 8, 16)} | {BASE: 2.0}
 LENGTHS = (200, 400, 600, 800, 1000, 1200)
 LAPLACE = {"config.prior": "laplace"}
@@ -27,33 +31,58 @@ def views(base: str) -> dict[str, float]:
 
 def lorac(recipes: Mapping[str, float], **where: Any) -> Swept:
     """Return the line of LORAC with these recipes."""
-    return Swept(label="LORAC", method="lorac", recipes=recipes, where=LAPLACE | where, **PROBE)
+    return Swept(label="LORAC", method="lorac", recipes=recipes, where=LAPLACE | where, probe=PROBE)
 
 
 def moco_m(recipes: Mapping[str, float], **where: Any) -> Swept:
     """Return the line of MoCo-M with these recipes."""
-    return Swept(label="MoCo-M", method="moco_m", recipes=recipes, where=where, **PROBE)
+    return Swept(label="MoCo-M", method="moco_m", recipes=recipes, where=where, probe=PROBE)
 
 
 def moco_v2(recipes: Mapping[str, float]) -> Swept:
     """Return the line of MoCo v2 with these recipes."""
     where = {"config.projector": "mlp"}
-    return Swept(label="MoCo-v2", method="moco", recipes=recipes, where=where, **MOCO_PROBE)
+    return Swept(label="MoCo-v2", method="moco", recipes=recipes, where=where, probe=MOCO_PROBE)
 
 
 MOCO_M_LEVEL = moco_m({"moco_m/in100-r18": 0})
 MOCO_V2_LEVEL = moco_v2({"moco/in100-r18-v2": 0})
 
+ACCURACY = Sweep(
+    id="lorac/fig3a",
+    what="accuracy against β, the width of the prior",
+    setting="config.beta",
+    symbol="β",
+    lines=(lorac(BETAS),),
+    levels=(MOCO_M_LEVEL, MOCO_V2_LEVEL),
+    log_x=True,
+    remarks=("The paper states that β = 2 is best and that β below 1 hurts.",),
+)
+NORM = Sweep(
+    id="lorac/fig3b",
+    what="mean nuclear norm of the matrix of an image's views against β",
+    setting="config.beta",
+    symbol="β",
+    lines=tuple(replace(swept, probe=VIEWS) for swept in ACCURACY.lines),
+    levels=tuple(replace(swept, probe=VIEWS) for swept in ACCURACY.levels),
+    log_x=True,
+    tasks=VIEW_TASKS,
+    metric="mean_nuclear_norm",
+    y_label="mean nuclear norm of 32 views",
+    remarks=("The paper shows that the norm grows with β.",),
+)
+
 FIGURES: tuple[Figure, ...] = (
-    Sweep(
-        id="lorac/fig3a",
-        what="accuracy against β, the width of the prior",
-        setting="config.beta",
+    ACCURACY,
+    NORM,
+    Tradeoff(
+        id="lorac/fig3c",
+        what="accuracy against the mean nuclear norm of the matrix of an image's views",
+        across=NORM,
+        upward=ACCURACY,
+        x_label="mean nuclear norm of 32 views",
         symbol="β",
-        lines=(lorac(BETAS),),
-        levels=(MOCO_M_LEVEL, MOCO_V2_LEVEL),
-        log_x=True,
-        remarks=("The paper states that β = 2 is best and that β below 1 hurts.",),
+        remarks=("The paper shows that the best accuracy is between the extremes.",),
     ),
     Sweep(
         id="lorac/fig4a",
@@ -69,7 +98,7 @@ FIGURES: tuple[Figure, ...] = (
                 recipes=lengths("swav/in100-r18"),
                 # shares of the run that stand for fixed numbers of epochs
                 follows=("config.prototypes_from", "config.queue_from"),
-                **PROBE,
+                probe=PROBE,
             ),
             moco_v2(lengths("moco/in100-r18-v2")),
         ),
@@ -84,6 +113,19 @@ FIGURES: tuple[Figure, ...] = (
             lorac(views(BASE), **ONE_SIZE),
             moco_m(views("moco_m/in100-r18"), **ONE_SIZE),
         ),
+        levels=(MOCO_V2_LEVEL,),
         remarks=("The paper states that accuracy grows with M and levels off beyond M = 6.",),
+    ),
+    Histograms(
+        id="lorac/fig4c",
+        what="histogram over images of the nuclear norm of the matrix of an image's views",
+        statistic="mean_nuclear_norm",
+        x_label="nuclear norm of 32 views",
+        methods=(
+            replace(lorac({BASE: 0}), probe=VIEWS),
+            replace(MOCO_M_LEVEL, probe=VIEWS),
+            replace(MOCO_V2_LEVEL, probe=VIEWS),
+        ),
+        remarks=("The paper shows LORAC's below MoCo-M's.",),
     ),
 )

@@ -1,8 +1,9 @@
-"""Captions and file names, which all figures share."""
+"""Captions, file names and stated numbers, which all figures share."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.drawing.figure import Identity, Panel, Picture, printed_name
 from benchmarks.drawing.kinds import Kind
@@ -50,3 +51,13 @@ def numbered(
     return tuple(
         replace(picture, file_name=name) for picture, name in zip(pictures, names, strict=True)
     )
+
+
+def stated(figure_id: str, key: str) -> Any:
+    """Return a stated number; KeyError if the text does not state it."""
+    paper = next(p for p in papers() if p.id == figure_id.partition("/")[0])
+    where = printed_name(figure_id)
+    values = [s.values[key] for s in paper.stated if s.where == where and key in s.values]
+    if not values:
+        raise KeyError(f"{paper.name}, {where}: no stated number {key!r}")
+    return values[0]

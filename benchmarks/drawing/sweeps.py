@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
+    Drawn,
     Identity,
     Level,
     Line,
@@ -23,10 +24,12 @@ from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
     evaluation_sentences,
+    has_number,
     is_published_run,
     kind_of,
     line_key,
     mean_point,
+    number_of,
     pretraining_sentences,
     runs_sentence,
 )
@@ -38,6 +41,16 @@ ACCURACY_TASKS = tuple(
     for dataset in ("in100", "cifar10", "cifar100")
     for task in ("linear", "knn")
 )
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Evaluation that gives a paper's number."""
+
+    protocol: str
+    """Name of the protocol, without version."""
+    key: str
+    """Key in TASKS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +65,7 @@ class Swept:
     """Settings that tell it from other runs of the method."""
     follows: tuple[str, ...] = ()
     """Settings that follow from the swept one."""
-    protocol: str
-    """Protocol of the paper's probe, without version."""
-    key: str
-    """Key of the paper's probe in TASKS."""
+    probe: Probe
 
     def has(self, result: Result) -> bool:
         """Return whether a result belongs to a line of this kind."""
@@ -68,7 +78,7 @@ class Swept:
 
     def is_published(self, result: Result) -> bool:
         """Return whether a result is one of the paper's."""
-        return is_published_run(result, self.recipes, self.protocol)
+        return is_published_run(result, self.recipes, self.probe.protocol)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +106,7 @@ class SweptLine:
     def points(self, metric: str) -> tuple[Point, ...]:
         """Return the mean at each value."""
         return tuple(
-            mean_point(x, [result.metrics[metric] for result in results])
+            mean_point(x, [number_of(result, metric) for result in results])
             for x, results in sorted(self.results.items())
         )
 
@@ -119,23 +129,26 @@ class Sweep(Identity):
     y_label: str = ""
     """Label of the y axis; empty for the accuracy of the task."""
 
-    def pictures(self, material: Material) -> Sequence[Picture]:
+    def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with at least two points of a line."""
         found = [
             (kind, lines)
-            for kind, results in self._by_kind(material).items()
-            for lines in self._versions(results)
+            for kind, results in self.by_kind(material).items()
+            for lines in self.versions(results)
         ]
         found.sort(key=lambda pair: _rank(pair[1]), reverse=True)
         pictures = [self._picture(kind, lines, material) for kind, lines in found]
-        return numbered(self.file_name, pictures, [kind for kind, _ in found])
+        kinds = [kind for kind, _ in found]
+        return Drawn(pictures=numbered(self.file_name, pictures, kinds))
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands for the recipes of which no result under the protocol is there."""
         missing: dict[str, list[str]] = {}
         for swept in (*self.lines, *self.levels):
             there = {r.model.recipe for r in material.results if swept.is_published(r)}
-            missing.setdefault(swept.key, []).extend(r for r in swept.recipes if r not in there)
+            missing.setdefault(swept.probe.key, []).extend(
+                r for r in swept.recipes if r not in there
+            )
         return [
             line
             for key, recipes in missing.items()
@@ -143,15 +156,15 @@ class Sweep(Identity):
             for line in commands.pretrain_and_evaluate(list(dict.fromkeys(recipes)), key)
         ]
 
-    def _by_kind(self, material: Material) -> dict[Kind, list[Result]]:
+    def by_kind(self, material: Material) -> dict[Kind, list[Result]]:
         kinds: dict[Kind, list[Result]] = {}
         for result in material.results:
-            if result.task in self.tasks and self.metric in result.metrics:
-                kind = kind_of(result, epochs_vary=self.setting == "epochs")
+            if result.task in self.tasks and has_number(result, self.metric):
+                kind = kind_of(result, length="" if self.setting == "epochs" else None)
                 kinds.setdefault(kind, []).append(result)
         return kinds
 
-    def _versions(self, results: Sequence[Result]) -> Iterable[list[SweptLine]]:
+    def versions(self, results: Sequence[Result]) -> Iterable[list[SweptLine]]:
         """Yield the lines of each picture: the best of each method, then the second best."""
         by_method = [swept_lines(swept, results, self.setting) for swept in self.lines]
         for version in range(max(map(len, by_method), default=0)):
@@ -162,7 +175,7 @@ class Sweep(Identity):
         levels = [
             level
             for swept in self.levels
-            if (level := self._level(swept, kind, material, published=exact))
+            if (level := self.level(swept, kind, material, published=exact))
         ]
         panel = LinePanel(
             x_label=self.symbol,
@@ -184,12 +197,12 @@ class Sweep(Identity):
             rows=[row for line in (*lines, *levels) for row in self._rows(line)],
         )
 
-    def _level(
+    def level(
         self, swept: Swept, kind: Kind, material: Material, *, published: bool
     ) -> SweptLine | None:
         """Return the results of a level that may stand beside the lines; None without any."""
         lines: dict[tuple[str, ...], list[Result]] = {}
-        for result in self._by_kind(material).get(kind, ()):
+        for result in self.by_kind(material).get(kind, ()):
             if swept.has(result) and swept.is_published(result) >= published:
                 lines.setdefault(line_key(result, ()), []).append(result)
         if not lines:

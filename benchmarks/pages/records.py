@@ -239,7 +239,7 @@ def _result(content: dict[str, Any], path: Path) -> Result:
     extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     num_processes = int(details.get("num_processes", 1))
     return Result(
-        model=_model(content["backbone"], content.get("declared", "")),
+        model=model_of(content["backbone"], content.get("declared", "")),
         task=content["task"],
         protocol=content["protocol"]["name"],
         protocol_hash=content["protocol"]["hash"],
@@ -280,7 +280,8 @@ def _failure(content: dict[str, Any]) -> Failure:
     )
 
 
-def _model(content: dict[str, Any], declared: str) -> Model:
+def model_of(content: dict[str, Any], declared: str = "") -> Model:
+    """Return the backbone that a record describes; `declared` is the user's recipe for it."""
     made_by = content.get("made_by") or {}
     if declared and not made_by:
         known = published_recipes().get(declared, Pretraining())

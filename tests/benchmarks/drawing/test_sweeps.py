@@ -20,7 +20,7 @@ CIFAR = {"recipe": "jcl/cifar10-cpu", "data": "train (50000 images, fingerprint 
 
 
 def pictures(results: Path, figure: str = "jcl/fig2a") -> list[Picture]:
-    return list(FIGURES[figure].pictures(read_material(results)))
+    return list(FIGURES[figure].draw(read_material(results)).pictures)
 
 
 def lines(picture: Picture) -> tuple[Line, ...]:
@@ -193,7 +193,7 @@ def test_probes_of_a_sweep_exist(sweep: Sweep) -> None:
     from transfer.tasks import TASKS
 
     for swept in (*sweep.lines, *sweep.levels):
-        assert {swept.key} <= set(TASKS)
+        assert {swept.probe.key} <= set(TASKS)
 
 
 def test_list_names_only_recipes_without_a_result(tmp_path: Path) -> None:
