@@ -8,13 +8,13 @@ make it.
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import tyro
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.commands import EXPLANATION
-from benchmarks.drawing.figure import Figure, Material, Picture, printed_name
+from benchmarks.drawing.figure import Figure, Material, Picture, path_of, printed_name
 from benchmarks.drawing.files import write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.pages.published import papers
@@ -61,21 +61,50 @@ def keep_logs(request: Request) -> None:
         print(f"log  {keep(log, request.results)}")
 
 
-def draw_figures(results: Path, material: Material) -> tuple[list[Path], list[str]]:
-    """Write every figure for which there is material.
+class Outcome(NamedTuple):
+    """Pictures of a folder of results."""
 
-    Returns the paths of all pictures, and a sentence for each figure that cannot be drawn.
-    """
+    paths: list[Path]
+    """All pictures."""
+    new: list[Path]
+    """Those that were drawn now because something had changed."""
+    problems: list[str]
+    """Sentences on material that cannot be drawn."""
+
+
+def draw_figures(results: Path, material: Material) -> Outcome:
+    """Write every figure for which there is material."""
     folder = results / FIGURES_FOLDER
-    paths, problems = [], []
+    outcome = Outcome([], [], [])
     for figure in FIGURES.values():
         drawn = figure.draw(material)
-        problems += [f"{figure_name(figure)}: {problem}" for problem in drawn.problems]
+        name = figure_name(figure)
+        outcome.problems.extend(f"{name}: {problem}" for problem in drawn.problems)
         for picture in drawn.pictures:
-            write_picture(picture, folder)
-            paths.append(folder / f"{picture.file_name}.png")
+            path = path_of(folder, picture.file_name, "png")
+            outcome.paths.append(path)
+            if write_picture(picture, folder):
+                outcome.new.append(path)
     write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
-    return paths, problems
+    return outcome
+
+
+def update_figures(results: Path) -> None:
+    """Draw what there is material for, and print the paths of new pictures.
+
+    If that fails, one line says why: a figure must not fail an evaluation that has ended.
+    """
+    try:
+        for path in draw_figures(results, read_material(results)).new:
+            print(f"figure  {path}")
+    except Exception as error:  # whatever it is: tables and records are written
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(
+            f"the figures are not up to date: {reason}; to draw them, run "
+            f"python -m benchmarks.figures --results {results.as_posix()}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def figure_name(figure: Figure) -> str:
@@ -121,18 +150,18 @@ def main(words: list[str]) -> int:
         if request.logs:
             keep_logs(request)
             material = read_material(request.results)
-        paths, problems = draw_figures(request.results, material)
+        outcome = draw_figures(request.results, material)
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"failed: {error}", file=sys.stderr)
         return 1
-    for path in paths:
+    for path in outcome.paths:
         print(f"figure  {path}")
-    for problem in (*problems, *read_logs(request.results)[1]):
+    for problem in (*outcome.problems, *read_logs(request.results)[1]):
         print(problem, file=sys.stderr)
-    if not paths:
+    if not outcome.paths:
         print("no figure: --list says what is missing and how to make it", file=sys.stderr)
     return 0
 

@@ -94,8 +94,9 @@ def write_page(folder: Path, command: str) -> Path | None:
             f"## {escape(about['title'])}\n\n![{escape(about['title'])}]({picture})\n\n"
             f"{escape(about.get('description', ''))} {files}"
         )
-    page = folder / PAGE
-    write_whole(page, ("\n\n".join(parts) + "\n").encode(), "--results")
+    page, content = folder / PAGE, ("\n\n".join(parts) + "\n").encode()
+    if not page.exists() or page.read_bytes() != content:
+        write_whole(page, content, "--results")
     return page
 
 
