@@ -32,6 +32,7 @@ from benchmarks.execution.calibration import reference_of, write_calibration
 from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
+from benchmarks.execution.snapshots import evaluate_snapshots
 from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
 from benchmarks.pages.published import published_recipes
@@ -82,6 +83,9 @@ class RunAll:
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
+    snapshots: tuple[Path, ...] = ()
+    """Folders of snapshots, in place of --ckpt: each run becomes a curve; --tasks is cifar10_knn
+    unless given."""
     heads: tuple[str, ...] = ()
     """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
     data: Path = field(default_factory=data_folder)
@@ -136,7 +140,7 @@ class RunAll:
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
     if not request.ckpt:
-        raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
+        raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
         raise ValueError(
             f"--name {' '.join(request.name)}: {len(request.name)} names for "
@@ -315,6 +319,29 @@ def calibrate(request: RunAll) -> int:
     return max(status, int(not tables_written))
 
 
+def follow(request: RunAll) -> int:
+    """Evaluate the snapshots of pre-training runs; return the exit status."""
+    others = {
+        "--ckpt": request.ckpt,
+        "--as": request.declared,
+        "--branch": request.branch,
+        "--heads": request.heads,
+        "--random": request.random,
+        "--suite": request.suite,
+        "--seeds": request.seeds != "0",
+        "--slurm": request.cluster.slurm,
+        "--workers": request.workers > 1,
+        "--calibrate": request.calibrate,
+        "--demo": request.demo,
+    }
+    if given := [option for option, value in others.items() if value]:
+        raise ValueError(
+            f"--snapshots does not go with {', '.join(given)}; it takes --name, --tasks, --data, "
+            "--results, --runs, --schedule, --tolerate, --features-in and --plan"
+        )
+    return evaluate_snapshots(request, request.tasks or "cifar10_knn", plan=request.plan)
+
+
 def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
@@ -373,6 +400,8 @@ def main(words: list[str]) -> int:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
             return manage_submitted_cells(request)
+        if request.snapshots:
+            return follow(request)
         if request.calibrate:
             return calibrate(request)
         return demo(request) if request.demo else run(request)

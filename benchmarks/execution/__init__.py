@@ -8,5 +8,6 @@ ending.py       what a run does when its cells have ended
 wandb_results.py result tables on Weights & Biases, on request
 one_cell.py     one cell in a process of its own, and its command line
 workers.py      cells side by side on one machine
+snapshots.py    snapshots of pre-training runs: curves
 calibration.py  a public checkpoint against the numbers published for it
 """

@@ -40,6 +40,8 @@ LAYERS = {
         ("execution",),
         ("planning",),
         ("tables",),
+        ("figures",),
+        ("drawing",),
         ("pages",),
     ),
 }
