@@ -21,7 +21,7 @@ from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads, save_classifier
-from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.crops import CROPS, RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_shares import entropy_bits, head_shares
 from transfer.frozen.network import forward, frozen_network, upload
@@ -217,6 +217,7 @@ def train_and_score(
         "top1_after_each_pass": passes,
         "best_top1": passes[best],
         "best_pass": best + 1,
+        "crops": CROPS,
     }
     details |= _share_details(backbone, heads, test)
     return Predictions(scores, test.labels, details | kept)
@@ -275,7 +276,7 @@ def _require_finite(losses: Tensor, step: int) -> None:
 
 
 def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
-    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed, CROPS]
     return f"heads-{content_hash(parts, 16)}.pt"
 
 
