@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.data.image_files import ImageFiles
-from pretrain.data.image_sizes import image_sizes
 from pretrain.data.tree import FolderState, walk
 from pretrain.pixels.decoding import DECODE_ERRORS, decode
+from pretrain.pixels.image_sizes import image_sizes
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 

@@ -18,6 +18,7 @@ from pretrain.pixels.decoding import Pixels
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import num_workers
+from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
@@ -85,17 +86,20 @@ class RandomView:
 
 
 class RandomCrops:
-    """Batches of views of images, by their places."""
+    """Batches of views of images, by their places; the images may be kept decoded."""
 
-    def __init__(self, images: Images, view: RandomView, seed: int) -> None:
+    def __init__(
+        self, images: Images, view: RandomView, seed: int, kept: KeptImages | None = None
+    ) -> None:
         self.images, self.view, self.seed = images, view, seed
+        self.read = images.source.read if kept is None else kept.read
 
     def __call__(self, places: Sequence[Place]) -> Crops:
         """Return pixels (n, 3, H, W) uint8, channels last, and labels (n,)."""
         views = np.empty((len(places), self.view.px, self.view.px, 3), dtype=np.uint8)
         turns = torch.empty(len(places), dtype=torch.int64)
         for row, (position, index) in enumerate(places):
-            pixels = self.images.source.read(index)
+            pixels = self.read(index)
             turns[row] = self.view.write(pixels, draw_seed(self.seed, position), views[row])
         classes = self.images.labels[[index for _, index in places]]
         labels = turns if self.view.labels == "rotations" else classes
@@ -108,8 +112,9 @@ def crop_batches(
     """Yield the batch of each step on the device: normalized pixels (n, 3, H, W), labels (n,)."""
     where = device()
     normalize = Normalization(form, where)
+    kept = keep_images(images, len(steps) * batch_size)
     crops = load_batches(
-        RandomCrops(images, view, seed),
+        RandomCrops(images, view, seed, kept),
         BatchIndices(len(images), batch_size, seed, steps),
         num_workers=num_workers(len(steps) * batch_size),
         pin=pin if where.type == "cuda" else None,
