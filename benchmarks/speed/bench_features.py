@@ -31,7 +31,7 @@ from transfer.frozen.crops import RandomView
 from transfer.frozen.features import Features
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import device, fold_norms, forward, frozen_network
-from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.frozen.transforms import EvalTransform, normalize_image
 from transfer.metrics import top1
 from transfer.running.folders import data_folder
 
@@ -99,11 +99,7 @@ def of_photographs(folder: Path, views: int, backbone: Backbone) -> tuple[Pixels
     view = RandomView(px=size_px)
 
     def cropped(place: int, seed: int) -> Callable[[], Tensor]:
-        def make() -> Tensor:
-            pixels = torch.from_numpy(view(images.source.read(place), seed)).permute(2, 0, 1)
-            return normalize_pixels(pixels, backbone.input)
-
-        return make
+        return lambda: normalize_image(view(images[place][0], 0, seed)[0], backbone.input)
 
     count = len(images)
     centers = [_centered(images, place, transform, backbone) for place in range(count)]

@@ -99,7 +99,8 @@ class ImageArrays:
 
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8."""
-        return self.pixels[i]
+        pixels: Pixels = self.pixels[i]
+        return pixels
 
     def take(self, indices: NDArray[np.int64]) -> ImageArrays:
         """Return the images at these positions, in this order."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from pretrain.pixels import crop_cpu
@@ -21,7 +22,7 @@ from transfer.frozen.extraction import num_workers
 from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
-from transfer.frozen.transforms import QUARTER_TURNS, Normalization
+from transfer.frozen.transforms import QUARTER_TURNS, Normalization, rotate_quarters
 from transfer.running.loader import load_batches
 
 CROPS = "crops/2"
@@ -61,10 +62,11 @@ class RandomView:
 
     def __init__(self, *, px: int, labels: Labels = "classes") -> None:
         self.px, self.labels = px, labels
+        self.generator = torch.Generator()
 
     def draw(self, height: int, width: int, seed: int) -> View:
         """Return the view of an image of this size that torchvision draws after this seed."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = self.generator.manual_seed(seed)
         box = draw_box(generator, height, width)
         flip = bool(torch.rand(1, generator=generator) < 0.5)
         if self.labels == "classes":
@@ -78,11 +80,15 @@ class RandomView:
         crop_cpu.orient(crop_cpu.crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
 
-    def __call__(self, pixels: Pixels, seed: int) -> Pixels:
-        """Return the view (px, px, 3), uint8, that this seed draws."""
-        view = np.empty((self.px, self.px, 3), dtype=np.uint8)
-        self.write(pixels, seed, view)
-        return view
+    def __call__(self, image: Image.Image, label: int, seed: int) -> tuple[Image.Image, int]:
+        """Return the view that this seed draws in Pillow's pixels, crops/1, and its label."""
+        box, flip, quarters = self.draw(image.height, image.width, seed)
+        cut = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
+        view = cut.resize((self.px, self.px), Image.Resampling.BILINEAR)
+        if flip:
+            view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        turned = rotate_quarters(view, quarters)
+        return turned, quarters if self.labels == "rotations" else label
 
 
 class RandomCrops:

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torchvision.transforms import v2
 
 import transfer.frozen.crops
+from tests.pretrain.pixels.photographs import photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import DataError, image_files
@@ -39,6 +41,17 @@ def test_seed_0_draws_by_the_position_alone_and_within_a_level_of_torchvision(
     pixels, labels = crops([(position, 3)])
     assert labels.tolist() == [images[3][1]]
     assert (pixels[0].int() - expected.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_view_of_a_pil_image_is_torchvisions(seed: int) -> None:
+    image = Image.fromarray(photograph(48, 60))
+    torch.manual_seed(seed)
+    crop = v2.RandomResizedCrop(16, scale=(0.08, 1.0), antialias=True)
+    expected = v2.RandomHorizontalFlip()(crop(image))
+    view, label = RandomView(px=16)(image, 7, seed)
+    assert label == 7
+    assert view.tobytes() == expected.tobytes()
 
 
 def test_other_seeds_draw_other_crops_of_the_same_image(small_data: Path) -> None:
@@ -91,5 +104,8 @@ def test_a_rotated_view_is_the_plain_one_turned_by_its_label() -> None:
         assert RandomView(px=16).write(pixels, seed, plain) == 0
         quarters = RandomView(px=16, labels="rotations").write(pixels, seed, turned)
         assert np.array_equal(np.rot90(plain, quarters), turned)
+        by_pillow, label = RandomView(px=16, labels="rotations")(Image.fromarray(pixels), 7, seed)
+        assert label == quarters
+        assert np.abs(np.asarray(by_pillow).astype(int) - turned).max() <= 1
         labels.add(quarters)
     assert labels == {0, 1, 2, 3}
