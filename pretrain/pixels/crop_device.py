@@ -3,8 +3,11 @@
 Bilinear with antialiasing, like crop_cpu.py, but without its rounding between the two passes.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 
 def crop(pixels: Tensor, boxes: Tensor, size_px: int) -> Tensor:
@@ -30,3 +33,15 @@ def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) ->
     inside = (taps > start[:, None]) & (taps < (start + length)[:, None])
     weights = (1 - distance).clamp(min=0) * inside[:, None]
     return weights / weights.sum(dim=2, keepdim=True)
+
+
+def crop_one(pixels: Tensor, box: Sequence[int], size_px: int) -> Tensor:
+    """Cut a box, top, left, height, width, out of (H, W, 3) and resize it to (3, S, S).
+
+    For images of many sizes, which a batch would have to pad. The result has whole levels of
+    0..255, each within 1 of that of crop_cpu.py.
+    """
+    top, left, height, width = box
+    cut = pixels[top : top + height, left : left + width].permute(2, 0, 1)[None].float()
+    resized = interpolate(cut, size=(size_px, size_px), mode="bilinear", antialias=True)
+    return resized[0].round_()

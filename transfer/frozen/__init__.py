@@ -10,6 +10,7 @@ feature_file.py           one file of the cache, written row by row
 pass_hours.py             estimated GPU hours of forward passes
 crops.py                  random crops of training images: random draws and order
 kept_images.py            decoded images of a small set, in memory
+device_crops.py           random crops of kept images on a GPU
 probe_training.py         settings of a training on random crops
 linear_heads.py           linear classifiers on random crops, several learning rates at once
 classifier.py             a trained linear classifier as a file

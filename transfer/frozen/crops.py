@@ -5,11 +5,12 @@ processes nor an interruption changes a pixel. Pre-training draws its own:
 pretrain/data/random_numbers.py. Crops travel as bytes and are normalized on the device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from pretrain.pixels.boxes import Box, draw_box
 from pretrain.pixels.decoding import Pixels
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
+from transfer.frozen.device_crops import DeviceCrops, fits_on
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.network import device
@@ -112,21 +114,51 @@ class RandomCrops:
         return torch.from_numpy(views).permute(0, 3, 1, 2), labels
 
 
+class Draws:
+    """Draws of the views of a batch, without their pixels."""
+
+    def __init__(
+        self, images: Images, view: RandomView, seed: int, sizes: NDArray[np.int64]
+    ) -> None:
+        self.images, self.view, self.seed, self.sizes = images, view, seed, sizes
+
+    def __call__(self, places: Sequence[Place]) -> Crops:
+        """Return views (n, 7): index, box, flip, quarter turns; and labels (n,)."""
+        rows = []
+        for position, index in places:
+            view = self.view.draw(*self.sizes[index].tolist(), draw_seed(self.seed, position))
+            rows.append([index, *view.box, int(view.flip), view.quarters])
+        views = torch.tensor(rows)
+        classes = self.images.labels[views[:, 0]]
+        return views, views[:, 6].clone() if self.view.labels == "rotations" else classes
+
+
 def crop_batches(
     images: Images, view: RandomView, form: InputFormat, seed: int, batch_size: int, steps: range
 ) -> Iterator[Crops]:
-    """Yield the batch of each step on the device: normalized pixels (n, 3, H, W), labels (n,)."""
+    """Yield the batch of each step on the device: normalized pixels (n, 3, H, W), labels (n,).
+
+    Images that are kept on a GPU are cropped there; all others by the processes of a loader.
+    """
     where = device()
     normalize = Normalization(form, where)
+    make: Callable[[list[Place]], Crops]
+    crop: DeviceCrops | None = None
     kept = keep_images(images, len(steps) * batch_size)
-    crops = load_batches(
-        RandomCrops(images, view, seed, kept),
+    if kept is not None and fits_on(kept, where):
+        make, crop = Draws(images, view, seed, kept.sizes), DeviceCrops(kept, view.px, where)
+    else:
+        make = RandomCrops(images, view, seed, kept)
+    del kept  # a GPU that holds the images spares the host's memory
+    batches = load_batches(
+        make,
         BatchIndices(len(images), batch_size, seed, steps),
         num_workers=num_workers(len(steps) * batch_size),
         pin=pin if where.type == "cuda" else None,
     )
-    for raw, labels in crops:
-        yield normalize(raw), labels.to(where, non_blocking=True)
+    for made, labels in batches:
+        pixels = made if crop is None else crop(made)
+        yield normalize(pixels), labels.to(where, non_blocking=True)
 
 
 def pin(crops: Crops) -> Crops:

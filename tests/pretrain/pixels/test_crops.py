@@ -77,3 +77,15 @@ def test_a_view_is_mirrored_before_it_is_turned(flip: bool, quarters: int) -> No
     crop_cpu.orient(view, flip=flip, quarters=quarters, out=found)
     # numpy turns as Pillow does, counterclockwise
     assert np.array_equal(found, np.rot90(view[:, ::-1] if flip else view, quarters))
+
+
+@pytest.mark.parametrize("size_px", [24, 48])
+@pytest.mark.parametrize("box", BOXES)
+def test_one_crop_on_a_device_has_whole_levels_within_one_of_the_cpus(
+    box: tuple[int, ...], size_px: int
+) -> None:
+    image = photograph(width=90)
+    found = crop_device.crop_one(torch.from_numpy(image), box, size_px).permute(1, 2, 0).numpy()
+    assert np.array_equal(found, found.round().clip(0, 255))
+    assert levels_apart(found, crop_cpu.crop(image, box, size_px)).max() <= 1
+    assert levels_apart(found, by_pillow(image, box, size_px)).max() <= 1
