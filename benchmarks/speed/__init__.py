@@ -5,6 +5,7 @@ bench_shared.py     all tasks on frozen features together against each alone
 bench_features.py   frozen features in bfloat16 against float32
 bench_svm.py        the batched SVM solver against scikit-learn's
 bench_detection.py  both detection engines
+bench_annotations.py  COCO's annotations parsed by each process against mapped by all
 bench_commands.py   command lines that compute nothing: seconds and memory
 bench_slurm.py      a cell in a job array against a bare process
 clock.py            time of a measurement, divided into parts

@@ -15,6 +15,7 @@ import tyro
 import benchmarks.curves
 import benchmarks.gpu_check
 import benchmarks.run_all
+import benchmarks.speed.bench_annotations
 import benchmarks.speed.bench_commands
 import benchmarks.speed.bench_detection
 import benchmarks.speed.bench_features
@@ -53,6 +54,11 @@ class CommandLine:
 
 
 BENCHMARKS = {
+    "bench_annotations": CommandLine(
+        benchmarks.speed.bench_annotations.Settings,
+        benchmarks.speed.bench_annotations.main,
+        BENCH_RANGES,
+    ),
     "bench_commands": CommandLine(
         benchmarks.speed.bench_commands.Settings, benchmarks.speed.bench_commands.main, BENCH_RANGES
     ),

@@ -1,10 +1,8 @@
-"""Images with objects, the content of detection sets, packed to be shared by loader processes."""
+"""Images with objects, the content of detection sets, and what is broken or odd about them."""
 
 import hashlib
-import pickle
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -13,45 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.images import ImageFiles
+from transfer.datasets.scene_arrays import Scene, SceneArrays, pack_scenes
 
 BORDER_PX = 2.0
 """A box gets a note if it passes the image's border by more than this. Rounding, and files that
 count pixels from 0 where VOC counts from 1, stay below it."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scene:
-    """One image and its m objects, in px of the original image.
-
-    Boxes are (left, top, right, bottom). Missing an `aside` object in a test is no error. In
-    training, the crowds of COCO are left out; the difficult objects of VOC count like any other.
-    """
-
-    name: str
-    """File below the data folder."""
-    image_id: int | str
-    """COCO's number, VOC's name."""
-    width: int
-    height: int
-    boxes: NDArray[np.float64]
-    """(m, 4)."""
-    classes: NDArray[np.int64]
-    """(m,), from 0."""
-    aside: NDArray[np.bool_]
-    """(m,): crowd (COCO) or difficult (VOC)."""
-    polygons: tuple[tuple[NDArray[np.float64], ...], ...] | None = None
-    """Outlines x, y, x, y, ... of each of the m objects; empty for crowds. None: not published."""
-    keypoints: NDArray[np.float64] | None = None
-    """(m, 17, 3): x, y as published, and 0 not labeled, 1 hidden, 2 visible."""
-
-    def parts(self) -> Iterator[bytes]:
-        """Yield all that is known about the image, for the fingerprint."""
-        yield f"{self.image_id} {self.width} {self.height} {len(self.boxes)}".encode()
-        for values in (self.boxes, self.classes, self.aside, self.keypoints):
-            yield b"" if values is None else values.tobytes()
-        for outlines in self.polygons or ():
-            yield b"%d" % len(outlines)
-            yield from (outline.tobytes() for outline in outlines)
 
 
 class Scenes:
@@ -60,7 +24,7 @@ class Scenes:
     def __init__(
         self,
         folder: Path,
-        scenes: Iterable[Scene],
+        scenes: Iterable[Scene] | SceneArrays,
         class_names: Sequence[str],
         *,
         category_ids: Sequence[int] = (),
@@ -68,15 +32,17 @@ class Scenes:
         faulty: Collection[int] = (),
         faults: Sequence[str] = (),
         notes: Sequence[str] = (),
+        order: NDArray[np.int64] | None = None,
     ) -> None:
-        packed: list[bytes] = []
-        names: list[bytes] = []
-        sizes: list[tuple[int, int]] = []
-        for scene in scenes:
-            packed.append(pickle.dumps(scene, protocol=5))
-            names.append(scene.name.encode())
-            sizes.append((scene.width, scene.height))
-        self.source = ImageFiles(folder, np.array(names, dtype=np.bytes_))
+        """Pack scenes, or refer to packed ones.
+
+        order: positions of this split's images among the scenes; None: all of them.
+        """
+        self.arrays = scenes if isinstance(scenes, SceneArrays) else pack_scenes(scenes)
+        """Images and objects of the published split, which its parts share."""
+        self.order = np.arange(len(self.arrays)) if order is None else order
+        """Positions (n,) of the images of this split in the arrays."""
+        self.source = ImageFiles(folder, self.arrays.names[self.order])
         self.class_names = tuple(class_names)
         self.category_ids = tuple(category_ids)
         """COCO's number of each class."""
@@ -88,16 +54,13 @@ class Scenes:
         """Broken annotations of the published split, which were left out, one line each."""
         self.notes = tuple(notes)
         """Lines on odd annotations, which complete sets have too."""
-        self.sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)
+        self.sizes = self.arrays.sizes[self.order]
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
         """Whether the image is wider than high (n,), for batches of one orientation."""
-        self._ends = np.cumsum([len(content) for content in packed], dtype=np.int64)
-        # one array: a list of a hundred thousand objects is copied into every loading process
-        self._packed = np.frombuffer(b"".join(packed), dtype=np.uint8)
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.order)
 
     def __iter__(self) -> Iterator[Scene]:
         return (self.scene(i) for i in range(len(self)))
@@ -109,9 +72,7 @@ class Scenes:
 
     def scene(self, i: int) -> Scene:
         """Return one image with its objects."""
-        start = int(self._ends[i - 1]) if i else 0
-        scene: Scene = pickle.loads(self._packed[start : int(self._ends[i])].data)
-        return scene
+        return self.arrays.scene(int(self.order[i]))
 
     def name(self, i: int) -> str:
         """Return the file of an image below the data folder."""
@@ -121,13 +82,14 @@ class Scenes:
         """Return the images at these positions, in this order."""
         return Scenes(
             self.source.folder,
-            (self.scene(int(i)) for i in indices),
+            self.arrays,
             self.class_names,
             category_ids=self.category_ids,
             annotations=self.annotations,
             faulty=self.faulty,
             faults=self.faults,
             notes=self.notes,
+            order=self.order[np.asarray(indices, dtype=np.int64)],
         )
 
     def without(self, names: Collection[str]) -> "Scenes":
