@@ -126,6 +126,12 @@ class SceneArrays:
         return tuple(tuple(outlines[a - start : b - start]) for a, b in pairs)
 
 
+def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether any of each image's values (M,) is true, (n,); false for an image of none."""
+    counts = np.concatenate([[0], np.cumsum(values)])[np.concatenate([[0], ends])]
+    return np.diff(counts) > 0
+
+
 def _span(ends: NDArray[np.int64], i: int) -> tuple[int, int]:
     """Return start and end of a whole among the parts."""
     return int(ends[i - 1]) if i else 0, int(ends[i])

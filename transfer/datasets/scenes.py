@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.images import ImageFiles
-from transfer.datasets.scene_arrays import Scene, SceneArrays, pack_scenes
+from transfer.datasets.scene_arrays import (
+    Scene,
+    SceneArrays,
+    any_per_image,
+    pack_scenes,
+)
 
 BORDER_PX = 2.0
 """A box gets a note if it passes the image's border by more than this. Rounding, and files that
@@ -100,10 +105,11 @@ class Scenes:
 
     def objects_per_class(self) -> NDArray[np.int64]:
         """Return the number of objects of each class (L,), those aside not counted."""
-        counts = np.zeros(len(self.class_names), dtype=np.int64)
-        for scene in self:
-            np.add.at(counts, scene.classes[~scene.aside], 1)
-        return counts
+        arrays = self.arrays
+        times = np.bincount(self.order, minlength=len(arrays))
+        per_object = np.repeat(times, np.diff(arrays.object_ends, prepend=0))
+        counted = np.repeat(arrays.classes, per_object * ~arrays.aside)
+        return np.bincount(counted, minlength=len(self.class_names))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -126,14 +132,13 @@ def usable_for_training(
     without a labeled keypoint. Difficult objects of VOC count like any other. Of COCO's 118,287
     training images 117,266 are left for boxes and masks.
     """
-    usable = []
-    for i, scene in enumerate(scenes):
-        keep = not scene.aside.all() if scenes.aside_are_crowds else len(scene.boxes) > 0
-        if keep and finds == "keypoints":
-            keep = scene.keypoints is not None and bool((scene.keypoints[:, :, 2] > 0).any())
-        if keep:
-            usable.append(i)
-    return np.array(usable, dtype=np.int64)
+    arrays = scenes.arrays
+    # without a Scene per image, which would take ten seconds for COCO
+    kept = ~arrays.aside if scenes.aside_are_crowds else np.ones_like(arrays.aside)
+    usable = any_per_image(kept, arrays.object_ends)
+    if finds == "keypoints":
+        usable &= any_per_image(arrays.keypoints[:, 2] > 0, arrays.point_ends)
+    return np.flatnonzero(usable[scenes.order])
 
 
 def box_fault(box: object, width: int, height: int) -> str:
