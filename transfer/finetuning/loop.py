@@ -128,7 +128,9 @@ def check(course: TrainingSchedule, process: Process) -> None:
     """Raise ValueError for settings that cannot run in these processes."""
     images_per_pass(course, process)
     if course.precision == "float16" and process.device.type != "cuda":
-        raise ValueError("float16 needs a CUDA device; take bfloat16 or float32 on a CPU")
+        raise ValueError(
+            f"float16 needs a CUDA device, found {process.device.type}; take bfloat16 or float32"
+        )
 
 
 def restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
