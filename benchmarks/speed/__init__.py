@@ -1,6 +1,7 @@
 """Speed benchmarks of this code; most run two ways in one process and print their ratio.
 
 bench_probe.py      seven learning rates together against one
+bench_rates.py      learning rates of few labels one after another against side by side
 bench_shared.py     all tasks on frozen features together against each alone
 bench_features.py   frozen features in bfloat16 against float32
 bench_svm.py        the batched SVM solver against scikit-learn's

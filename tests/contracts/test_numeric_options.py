@@ -20,6 +20,7 @@ import benchmarks.speed.bench_commands
 import benchmarks.speed.bench_detection
 import benchmarks.speed.bench_features
 import benchmarks.speed.bench_probe
+import benchmarks.speed.bench_rates
 import benchmarks.speed.bench_shared
 import benchmarks.speed.bench_slurm
 import benchmarks.speed.bench_svm
@@ -75,6 +76,12 @@ BENCHMARKS = {
     ),
     "bench_probe": CommandLine(
         benchmarks.speed.bench_probe.Settings, benchmarks.speed.bench_probe.main, BENCH_RANGES
+    ),
+    "bench_rates": CommandLine(
+        benchmarks.speed.bench_rates.Settings,
+        benchmarks.speed.bench_rates.main,
+        BENCH_RANGES,
+        ("--photographs", "none"),
     ),
     "bench_shared": CommandLine(
         benchmarks.speed.bench_shared.Settings, benchmarks.speed.bench_shared.main, BENCH_RANGES
