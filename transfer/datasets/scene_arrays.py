@@ -129,7 +129,8 @@ class SceneArrays:
 def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether any of each image's values (M,) is true, (n,); false for an image of none."""
     counts = np.concatenate([[0], np.cumsum(values)])[np.concatenate([[0], ends])]
-    return np.diff(counts) > 0
+    found: NDArray[np.bool_] = np.diff(counts) > 0
+    return found
 
 
 def _span(ends: NDArray[np.int64], i: int) -> tuple[int, int]:

@@ -19,7 +19,8 @@ def _usable(scenes: Scenes, finds: str) -> list[int]:
     for i, scene in enumerate(scenes):
         keep = not scene.aside.all() if scenes.aside_are_crowds else len(scene.boxes) > 0
         if finds == "keypoints":
-            keep = keep and scene.keypoints is not None and (scene.keypoints[..., 2] > 0).any()
+            labeled = scene.keypoints is not None and (scene.keypoints[..., 2] > 0).any()
+            keep = keep and bool(labeled)
         if keep:
             usable.append(i)
     return usable

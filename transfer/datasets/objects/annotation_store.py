@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
 from transfer.datasets.scenes import Scenes
-from transfer.running.atomic_files import WriteError, write_whole
+from transfer.running.atomic_files import WriteError, explain_write_errors, write_whole
 from transfer.running.console import print_line
 from transfer.running.content_hash import content_hash
 from transfer.running.lock import wait_for_lock
@@ -145,10 +145,11 @@ def _aligned(num_bytes: int) -> int:
 
 def _require_space(path: Path, num_bytes: int) -> None:
     """Raise WriteError if the disk has no room, before others wait for a parse that fails."""
-    existing = path.parent
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
+    with explain_write_errors(path.parent, "--runs"):
+        existing = path.parent
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        free = shutil.disk_usage(existing).free
     if free < num_bytes:
         raise WriteError(
             f"{path.parent}: {free / 1e9:.1f} GB are free, arrays of the annotations may take "
