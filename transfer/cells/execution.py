@@ -28,7 +28,7 @@ from transfer.cells.shared_classifier import (
     why_missing,
 )
 from transfer.cells.staleness import classifier_hash, finished
-from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import write_list
 from transfer.record import (
@@ -61,6 +61,7 @@ def evaluate(cell: Cell) -> Record:
     import torch.distributed as dist
 
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
+    map_annotations(cell.task.datasets(), cell.folders)
     record = finished(cell)
     if record is not None:
         return record
@@ -180,6 +181,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
         first = next(iter(alike.values()))
+        map_annotations(task.datasets(), first.folders)
         with without_state_of_changed_data(first.folders):
             reports, _ = _on_checked_data(first, partial(_fill_cache, task, backbones), start)
             require_still_same(reports, first.settings.data)
