@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-
-from pretrain.running.checkpoint import write_atomically
 
 FILE = "views.jpg"
 NUM_IMAGES, MOST_VIEWS = 6, 10
@@ -20,7 +19,7 @@ SIDE_PX, GAP_PX = 96, 4
 def write_view_sheet(
     folder: Path, views: Sequence[Tensor], mean: Sequence[float], std: Sequence[float]
 ) -> None:
-    """Write a row per image and a column per view; raise a SaveError if that fails.
+    """Write a row per image and a column per view, if that is possible.
 
     views: V of (n, 3, S, S), normalized by mean and std; only the first few are drawn.
     """
@@ -33,7 +32,10 @@ def write_view_sheet(
             sheet.paste(small, (pitch * column, pitch * row))
     buffer = io.BytesIO()
     sheet.save(buffer, "JPEG", quality=80)
-    write_atomically(folder / FILE, buffer.getvalue())
+    unfinished = folder / f"{FILE}.unfinished"
+    with suppress(OSError):  # a picture must not stop a run
+        unfinished.write_bytes(buffer.getvalue())
+        unfinished.replace(folder / FILE)
 
 
 def levels(views: Tensor, mean: Sequence[float], std: Sequence[float]) -> NDArray[np.uint8]:
