@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections
 from transfer.galleries.tile import Tile, chosen_images, jpeg, side_by_side, thumbnail
 
