@@ -8,7 +8,8 @@ start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
 method.py    the protocol of methods: all that the rest may read of one
-export.py    writes the backbone file
+export.py    writes the backbone file and the encoder file
+projector_layers.py  a projector as a plain list of layers
 precision.py the arithmetic of the networks
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules

@@ -26,6 +26,7 @@ LAYERS = {
         ("finetuning",),
         ("frozen",),
         ("topology",),
+        ("projector",),
         ("backbone",),
         ("convert",),
         ("getting",),
@@ -41,6 +42,8 @@ LAYERS = {
         ("execution",),
         ("planning",),
         ("tables",),
+        ("figures",),
+        ("drawing",),
         ("pages",),
     ),
 }

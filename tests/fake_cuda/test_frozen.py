@@ -19,7 +19,7 @@ from transfer.frozen.crops import RandomView, crop_batches
 from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
-from transfer.frozen.linear_heads import HeadOptimizer, new_heads
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
 from transfer.frozen.probe_training import Labels, ProbeTraining

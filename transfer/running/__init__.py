@@ -11,7 +11,7 @@ shared_memory.py batches for another process, in shared memory or copied
 portable.py      errors that another process can raise again
 processes.py     the processes of a run, the GPUs of a machine
 measured_rates.py  measured speed of GPUs, for plans
-console.py       log lines and progress
+console.py       log lines and progress, as bars in a terminal
 folders.py       the folders of a cell
 option_ranges.py the range of every numeric option
 nearest.py       advice on a mistyped name

@@ -44,6 +44,7 @@ RANGES: Mapping[str, Range] = {
     "images_per_gpu": Range(0, 2**24),
     "iterations": COUNT,
     "learning_rates": Range(0, open_below=True),
+    "rates_at_once": Range(0, 1024),
     "seed": Range(0, 2**32 - 1),
     "tolerate": COUNT,
     "workers": Range(1, 1024),
