@@ -31,7 +31,7 @@ CROPS = "crops/2"
 """Version of the pixels of random crops; it is part of the identity of a training.
 
 crops/1 were Pillow's. crops/2 have the same boxes, flips and turns; their levels, of which there
-are 256, differ from Pillow's by at most 1, those of 4 % of the values of a photograph.
+are 256, differ from Pillow's by at most 2. Of the values of 331 photographs 3 % differ.
 """
 SEED_STRIDE = 2_654_435_769
 """2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
