@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from transfer.datasets.images import ImageFiles, Images, name_in_errors
+from transfer.datasets.images import DataError, ImageFiles, Images, name_in_errors
 from transfer.running import stop
 from transfer.running.console import print_line
 from transfer.running.loader import load_batches
@@ -117,7 +117,14 @@ def _decoded(source: ImageFiles, sizes: NDArray[np.int64], num_workers: int) -> 
 
     def write(places: range) -> None:
         for i in places:
-            kept.pixels(i)[:] = np.asarray(source.decode(i))
+            pixels, place = np.asarray(source.decode(i)), kept.pixels(i)
+            if pixels.shape != place.shape:
+                raise DataError(
+                    f"{source.folder / source.name(i)}: {pixels.shape[1]} x {pixels.shape[0]} px, "
+                    f"its header said {place.shape[1]} x {place.shape[0]}; it was replaced "
+                    "meanwhile, start the same command again"
+                )
+            place[:] = pixels
 
     for _ in load_batches(write, _batches(len(source)), num_workers=num_workers):
         stop.exit_if_requested()

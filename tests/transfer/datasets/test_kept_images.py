@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from transfer.datasets import kept_images
 from transfer.datasets.catalog import open_split
@@ -68,6 +69,15 @@ def test_a_broken_image_is_named(content: bytes | None, copy_of: Callable[[str],
     file = images.source.folder / images.name(3)
     file.write_bytes(file.read_bytes()[:400] if content is None else content)
     with pytest.raises(DataError, match=file.name):
+        keep_decoded(images, PLENTY, 0)
+
+
+def test_an_image_that_is_replaced_meanwhile_is_named(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Image.new("RGB", (1, 1))
+    monkeypatch.setattr(ImageFiles, "decode", lambda *_: small)
+    with pytest.raises(DataError, match="replaced meanwhile"):
         keep_decoded(images, PLENTY, 0)
 
 
