@@ -17,6 +17,7 @@ import benchmarks.gpu_check
 import benchmarks.run_all
 import benchmarks.speed.bench_annotations
 import benchmarks.speed.bench_commands
+import benchmarks.speed.bench_crops
 import benchmarks.speed.bench_detection
 import benchmarks.speed.bench_features
 import benchmarks.speed.bench_probe
@@ -62,6 +63,9 @@ BENCHMARKS = {
     ),
     "bench_commands": CommandLine(
         benchmarks.speed.bench_commands.Settings, benchmarks.speed.bench_commands.main, BENCH_RANGES
+    ),
+    "bench_crops": CommandLine(
+        benchmarks.speed.bench_crops.Settings, benchmarks.speed.bench_crops.main, BENCH_RANGES
     ),
     "bench_detection": CommandLine(
         benchmarks.speed.bench_detection.Settings,

@@ -42,8 +42,10 @@ from transfer.record import (
     stored_fields,
     write_failure,
 )
+from transfer.running.console import PROGRESS_FILE, progress_file
 from transfer.running.folders import Folders
 from transfer.running.lock import lock_folder
+from transfer.running.memory import image_memory
 from transfer.running.processes import Process, this_process
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
@@ -65,7 +67,8 @@ def evaluate(cell: Cell) -> Record:
         return record
     process = this_process()
     if process.is_main:
-        with lock_folder(cell.folders.work):
+        work = cell.folders.work
+        with lock_folder(work), progress_file(work / PROGRESS_FILE):
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
@@ -93,7 +96,8 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         return cell.task.prepare(cell.computing, folders), folders
 
     reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
-    predictions = cell.task.run(prepared, folders, cell.seed)
+    with image_memory(cell.settings.image_memory_gb):
+        predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.is_main:
         return None
     record = Record(

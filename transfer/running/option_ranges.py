@@ -39,6 +39,7 @@ RANGES: Mapping[str, Range] = {
     "batch_size": Range(0, 2**24),
     "gpus": Range(0, 1024),
     "heads": Range(0, 1000),
+    "image_memory_gb": Range(0, 1e6),
     "image_px": Range(32, 2**13, or_zero=True),
     "images_per_gpu": Range(0, 2**24),
     "iterations": COUNT,
