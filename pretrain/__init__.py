@@ -17,6 +17,7 @@ methods/     one paper per file; METHODS is the registry
 parts/       what two or more methods share
 recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
+pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses it, too
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
 checks/      checks and step reports on a GPU

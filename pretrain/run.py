@@ -26,6 +26,7 @@ from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.launch import Process, folder_lock
 from pretrain.running.metrics import means_after
+from pretrain.running.wandb_log import INSTALL, is_installed
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
@@ -62,6 +63,8 @@ def prepare(
     """
     recipe = command.recipe
     check_compile(command.execution, process.device.type)
+    if command.wandb and not is_installed():
+        raise SettingsError(INSTALL)
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
     if images is None:
@@ -102,6 +105,7 @@ def prepare(
         process=process,
         execution=command.execution,
         snapshot_epochs=command.snapshot_epochs,
+        wandb=command.wandb,
     )
 
 

@@ -60,7 +60,7 @@ class TaskDefaults:
 
     @property
     def shared_pass(self) -> Hashable | None:
-        """Return what tasks have in common whose heads are trained in one pass over the images."""
+        """Return what tasks have in common whose probes read one stream of crops; None for none."""
         return None
 
     def with_options(self, options: TrainingOptions) -> Self:
@@ -139,7 +139,7 @@ class Task(Protocol):
 
     @property
     def shared_pass(self) -> Hashable | None:
-        """Return what tasks have in common whose heads are trained in one pass over the images."""
+        """Return what tasks have in common whose probes read one stream of crops; None for none."""
 
     def datasets(self) -> tuple[str, ...]:
         """Return the keys of the data sets it reads."""
