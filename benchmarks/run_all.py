@@ -51,6 +51,7 @@ from benchmarks.planning.plan import (
 )
 from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
@@ -318,6 +319,7 @@ def calibrate(request: RunAll) -> int:
         return status
     write_calibration(request.results, reference, [row.cell for row in plan(request)])
     tables_written = update_tables(request.results)
+    update_report(request.results)
     print(calibration_line(request.results))
     return max(status, int(not tables_written))
 
