@@ -77,7 +77,8 @@ class RandomView:
 
     def write(self, pixels: Pixels, seed: int, out: Pixels) -> int:
         """Write the view that this seed draws into `out` (px, px, 3); return its quarter turns."""
-        box, flip, quarters = self.draw(*pixels.shape[:2], seed)
+        height, width, _ = pixels.shape
+        box, flip, quarters = self.draw(height, width, seed)
         # the flip comes first: flipping afterwards would change one quarter turn into three
         crop_cpu.orient(crop_cpu.crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
@@ -126,7 +127,8 @@ class Draws:
         """Return views (n, 7): index, box, flip, quarter turns; and labels (n,)."""
         rows = []
         for position, index in places:
-            view = self.view.draw(*self.sizes[index].tolist(), draw_seed(self.seed, position))
+            height, width = self.sizes[index].tolist()
+            view = self.view.draw(height, width, draw_seed(self.seed, position))
             rows.append([index, *view.box, int(view.flip), view.quarters])
         views = torch.tensor(rows)
         classes = self.images.labels[views[:, 0]]

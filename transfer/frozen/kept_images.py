@@ -1,7 +1,10 @@
 """Decoded images of a small set, kept in memory that all loader processes share.
 
 A probe of a small set passes its images hundreds of times; kept images are decoded once. A set that
-does not fit into the limit of memory is decoded for every pass.
+does not fit into the limit of memory is decoded for every pass. There is no store of decoded pixels
+on disk for it: ImageNet's would need 5.4 times the space of the JPEG files, and although reading an
+image takes a seventh of the processor time of decoding it, 3,000 crops/s would read 1.7 GB/s in
+random order.
 """
 
 import mmap
