@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.drawing.figure import GridPanel, Picture, path_of
+from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture, path_of
 from benchmarks.pages.markdown import escape
 from transfer.running.atomic_files import write_whole
 
@@ -56,9 +56,8 @@ def identifier_of(picture: Picture) -> str:
     for text in (csv_text(picture), picture.title, *picture.caption, _drawing()):
         content.update(text.encode() + b"\0")
     for panel in picture.panels:
-        if isinstance(panel, GridPanel):
-            for tile in (tile for row in panel.rows for tile in row):
-                content.update(tile.pixels.tobytes())
+        for tile in panel.tiles if isinstance(panel, GridPanel | ExamplePanel) else ():
+            content.update(tile.pixels.tobytes())
         content.update(repr(panel).encode())
     return f"sha256:{content.hexdigest()[:32]}"
 
