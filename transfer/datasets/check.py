@@ -188,9 +188,9 @@ def render(reports: Iterable[Report]) -> str:
 
 def render_found(reports: Iterable[Report]) -> str:
     """Return the same for the sets that were found, and one line that names the others."""
-    found, absent = [], []
-    for report in reports:
-        (found if report.found else absent).append(report)
+    reports = list(reports)
+    found = [report for report in reports if report.found]
+    absent = [report for report in reports if not report.found]
     lines = _table_and_problems(found) if found else []
     if absent:
         keys = [report.key for report in absent]
