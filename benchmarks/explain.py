@@ -59,7 +59,9 @@ def run(request: Request) -> int:
 def find_record(results: Path, name: str, task: str) -> Path:
     """Return the record of a checkpoint and a task; ExplainError if there is not exactly one."""
     if not name or not task:
-        raise ExplainError("give the file of a record, or --name and --task")
+        raise ExplainError(
+            f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
+        )
     records = results / RECORDS
     files = [path for path in sorted(records.rglob("*.json")) if not path.name.endswith(FAILED)]
     name_of = {path: path.relative_to(records).parts[0] for path in files}

@@ -282,7 +282,8 @@ def calibrate(request: RunAll) -> int:
     """
     if len(request.ckpt) != 1 or request.random or request.heads or request.schedule != "paper":
         raise ValueError(
-            "--calibrate: give one --ckpt, at the paper's length, without --random and --heads"
+            f"--calibrate: found {len(request.ckpt)} checkpoints, --schedule {request.schedule}; "
+            "give one --ckpt, at the paper's length, without --random and --heads"
         )
     reference = reference_of(request.ckpt[0])
     backbone = inspect_checkpoint(origins(request)[0], request.runs)

@@ -74,7 +74,10 @@ class Study:
         return 0
 
     def table(self, arch: str, stem: Stem, seen: Tensor, unseen: Tensor) -> "Separation":
-        """Return the scores of every variant's statistics under every variant's network."""
+        """Return the scores of every variant's statistics under every variant's network.
+
+        seen, unseen: photographs (n, 3, H, W) to train and to test on.
+        """
         known = [network for network in NETWORKS if network.fits(arch, stem)]
         size_px = 64 if stem == "imagenet" else 32
         at_sizes = resized(unseen, (2 * size_px, size_px))
@@ -89,7 +92,10 @@ class Study:
     def weights(
         self, arch: str, stem: Stem, variant: Network, images: Tensor, size_px: int
     ) -> dict[str, Tensor]:
-        """Return torchvision's names and the tensors of the trained variant, kept in a file."""
+        """Return the tensors of the trained variant by torchvision's names, kept in a file.
+
+        images: (n, 3, H, W).
+        """
         word = "-".join(variant.name.replace(",", "").split())
         kept = self.runs / "topology" / f"{arch}-{stem}-{self.steps}-{self.batch_size}-{word}.pt"
         if not kept.exists():
@@ -215,7 +221,7 @@ def train(
 
 
 def random_crop(image: Tensor, size_px: int) -> Tensor:
-    """Return a random square of 20 to 100 % of an image (3, H, W), resized, flipped, brightened."""
+    """Return a random crop (3, S, S) of 20 to 100 % of an image (3, H, W), flipped, brightened."""
     side = int(image.shape[-1] * (0.2 + 0.8 * torch.rand(()).item()) ** 0.5)
     top, left = (int(torch.randint(image.shape[-1] - side + 1, ())) for _ in range(2))
     crop = image[None, :, top : top + side, left : left + side]

@@ -38,6 +38,11 @@ class Range:
         return " and ".join(words) or "a finite number"
 
 
+def _by_name(*groups: tuple[Range, str]) -> dict[str, Range]:
+    """Return the range of each option, from ranges with the names that have them."""
+    return {name: each for each, names in groups for name in names.split()}
+
+
 ANY = Range(-math.inf)
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, open_below=True)
@@ -50,99 +55,52 @@ VIEWS = Range(1, 1000)
 DIMENSION = Range(1, 2**20)
 SIDE_PX = Range(1, 2**13)
 
-COMMAND = {
-    "batch_size": Range(2, 2**24),
-    "epochs": Range(0, 1e6),
-    "final_learning_rate": NOT_NEGATIVE,
-    "learning_rate": NOT_NEGATIVE,
-    "memory_gb": NOT_NEGATIVE,
-    "milestones": SHARE,
-    "read_every_steps": POSITIVE_COUNT,
-    "save_every_min": NOT_NEGATIVE,
-    "seed": Range(0, 2**32 - 1),
-    "sgd_momentum": MOMENTUM,
-    "snapshot_epochs": COUNT,
-    "steps": COUNT,
-    "test_px": Range(0, SIDE_PX.most),
-    "tolerated_images": COUNT,
-    "trust_coefficient": POSITIVE,
-    "warmup_epochs": Range(0, 1e6),
-    "weight_decay": NOT_NEGATIVE,
-    "workers": Range(0, 1024),
-}
+COMMAND = _by_name(
+    (NOT_NEGATIVE, "final_learning_rate learning_rate memory_gb save_every_min weight_decay"),
+    (COUNT, "snapshot_epochs steps tolerated_images"),
+    (POSITIVE_COUNT, "read_every_steps"),
+    (POSITIVE, "trust_coefficient"),
+    (SHARE, "milestones"),
+    (MOMENTUM, "sgd_momentum"),
+    (Range(2, 2**24), "batch_size"),
+    (Range(0, 1e6), "epochs warmup_epochs"),
+    (Range(0, 2**32 - 1), "seed"),
+    (Range(0, SIDE_PX.most), "test_px"),
+    (Range(0, 1024), "workers"),
+)
 """Options of run, execution and recipe."""
-VIEW = {
-    "blur_sigma_px": POSITIVE,
-    "brightness": SHARE,
-    "contrast": SHARE,
-    "crop_area": POSITIVE_SHARE,
-    "crop_aspect": POSITIVE,
-    "hue": Range(0, 0.5),
-    "mean": ANY,
-    "saturation": SHARE,
-    "size_px": SIDE_PX,
-    "small_crop_area": POSITIVE_SHARE,
-    "small_size_px": SIDE_PX,
-    "std": POSITIVE,
-    **{
-        f"{name}_probability": SHARE
-        for name in (
-            *("jitter", "gray", "blur", "second_blur", "small_blur", "solarize"),
-            *("second_solarize", "flip", "rotation", "texture"),
-        )
-    },
-}
+VIEW = _by_name(
+    (SIDE_PX, "size_px small_size_px"),
+    (POSITIVE_SHARE, "crop_area small_crop_area"),
+    (POSITIVE, "crop_aspect blur_sigma_px std"),
+    (ANY, "mean"),
+    (SHARE, "brightness contrast saturation"),
+    (Range(0, 0.5), "hue"),
+    (SHARE, "jitter_probability gray_probability flip_probability rotation_probability"),
+    (SHARE, "blur_probability second_blur_probability small_blur_probability"),
+    (SHARE, "solarize_probability second_solarize_probability texture_probability"),
+)
 """Options of the views."""
-METHOD = {
-    "bank_momentum": MOMENTUM,
-    "beta": NOT_NEGATIVE,
-    "bn_splits": POSITIVE_COUNT,
-    "center_momentum": MOMENTUM,
-    "consistency_temperature": POSITIVE,
-    "consistency_weight": NOT_NEGATIVE,
-    "covariance_weight": NOT_NEGATIVE,
-    "embedding_dim": DIMENSION,
-    "epsilon": POSITIVE,
-    "first_target_temperature": POSITIVE,
-    "gaussian_center": ANY,
-    "gaussian_variance": POSITIVE,
-    "groups": DIMENSION,
-    "hidden_dim": DIMENSION,
-    "invariance_weight": NOT_NEGATIVE,
-    "label_smoothing": Range(0, 1, open_above=True),
-    "last_layer_from": SHARE,
-    "loss_scale": POSITIVE,
-    "margin": ANY,
-    "momentum": SHARE,
-    "num_assigned_views": VIEWS,
-    "num_classes": Range(1, 2**24),
-    "num_heads": VIEWS,
-    "num_hidden": Range(0, 100),
-    "num_images": POSITIVE_COUNT,
-    "num_keys": VIEWS,
-    "num_large_views": VIEWS,
-    "num_negatives": COUNT,
-    "num_orders": VIEWS,
-    "num_prototypes": DIMENSION,
-    "num_small_views": Range(0, VIEWS.most),
-    "num_views": Range(2, VIEWS.most),
-    "off_diagonal_weight": NOT_NEGATIVE,
-    "output_dim": DIMENSION,
-    "predictor_dim": DIMENSION,
-    "prior_from": SHARE,
-    "prototypes_from": SHARE,
-    "proximal_weight": NOT_NEGATIVE,
-    "queue_from": SHARE,
-    "queue_size": Range(0, 2**27),
-    "ridge": NOT_NEGATIVE,
-    "sinkhorn_iterations": Range(1, 1000),
-    "symmetry_weight": NOT_NEGATIVE,
-    "target_temperature": POSITIVE,
-    "temperature": POSITIVE,
-    "temperature_warmup": SHARE,
-    "variance_weight": NOT_NEGATIVE,
-    "whitening_size": POSITIVE_COUNT,
-}
+METHOD = _by_name(
+    (POSITIVE, "temperature target_temperature first_target_temperature consistency_temperature"),
+    (POSITIVE, "epsilon gaussian_variance loss_scale"),
+    (NOT_NEGATIVE, "consistency_weight covariance_weight invariance_weight off_diagonal_weight"),
+    (NOT_NEGATIVE, "proximal_weight symmetry_weight variance_weight beta ridge"),
+    (ANY, "gaussian_center margin"),
+    (SHARE, "momentum temperature_warmup"),
+    (SHARE, "last_layer_from prior_from prototypes_from queue_from"),
+    (MOMENTUM, "bank_momentum center_momentum label_smoothing"),
+    (DIMENSION, "embedding_dim hidden_dim output_dim predictor_dim num_prototypes groups"),
+    (VIEWS, "num_keys num_large_views num_assigned_views num_heads num_orders"),
+    (Range(2, VIEWS.most), "num_views"),
+    (Range(0, VIEWS.most), "num_small_views"),
+    (POSITIVE_COUNT, "bn_splits num_images whitening_size"),
+    (COUNT, "num_negatives"),
+    (Range(1, 2**24), "num_classes"),
+    (Range(0, 100), "num_hidden"),
+    (Range(0, 2**27), "queue_size"),
+    (Range(1, 1000), "sinkhorn_iterations"),
+)
 """Options of the methods' settings; a name means the same in all of them."""
 RANGES: Mapping[str, Range] = COMMAND | VIEW | METHOD
 """Range of every numeric option, by the name of its field."""

@@ -63,8 +63,8 @@ def check_compile(execution: Execution, device_type: str) -> None:
     low = network_dtype(execution.precision, device_type).itemsize < 4
     if execution.compile and low and device_type == "cpu":
         raise SettingsError(
-            "--compile with --precision bfloat16 on a CPU: torch 2.15 writes C++ that does not "
-            "build for some networks; leave out --compile, or choose --precision float32"
+            f"--compile with --precision {execution.precision} on a CPU: torch 2.15 writes C++ "
+            "that does not build for some networks; drop --compile, or take --precision float32"
         )
 
 

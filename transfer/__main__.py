@@ -71,7 +71,9 @@ class Inspect:
         from transfer.convert.inspection import render as render_inspection
 
         if self.write is not None and self.images is None:
-            raise ValueError("--write: give --images DIR, whose photographs tell the network")
+            raise ValueError(
+                f"--write {self.write}: give --images DIR, whose photographs tell the network"
+            )
         inspection = inspect_file(self.file, self.branch)
         if self.images is None:
             print(render_inspection(inspection, everything=self.all))

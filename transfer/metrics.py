@@ -106,9 +106,12 @@ def percent(correct: Tensor) -> float:
 
 
 def check_scores(scores: Tensor) -> None:
-    """Raise ValueError if there are no scores or one is NaN, which has no rank."""
+    """Raise ValueError if there are no scores (n, ...) or one is NaN, which has no rank."""
     if scores.shape[0] == 0:
-        raise ValueError("no image to score; expected at least one: check the split")
+        raise ValueError(
+            f"no image to score: scores of shape {tuple(scores.shape)}; expected at least one row: "
+            "check the split"
+        )
     if bool(scores.isnan().any()):
         raise ValueError(
             f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN, which has no rank; "

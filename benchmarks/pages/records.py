@@ -29,36 +29,25 @@ SNAPSHOTS = (("records", "snapshots"), ("curves",))
 versions wrote to the second one."""
 
 
-METRICS_AND_HEADINGS = {
-    "voc07_svm": ("mAP", "VOC 2007 SVM"),
-    "in1k_linear": ("top1", "Linear probes"),
-    "cifar10_linear": ("top1", "Linear probes"),
-    "cifar100_linear": ("top1", "Linear probes"),
-    "in100_linear": ("top1", "Linear probes"),
-    "rotation4_linear": ("acc", "Linear probes"),
-    "inat1k_linear": ("top1", "Linear probes"),
-    "cub200_linear": ("top1", "Linear probes"),
-    "in1k_semi_1pct": ("top1", "Few labels"),
-    "in1k_semi_10pct": ("top1", "Few labels"),
-    "cifar10_knn": ("top1", "Nearest neighbors"),
-    "cifar100_knn": ("top1", "Nearest neighbors"),
-    "in100_knn": ("top1", "Nearest neighbors"),
-    "cifar10_lowshot_knn": ("top1_1pct", "Nearest neighbors"),
-    "cifar100_lowshot_knn": ("top1_1pct", "Nearest neighbors"),
-    "flowers102_fewshot": ("acc_5shot", "Few labels"),
-    "objectnet13_eval": ("top1", "Robustness"),
-    "imagenet_c100_eval": ("all_top1", "Robustness"),
-    "coco_det": ("AP", DETECTION),
-    "coco_insseg": ("AP", DETECTION),
-    "coco_keypoint": ("AP", DETECTION),
-    "voc0712_det_c4": ("AP", DETECTION),
-    "voc12_seg_fcn": ("mIoU", DETECTION),
-    "cifar10_fewshot": ("acc_5shot", "Few labels"),
-    "cifar10_semi_1pct": ("top1", "Few labels"),
-    "cifar10_semi_10pct": ("top1", "Few labels"),
-    "cifar10_semi_100pct": ("top1", "Few labels"),
+TASKS_OF_EARLIER_RECORDS = {
+    ("mAP", "VOC 2007 SVM"): "voc07_svm",
+    ("top1", "Linear probes"): "in1k_linear in100_linear cifar10_linear cifar100_linear "
+    "inat1k_linear cub200_linear",
+    ("acc", "Linear probes"): "rotation4_linear",
+    ("top1", "Nearest neighbors"): "in100_knn cifar10_knn cifar100_knn",
+    ("top1_1pct", "Nearest neighbors"): "cifar10_lowshot_knn cifar100_lowshot_knn",
+    ("top1", "Few labels"): "in1k_semi_1pct in1k_semi_10pct "
+    "cifar10_semi_1pct cifar10_semi_10pct cifar10_semi_100pct",
+    ("acc_5shot", "Few labels"): "flowers102_fewshot cifar10_fewshot",
+    ("top1", "Robustness"): "objectnet13_eval",
+    ("all_top1", "Robustness"): "imagenet_c100_eval",
+    ("AP", DETECTION): "coco_det coco_insseg coco_keypoint voc0712_det_c4",
+    ("mIoU", DETECTION): "voc12_seg_fcn",
 }
-"""Primary metric and heading of tasks, for records that do not hold them because they are older."""
+"""Tasks by primary metric and heading, for records that do not hold these as they are older."""
+METRICS_AND_HEADINGS = {
+    task: both for both, tasks in TASKS_OF_EARLIER_RECORDS.items() for task in tasks.split()
+}
 PER_CLASS = ("aircraft", "caltech101", "flowers", "pets")
 """Data sets of linear transfer whose metric is the mean over classes."""
 

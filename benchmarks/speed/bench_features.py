@@ -114,7 +114,7 @@ def _centered(
 
 
 def times(networks: dict[str, nn.Module], batch: Tensor, rounds: int) -> dict[str, list[float]]:
-    """Return the time of a forward pass of the batch in s, per network and round."""
+    """Return the seconds of a forward pass of images (n, 3, H, W), per network and round."""
     durations: dict[str, list[float]] = {way: [] for way in networks}
     for turn in range(-1, rounds):  # the first pass of each is not counted
         for way in list(networks)[:: -1 if turn % 2 else 1]:

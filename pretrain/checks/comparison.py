@@ -76,7 +76,7 @@ def difference(
     units: float,
     dtype: torch.dtype,
 ) -> Difference:
-    """Return the difference of one result."""
+    """Return the difference of one result, of any shape that `found` and `expected` share."""
     if not expected.is_floating_point():
         return Difference(name, float(not torch.equal(found, expected)), 0.0)
     length = _length(expected.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)) or 1.0
@@ -88,7 +88,7 @@ def difference(
 
 
 def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Generator) -> None:
-    """Change all entries of tensors by one unit of rounding with random signs, in place."""
+    """Change tensors of any shape by one unit of rounding with random signs, in place."""
     eps = torch.finfo(dtype).eps
     with torch.no_grad():
         for tensor in tensors:

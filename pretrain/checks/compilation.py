@@ -40,7 +40,7 @@ def compare_compiled(place: Place, name: str) -> Outcome:
             torch._dynamo.reset()
         compile_s = time.monotonic() - started_s
     if not graphs:
-        raise RuntimeError("--compile has compiled nothing")
+        raise RuntimeError(f"--compile has compiled nothing: {graphs} graphs, {breaks} breaks")
     failures, facts = summarize(compare(found, expected, [moved], units=FLOAT32_UNITS))
     more: dict[str, Fact] = {"compile_s": compile_s, "graphs": graphs, "breaks": breaks}
     return judged(failures, facts | more)

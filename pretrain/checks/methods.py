@@ -106,7 +106,7 @@ def step_results(method: Method, batch: Batch, *, low: bool = False) -> dict[str
 
 
 def whole_gradient(results: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the loss and all gradients as one vector."""
+    """Return the loss () and all gradients as one vector (number of weights,)."""
     gradients = [rows.flatten() for name, rows in results.items() if name.startswith("gradient")]
     return {"loss": results["loss"], "gradient": torch.cat(gradients)}
 

@@ -66,7 +66,10 @@ def milliseconds(begin: Mark, end: Mark) -> float:
         return 1e3 * (end - begin)
     if isinstance(begin, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
         return float(begin.elapsed_time(end))
-    raise TypeError("one moment is a GPU's and the other is a CPU's")
+    raise TypeError(
+        f"one moment is a GPU's and the other is a CPU's: {type(begin).__name__}, "
+        f"{type(end).__name__}"
+    )
 
 
 def watch(method: Method, optimizer: Optimizer, stopwatch: Stopwatch) -> None:

@@ -66,7 +66,10 @@ def small_network() -> nn.Module:
 
 
 def synchronized(network: nn.Module, own: Tensor) -> dict[str, Tensor]:
-    """Return output, gradients and running statistics with batch norm over all processes."""
+    """Return output, gradients and running statistics with batch norm over all processes.
+
+    own: images (n, 3, H, W) of this process.
+    """
     network = synchronize_batch_norms(network)
     output = network(own)
     # each image has its own gradient: the sum of normalized rows is constant
@@ -78,7 +81,7 @@ def synchronized(network: nn.Module, own: Tensor) -> dict[str, Tensor]:
 
 
 def gathered(network: nn.Module, own: Tensor, num_processes: int) -> dict[str, Tensor]:
-    """Return a loss over all pairs of rows, and its gradient to the images.
+    """Return a loss over all pairs of rows, and its gradient to the images (n, 3, H, W).
 
     Batch norm is left out: a row depends on its image alone.
     """
@@ -91,20 +94,20 @@ def gathered(network: nn.Module, own: Tensor, num_processes: int) -> dict[str, T
 
 
 def shuffled(network: nn.Module, own: Tensor, num_splits: int) -> dict[str, Tensor]:
-    """Return embeddings of shuffled groups, each with its own batch norm."""
+    """Return embeddings (N, d) of shuffled groups, each with its own batch norm."""
     torch.manual_seed(1)
     return {"embeddings": gather(shuffled_forward(network, own.detach(), num_splits))}
 
 
 def gradient(tensor: Tensor) -> Tensor:
-    """Return the gradient of a tensor that has one."""
+    """Return the gradient of a tensor, in its shape; ValueError if it has none."""
     if tensor.grad is None:
-        raise ValueError("the backward pass has left out a tensor")
+        raise ValueError(f"the backward pass has left out a tensor {tuple(tensor.shape)}")
     return tensor.grad
 
 
 def summed(values: Tensor) -> Tensor:
-    """Return the sum over processes."""
+    """Return the sum over processes, in the shape of the values."""
     values = values.contiguous()
     if dist.is_initialized():
         dist.all_reduce(values)

@@ -123,7 +123,10 @@ def prepare_batch(job: Job) -> tuple[list[Tensor], float]:
 
 
 def repeat(job: Job, prepared: list[Tensor]) -> Generator[Batch, None, None]:
-    """Yield the batch again and again, uploaded and colored each time."""
+    """Yield the batch again and again, uploaded and colored each time.
+
+    prepared: crops (n, 3, H, W) of each stack of views, then the packed numbers (bytes,).
+    """
     constants = constants_on(job.feed.device, job.feed.recipe)
     *stacks, packed = prepared
     while True:
@@ -134,7 +137,10 @@ def repeat(job: Job, prepared: list[Tensor]) -> Generator[Batch, None, None]:
 def whole_steps(
     training: Training, network: nn.Module, prepared: list[Tensor], effort: Effort
 ) -> tuple[float, float]:
-    """Return images/s of this process's steps as in training, and the peak of memory in GB."""
+    """Return images/s of this process's steps as in training, and the peak of memory in GB.
+
+    prepared: crops (n, 3, H, W) of each stack of views, then the packed numbers (bytes,).
+    """
     job, device = training.job, training.job.process.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -157,6 +163,7 @@ def phase_times(
     """Return the milliseconds of a step by phase, and the counts of a trace on a GPU.
 
     Views are made on the stream of the step, so that each phase is measured by itself.
+    prepared: crops (n, 3, H, W) of each stack of views, then the packed numbers (bytes,).
     """
     job, device = training.job, training.job.process.device
     with closing(repeat(job, prepared)) as batches:

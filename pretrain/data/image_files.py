@@ -52,7 +52,7 @@ class ImageFiles(Sequence[Path]):
         if isinstance(place, slice):
             return tuple(self[one] for one in range(*place.indices(len(self))))
         if not -len(self) <= place < len(self):
-            raise IndexError(place)
+            raise IndexError(f"image {place} of {len(self)}")
         return self.root / self.below_root(place % len(self))
 
     def below_root(self, place: int) -> str:

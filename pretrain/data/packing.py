@@ -35,7 +35,7 @@ def pack(arrays: Sequence[Array]) -> Tensor:
 
 
 def unpack(buffer: Tensor, device: torch.device) -> list[Tensor]:
-    """Return the arrays of a buffer that `pack` has made, as views of one copy on a device."""
+    """Return the arrays of a buffer (bytes,) that `pack` made: views of one copy on a device."""
     numbers = buffer.view(torch.int64)
     length = int(numbers[0])
     num_arrays, *header = numbers[1 : 1 + length].tolist()

@@ -21,7 +21,7 @@ that the loss of SimTrace as printed is D / 2 times the one of these runs, which
 CIFAR (128 times at D = 256), it is not: --variant trace_unscaled is the printed one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -200,53 +200,43 @@ def figure2(dataset: str, curve: str, **settings: Any) -> Recipe[Any]:
     return with_loss(recipe, "affinity", f"uniclr/fig2: {dataset}, {curve}", **settings)
 
 
-TABLE1_ROWS: Mapping[str, tuple[Variant, int, tuple[str, ...]]] = {
-    "simwhitening/in1k-r50-plain": ("whitening", 1, ()),
-    "simwhitening/in1k-r50-temperature": ("whitening", 2, ("temperature",)),
-    "simwhitening/in1k-r50-symmetric": ("whitening", 3, ("symmetric",)),
-    "simwhitening/in1k-r50-temperature-symmetric": (
-        "whitening",
-        4,
-        ("temperature", "symmetric"),
+TABLE1_ROWS: Mapping[Variant, Sequence[str]] = {
+    "whitening": (
+        "",
+        "temperature",
+        "symmetric",
+        "temperature symmetric",
+        "symmetric momentum",
+        "symmetric momentum multicrop",
+        "symmetric momentum multicrop predictor",
     ),
-    "simwhitening/in1k-r50-symmetric-momentum": ("whitening", 5, ("symmetric", "momentum")),
-    "simwhitening/in1k-r50-symmetric-momentum-multicrop": (
-        "whitening",
-        6,
-        ("symmetric", "momentum", "multicrop"),
-    ),
-    "simwhitening/in1k-r50-tricks-symmetric-momentum-multicrop-predictor": (
-        "whitening",
-        7,
-        ("symmetric", "momentum", "multicrop", "predictor"),
-    ),
-    "simaffinity/in1k-r50-plain": ("affinity", 8, ()),
-    "simaffinity/in1k-r50-temperature": ("affinity", 9, ("temperature",)),
-    "simaffinity/in1k-r50-symmetric": ("affinity", 10, ("symmetric",)),
-    "simaffinity/in1k-r50-temperature-symmetric": ("affinity", 11, ("temperature", "symmetric")),
-    "simaffinity/in1k-r50-temperature-symmetric-momentum": (
-        "affinity",
-        12,
-        ("temperature", "symmetric", "momentum"),
-    ),
-    "simaffinity/in1k-r50-temperature-symmetric-momentum-multicrop": (
-        "affinity",
-        13,
-        ("temperature", "symmetric", "momentum", "multicrop"),
-    ),
-    "simaffinity/in1k-r50-tricks-temperature-symmetric-momentum-multicrop-predictor": (
-        "affinity",
-        14,
-        ("temperature", "symmetric", "momentum", "multicrop", "predictor"),
+    "affinity": (
+        "",
+        "temperature",
+        "symmetric",
+        "temperature symmetric",
+        "temperature symmetric momentum",
+        "temperature symmetric momentum multicrop",
+        "temperature symmetric momentum multicrop predictor",
     ),
 }
-"""Recipe -> loss, row and check marks; the last row of each loss is also in Table 2."""
+"""Loss -> check marks of its rows in order; the last row of each loss is also in Table 2."""
+
+
+def table1_rows() -> Iterator[tuple[str, Recipe[Any]]]:
+    """Yield recipe names, which tell the check marks, and recipes of the rows of Table 1."""
+    row = 0
+    for variant, rows in TABLE1_ROWS.items():
+        for marks in rows:
+            row += 1
+            components = marks.split()
+            tricks = ["tricks"] * ("predictor" in components)
+            name = "-".join([*tricks, *components]) or "plain"
+            yield f"{METHOD_NAMES[variant]}/in1k-r50-{name}", table1(variant, row, *components)
+
 
 RECIPES: Mapping[str, Recipe[Any]] = {
-    **{
-        name: table1(variant, row, *components)
-        for name, (variant, row, components) in TABLE1_ROWS.items()
-    },
+    **dict(table1_rows()),
     "simtrace/in1k-r50-plain": with_loss(IN1K, "trace", "uniclr/table2: SimTrace, plain"),
     "simtrace/in1k-r50-multicrop": with_loss(
         IN1K, "trace", "uniclr/table2: SimTrace, plain, if multi-crop counts", num_small_views=6

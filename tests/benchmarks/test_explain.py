@@ -79,7 +79,7 @@ def test_a_changed_protocol_would_run_again(
         (["--name", "cifar10-vicrg", "--task", "cifar10_knn"], "nearest: cifar10-vicreg"),
         (["--name", "cifar10-vicreg", "--task", "cifar10_kn"], "nearest: cifar10_knn"),
         (["--name", "jcl-cifar10", "--task", "transfer_linear/cifar1"], "transfer_linear/cifar10"),
-        ([], "give the file of a record, or --name and --task"),
+        ([], "give the file of a record, or both of these"),
         (["nowhere.json"], "nowhere.json: No such file or directory"),
         ([str(ROOT / "pyproject.toml")], "not a result record"),
     ],

@@ -75,7 +75,9 @@ def obtain_classifier(user: str, trainer: Trainer) -> Record:
                     print_line("classifier", told)
                     _train(trainer)
                     if _usable_record(trainer) is None:
-                        raise ClassifierError(trainer.key, "its training has left no weights")
+                        raise ClassifierError(
+                            trainer.key, f"its training has left no weights below {trainer.work}"
+                        )
         except BusyError as error:
             if not waiting:
                 print_line("classifier", f"{user} waits for that of {trainer.key}: {error}")

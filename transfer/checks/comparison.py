@@ -53,7 +53,10 @@ def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> floa
 
 
 def relative_difference(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference in units of the largest expected value; NaN if not finite."""
+    """Return the largest difference in units of the largest expected value; NaN if not finite.
+
+    Both have one shape; ValueError otherwise.
+    """
     ours, theirs = found.detach().cpu().double(), expected.detach().cpu().double()
     if ours.shape != theirs.shape:
         raise ValueError(f"shape {tuple(ours.shape)} instead of {tuple(theirs.shape)}")
@@ -63,7 +66,10 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
 
 
 def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Return the largest relative difference of tensors of the same names; NaN counts as most."""
+    """Return the largest relative difference of tensors of the same names and shapes.
+
+    NaN counts as most.
+    """
     if found.keys() != expected.keys():
         raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
     each = [relative_difference(found[name], expected[name]) for name in expected]
@@ -71,7 +77,10 @@ def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str
 
 
 def norm_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Return the norm of all differences in units of the norm of all tensors of the same names."""
+    """Return the norm of all differences in units of the norm of all expected tensors.
+
+    Both have the same names and shapes.
+    """
     if found.keys() != expected.keys():
         raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
     apart, norm = 0.0, 0.0

@@ -108,7 +108,7 @@ def tensor_of(detections: ResizedDetections, kind: str) -> Tensor | None:
 
 
 def largest(one: Tensor | None, other: Tensor | None) -> float:
-    """Return the largest difference; 0 where neither has entries."""
+    """Return the largest difference of tensors of one shape; 0 where neither has entries."""
     if one is None or other is None or not one.numel():
         return 0.0
     return float((one.cpu().double() - other.cpu().double()).abs().max())

@@ -46,7 +46,7 @@ def lean(recipe: DetectorRecipe) -> DetectorRecipe:
 
 
 def fill(tensors: Mapping[str, Tensor]) -> None:
-    """Overwrite tensors, in the order of their names, with numbers of a useful size.
+    """Overwrite tensors of any shape, in the order of their names, with numbers of a useful size.
 
     Uniform ones: those of the normal distribution differ in the last bit between processors.
     """

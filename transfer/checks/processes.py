@@ -47,7 +47,10 @@ def check_norm(kind: str, place: Place) -> Facts:
 
 
 def compare(kind: str, shares: list[dict[str, Tensor]]) -> Facts:
-    """Compare the shares of all processes with one process; float64, up to sums in other order."""
+    """Compare the shares of all processes with one process; float64, up to sums in other order.
+
+    A share: outputs and input gradients (n, C, H, W), gradients of weight and bias (C,).
+    """
     differences = Differences()
     expected = compute(nn.BatchNorm2d(CHANNELS).double(), range(len(shares)), torch.device("cpu"))
     # sums over all values, then a difference of their squares

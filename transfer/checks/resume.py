@@ -116,7 +116,10 @@ def layouts_agree(subject: Subject) -> bool:
 
 
 def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]) -> float:
-    """Return how far two trainings ended apart, relative to their way from the saved state."""
+    """Return how far two trainings ended apart, relative to their way from the saved state.
+
+    saved: the weights of that state, by name and in their shapes.
+    """
     names = [name for name, _ in undisturbed.network.named_parameters()]
     ours, theirs = (
         {name: state[name] - saved[name] for name in names}

@@ -26,15 +26,20 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First pickle of a file that torch before 1.6 wrote; the second is the version, 1001."""
 
 
+def _wrong_byte_order(found: str) -> BackboneError:
+    return BackboneError(
+        f"the file was written on a big-endian machine ({found}); save it again on a "
+        "little-endian one"
+    )
+
+
 def read_zip(data: memoryview, budget: Budget) -> Any:
     """Return the object in a torch zip file."""
     entries = read_directory(data)
     root = _root(entries)
     order = entries.get(f"{root}/byteorder")
     if order is not None and bytes(order.content(data)) != b"little":
-        raise BackboneError(
-            "the file was written on a big-endian machine; save it again on a little-endian one"
-        )
+        raise _wrong_byte_order(f"its byte order is {shorten(bytes(order.content(data)))}")
     storages: dict[tuple[str, torch.dtype, int], Storage] = {}
 
     def storage(identity: Any) -> Storage:
@@ -83,9 +88,7 @@ def read_legacy(reader: ByteReader, budget: Budget, *, is_nested: bool = False) 
         )
     system = load_pickle(reader, budget=budget)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
-        raise BackboneError(
-            "the file was written on a big-endian machine; save it again on a little-endian one"
-        )
+        raise _wrong_byte_order("not marked as little-endian")
     data = reader.data
     starts: dict[str, int] = {}
     storages: dict[str, Storage] = {}

@@ -108,7 +108,9 @@ def train(
 def _check(course: TrainingSchedule, process: Process) -> None:
     images_per_pass(course, process)
     if course.precision == "float16" and process.device.type != "cuda":
-        raise ValueError("float16 needs a CUDA device; take bfloat16 or float32 on a CPU")
+        raise ValueError(
+            f"float16 needs a CUDA device, found {process.device.type}; take bfloat16 or float32"
+        )
 
 
 def _restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:

@@ -73,7 +73,10 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Return the sum over all processes, with gradient; torch's own function is deprecated."""
+    """Return the sum over all processes in the shape of the values, with gradient.
+
+    torch's own function is deprecated.
+    """
     total: Tensor = _Summed.apply(values)
     return total
 

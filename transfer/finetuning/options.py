@@ -101,4 +101,4 @@ class TrainingOptions:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
         # --gpus on a machine without any plans for another machine
         if self.precision == "float16" and not gpus and not self.gpus:
-            raise ValueError("--precision float16 needs a GPU; take bfloat16 on a CPU")
+            raise ValueError(f"--precision {self.precision} needs a GPU; take bfloat16 on a CPU")

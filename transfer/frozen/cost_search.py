@@ -133,6 +133,8 @@ def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:
 def search_key(search: CostSearch, features: Tensor, positive: Tensor) -> str:
     """Return a hash of all that determines the stages, except the costs.
 
+    features: (n, C); positive: (n, L), true where an image shows the class.
+
     Each stage adds its own cost and those before it, so a longer list of costs reuses stages.
     """
     settings = asdict(search) | {"costs": None, "version": STAGE_VERSION}

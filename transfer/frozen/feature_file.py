@@ -73,7 +73,7 @@ class UnfinishedRows:
             self._begin()
 
     def write(self, start: int, rows: np.ndarray) -> None:
-        """Write rows from position `start` on; WriteError if that fails."""
+        """Write rows (n, C) from position `start` on; WriteError if that fails."""
         with explain_write_errors(self.partial, "--runs"):
             content = np.ascontiguousarray(rows, np.float32).tobytes()
             _write_all(self.descriptor, content, self.offset + start * 4 * self.shape[1])

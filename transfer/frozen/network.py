@@ -52,7 +52,7 @@ class MeanInFloat32(nn.Module):
     """Global average pooling (n, C, H, W) -> (n, C, 1, 1) that does not round to bfloat16."""
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return the mean in float32, for maps of any dtype."""
+        """Return the means (n, C, 1, 1) of maps (n, C, H, W) of any dtype, in float32."""
         return maps.float().mean(dim=(2, 3), keepdim=True)
 
 

@@ -179,7 +179,7 @@ def _open(
 ) -> Iterator[HTTPResponse | None]:
     """Yield the response; None if the server says that nothing is missing."""
     if urlsplit(address).scheme not in ("http", "https"):
-        raise _RefusedError("this is no address of the web")
+        raise _RefusedError(f"{address}: this is no address of the web")
     request = Request(address, headers={"User-Agent": "transfer get-data", **headers})
     try:
         response = build_opener().open(request, timeout=TIMEOUT_S)
@@ -191,7 +191,7 @@ def _open(
                     return
                 discard(partial)
                 raise _BrokenError(
-                    "it has no such rest of the file, which is begun again"
+                    f"it has nothing from byte {start} on; the file is begun again"
                 ) from error
             why = f"status {error.code} {error.reason}"
             raise (_BrokenError if error.code in TEMPORARY else _RefusedError)(why) from error

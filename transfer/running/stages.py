@@ -12,7 +12,7 @@ DIGEST_BYTES = 32
 
 
 def save_stage(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors, after their SHA-256, whole or not at all; WriteError if that fails."""
+    """Write tensors of any shape, after their SHA-256, whole or not at all; else WriteError."""
     content = safetensors.torch.save(tensors)
     write_whole(path, hashlib.sha256(content).digest() + content, "--runs")
 

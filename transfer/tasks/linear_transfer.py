@@ -154,7 +154,10 @@ class LinearTransfer(TaskDefaults):
         ]
 
     def accuracy(self, scores: Tensor, labels: Tensor) -> float:
-        """Return top-1 or mean per class in percent, whichever the data set's column reports."""
+        """Return top-1 or mean per class in percent, whichever the data set's column reports.
+
+        scores: (n, L); labels: (n,).
+        """
         from transfer.metrics import mean_per_class, top1
 
         metric = DATASETS[self.dataset].metric

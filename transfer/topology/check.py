@@ -184,7 +184,7 @@ def resized(images: Tensor, sizes_px: Sequence[int]) -> dict[int, Tensor]:
 def best_score(
     name: str, at_sizes: Mapping[int, Tensor], measure: Callable[[Tensor], float]
 ) -> Score:
-    """Return the smallest score over the sizes."""
+    """Return the smallest score over the sizes; at_sizes: photographs (n, 3, S, S) by side S."""
     nats, size_px = min((measure(images), size) for size, images in at_sizes.items())
     return Score(name=name, nats=nats, size_px=size_px)
 

@@ -151,7 +151,7 @@ class BlurPool(nn.Module):
     """Binomial filter 1-2-1 in both directions, then stride 2: (n, C, H, W) -> (n, C, H/2, W/2)."""
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Return the filtered maps, with reflection at the border."""
+        """Return the maps (n, C, H, W), filtered with stride 2 and reflection at the border."""
         line = torch.tensor([0.25, 0.5, 0.25], dtype=maps.dtype)
         channels = maps.shape[1]
         kernel = torch.outer(line, line).expand(channels, 1, 3, 3)

@@ -70,7 +70,9 @@ def compare_with_photographs(backbone: Backbone, folder: Path) -> Topology:
 
 def _topology_from(content: dict[str, Any]) -> Topology:
     if content["version"] != VERSION:
-        raise ValueError("the comparison was made by another version")
+        raise ValueError(
+            f"the comparison was made by version {content['version']}; expected {VERSION}"
+        )
     scores = {
         key: tuple(Score(**score) for score in content[key]) for key in ("inputs", "networks")
     }

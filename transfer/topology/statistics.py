@@ -93,6 +93,8 @@ def divergences(network: nn.Module, images: Tensor) -> dict[str, float]:
 def score(network: nn.Module, images: Tensor) -> float:
     """Return the geometric mean over the norms of their divergences in nats.
 
+    images: (n, 3, H, W).
+
     One layer in a hundred may differ by much for reasons of its own; in a mean it would hide the
     others. The network's norms are left in training mode with momentum 0.
     """

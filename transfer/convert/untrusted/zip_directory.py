@@ -89,8 +89,11 @@ def _read_directory(data: memoryview) -> dict[str, ZipEntry]:
     if position != start + size:
         raise _damaged(f"its directory has {position - start} bytes instead of {size}")
     spans.sort()
-    if any(end > following for (_, end), (following, _) in itertools.pairwise(spans)):
-        raise _damaged("its entries overlap")
+    for (_, end), (following, _) in itertools.pairwise(spans):
+        if end > following:
+            raise _damaged(
+                f"its entries overlap: one ends at {end}, the next begins at {following}"
+            )
     return entries
 
 
