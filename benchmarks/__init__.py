@@ -2,6 +2,7 @@
 
 run_all.py      the main command: plan, run, tables
 tables.py       python -m benchmarks.tables: from records to results/tables
+figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG
 curves.py       python -m benchmarks.curves: a task over the snapshots of pre-training runs
 explain.py      python -m benchmarks.explain: everything behind one number
 status.py       python -m benchmarks.status: the states of cells on a cluster
@@ -12,6 +13,7 @@ planning/       what a run would do, what it costs, the resources it needs on a 
 execution/      one cell in a process of its own, cells side by side
 cluster/        cells as job arrays of a cluster, and their states
 gpu/            checks in processes of their own, their answers and their page
+drawing/        from records and logs to figures
 pages/          from records to tables
 published/      the numbers printed in the five papers, one file each
 speed/          speed benchmarks, most of two ways in one process and their ratio

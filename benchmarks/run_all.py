@@ -17,17 +17,23 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
     sys.exit(2)
 
 
+import os
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from benchmarks.execution.calibration import reference_of, write_calibration
+from benchmarks.execution.ending import finish_run
+from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
+from benchmarks.execution.snapshots import evaluate_snapshots
+from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
 from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
@@ -43,6 +49,7 @@ from benchmarks.planning.plan import (
     with_classifiers,
     with_shared_heads,
 )
+from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
@@ -55,7 +62,7 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
-from transfer.running.console import format_duration
+from transfer.running.console import QUIET, format_duration
 from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
 from transfer.running.processes import assume_gpus
@@ -76,6 +83,9 @@ class RunAll:
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
+    snapshots: tuple[Path, ...] = ()
+    """Folders of snapshots, in place of --ckpt: each run becomes a curve; --tasks is cifar10_knn
+    unless given."""
     heads: tuple[str, ...] = ()
     """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
     data: Path = field(default_factory=data_folder)
@@ -100,6 +110,9 @@ class RunAll:
     """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    image_memory_gb: float | None = None
+    """Memory in GB for the decoded training images of a linear probe, which are decoded for every
+    pass if they need more; default a quarter of the free memory."""
     trust_topology: bool = False
     """Take foreign networks as assumed, even if their running statistics contradict."""
     workers: int = 1
@@ -107,7 +120,13 @@ class RunAll:
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False
-    """Only print what would run."""
+    """Only print what would run, by groups of tasks."""
+    plan_full: bool = False
+    """Only print what would run, a line per cell; --plan full is the same."""
+    wandb: str = ""
+    """Project of Weights & Biases to log the results to as well; needs the package wandb."""
+    quiet: bool = False
+    """Print neither the plan nor progress: only failures and the last screen."""
     calibrate: bool = False
     """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
     full: bool = False
@@ -124,7 +143,7 @@ class RunAll:
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
     if not request.ckpt:
-        raise ValueError("no checkpoint: give --ckpt FILE, or --demo")
+        raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
         raise ValueError(
             f"--name {' '.join(request.name)}: {len(request.name)} names for "
@@ -236,15 +255,19 @@ def run(request: RunAll) -> int:
     start = time.monotonic()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
+    if request.wandb:
+        require_wandb()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)
-    print(render_plan(rows), file=sys.stderr)
-    for note in protocol_notes(rows):
-        print(note, file=sys.stderr)
+    notes = [] if where is None else where.warnings()
     if where is not None:
-        for note in (*cell_resources.resource_notes(rows, request.cluster), *where.warnings()):
-            print(note, file=sys.stderr)
+        notes = [*cell_resources.resource_notes(rows, request.cluster), *notes]
+    if not request.quiet or request.plan:
+        shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
+        departing = protocol_notes(rows)
+        departing = departing if request.plan_full else shortened(departing)
+        print("\n".join([shown, *departing, *notes]), file=sys.stderr)
     if request.plan:
         if where is not None:
             print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
@@ -263,11 +286,12 @@ def run(request: RunAll) -> int:
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
+    write_run_file(rows, request.runs)
     if request.workers > 1:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = update_tables(request.results)
+    tables_written = finish_run(rows, request.results, request.wandb)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
@@ -298,6 +322,29 @@ def calibrate(request: RunAll) -> int:
     return max(status, int(not tables_written))
 
 
+def follow(request: RunAll) -> int:
+    """Evaluate the snapshots of pre-training runs; return the exit status."""
+    others = {
+        "--ckpt": request.ckpt,
+        "--as": request.declared,
+        "--branch": request.branch,
+        "--heads": request.heads,
+        "--random": request.random,
+        "--suite": request.suite,
+        "--seeds": request.seeds != "0",
+        "--slurm": request.cluster.slurm,
+        "--workers": request.workers > 1,
+        "--calibrate": request.calibrate,
+        "--demo": request.demo,
+    }
+    if given := [option for option, value in others.items() if value]:
+        raise ValueError(
+            f"--snapshots does not go with {', '.join(given)}; it takes --name, --tasks, --data, "
+            "--results, --runs, --schedule, --tolerate, --features-in and --plan"
+        )
+    return evaluate_snapshots(request, request.tasks or "cifar10_knn", plan=request.plan)
+
+
 def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
@@ -311,7 +358,7 @@ def demo(request: RunAll) -> int:
     pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
     stop.exit_if_requested()
     pretrained.check_returncode()
-    status = run(
+    return run(
         RunAll(
             ckpt=(checkpoint,),
             name=("jcl",),
@@ -321,11 +368,10 @@ def demo(request: RunAll) -> int:
             runs=home,
             schedule="smoke",
             training=TrainingOptions(engine="torchvision", gpus=1),
+            quiet=request.quiet,
+            wandb=request.wandb,
         )
     )
-    for path in sorted((home / "results" / "tables").glob("*.md")):
-        print(f"\n{path}\n\n{path.read_text()}")
-    return status
 
 
 def manage_submitted_cells(request: RunAll) -> int:
@@ -334,23 +380,31 @@ def manage_submitted_cells(request: RunAll) -> int:
     Returns 1 if any cell failed or was cancelled, else 0.
     """
     from benchmarks.cluster import arrays as slurm_cells
-    from benchmarks.cluster.cell_status import print_statuses
+    from benchmarks.cluster.watch import print_states, watch
 
     if request.cluster.retry_failed:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    return print_statuses(request.runs)
+    return watch(request.runs) if request.cluster.watch else print_states(request.runs)
 
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
+    if ("--plan", "full") in pairwise(words):
+        place = words.index("full", words.index("--plan"))
+        words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
     request = tyro.cli(RunAll, args=words, description=__doc__)
+    request = replace(request, plan=request.plan or request.plan_full)
     stop.listen()
+    if request.quiet:
+        os.environ[QUIET] = "1"  # also for the processes that this one starts
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
             return manage_submitted_cells(request)
+        if request.snapshots:
+            return follow(request)
         if request.calibrate:
             return calibrate(request)
         return demo(request) if request.demo else run(request)

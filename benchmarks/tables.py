@@ -2,7 +2,7 @@
 
 There is one page for every published table with a column of a task that is built here, one for the
 numbers of the papers' running texts, one for methods that were trained alike, one for each task
-that was run on snapshots, and an overview.
+that was run on snapshots, and an overview. Then the papers' figures are drawn.
 The same results give the same bytes.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.figures import update_figures
 from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
@@ -84,8 +85,8 @@ def update_tables(results: Path) -> bool:
             flush=True,
         )
         return False
-    for path in paths:
-        print(f"table  {path}")
+    print(f"tables  {len(paths)} pages, first {paths[-1]}")
+    update_figures(results)
     return True
 
 

@@ -43,6 +43,8 @@ def arguments_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
     words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
     words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
     words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    if place.image_memory_gb is not None:
+        words += ["--image-memory-gb", str(place.image_memory_gb)]
     words += ["--trust-topology"] if place.trust_topology else []
     words += ["--with-weights"] if cell.with_weights else []
     for option in fields(TrainingOptions):

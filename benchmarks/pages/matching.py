@@ -116,7 +116,7 @@ def pretraining_differences(row: Row, model: Model) -> list[str]:
     differences = []
     if paper.arch is not None and paper.arch != model.arch:
         differences.append(f"network {paper.arch}, ours {model.arch}")
-    if paper.data is not None and not _trained_on(paper.data, model):
+    if paper.data is not None and not trained_on(paper.data, model):
         differences.append(f"data {paper.data}, ours {model.data}")
     if paper.epochs is not None and str(paper.epochs) != model.epochs:
         differences.append(f"epochs {paper.epochs}, ours {model.epochs}")
@@ -129,7 +129,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9+]+", text.lower()))
 
 
-def _trained_on(data: str, model: Model) -> bool:
+def trained_on(data: str, model: Model) -> bool:
     """Return whether a model was pre-trained on a data set.
 
     Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.

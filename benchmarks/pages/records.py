@@ -16,7 +16,9 @@ DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
-OTHER_FILES = (TABLES, FIGURES, "reliability", "calibration.json")
+TRAINING_LOGS = "training"
+"""Folder below the results with the logs of pre-training runs that figures show."""
+OTHER_FILES = (TABLES, FIGURES, TRAINING_LOGS, "reliability", "calibration.json")
 """Folders and files below the results that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as if it were a metric."""
@@ -98,6 +100,10 @@ class Model:
     """The recipe is what a user declared; the file does not say how it was made."""
     last_epoch: Mapping[str, float] = field(default_factory=dict, compare=False, hash=False)
     """Means of pre-training's metrics over its last epoch; empty for older and foreign files."""
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
+    """Settings of pre-training by dotted name; empty for foreign files."""
+    precision: str = field(default="", compare=False)
+    """Arithmetic of pre-training; empty for older and foreign files."""
     other_conditions: str = ""
     """Differing conditions of a further row of the backbone; empty for its first row."""
 
@@ -145,6 +151,10 @@ class Result:
     """Heading of the task's part of the overview."""
     at_grid_edge: bool
     """Chosen learning rate is the lowest or the highest of the grid."""
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
+    """Everything else that the task wrote down, such as histograms over images."""
+    path: Path = field(default=Path(), compare=False)
+    """The record's file; files that its details name are beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +190,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
         if no_record or of_snapshot != snapshots:
             continue
         try:
-            entry = _parse(json.loads(path.read_text(encoding="utf-8")))
+            entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             warnings.append(f"{name.as_posix()}: not a result file ({_reason(error)})")
             continue
@@ -193,7 +203,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
 
 def read_result(path: Path) -> Result:
     """Return the result in one file; ValueError, KeyError or TypeError if it is none."""
-    entry = _parse(json.loads(path.read_text(encoding="utf-8")))
+    entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
     if not isinstance(entry, Result):
         raise ValueError(f"{path}: the file of a failure")
     return entry
@@ -204,21 +214,21 @@ def _reason(error: Exception) -> str:
     return what.splitlines()[0] if what else type(error).__name__
 
 
-def _parse(content: dict[str, Any]) -> Result | Failure:
+def _parse(content: dict[str, Any], path: Path) -> Result | Failure:
     if content["format"] == "ssl-record/1":
-        return _result(content)
+        return _result(content, path)
     if content["format"] == "ssl-failure/1":
         return _failure(content)
     raise ValueError(f"format {content['format']!r}, expected 'ssl-record/1' or 'ssl-failure/1'")
 
 
-def _result(content: dict[str, Any]) -> Result:
+def _result(content: dict[str, Any], path: Path) -> Result:
     data: dict[str, Any] = content["data"]
     details: dict[str, Any] = content.get("details", {})
     extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     num_processes = int(details.get("num_processes", 1))
     return Result(
-        model=_model(content["backbone"], content.get("declared", "")),
+        model=model_of(content["backbone"], content.get("declared", "")),
         task=content["task"],
         protocol=content["protocol"]["name"],
         protocol_hash=content["protocol"]["hash"],
@@ -241,6 +251,8 @@ def _result(content: dict[str, Any]) -> Result:
         primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
         heading=content.get("heading") or metric_and_heading(content["task"])[1],
         at_grid_edge=bool(details.get("at_grid_edge")),
+        details=details,
+        path=path,
     )
 
 
@@ -257,7 +269,8 @@ def _failure(content: dict[str, Any]) -> Failure:
     )
 
 
-def _model(content: dict[str, Any], declared: str) -> Model:
+def model_of(content: dict[str, Any], declared: str = "") -> Model:
+    """Return the backbone that a record describes; `declared` is the user's recipe for it."""
     made_by = content.get("made_by") or {}
     if declared and not made_by:
         known = published_recipes().get(declared, Pretraining())
@@ -278,6 +291,8 @@ def _model(content: dict[str, Any], declared: str) -> Model:
         heads=tuple(made_by.get("heads", ())),
         declared=bool(declared),
         last_epoch=made_by.get("last_epoch") or {},
+        settings=settings,
+        precision=_words(made_by.get("precision") or ""),
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
         batch_size=settings.get("batch_size"),

@@ -2,6 +2,7 @@
 
 cells.py              task keys, shared settings and cells of a request
 plan.py               a line per cell: state, cost, what is missing
+plan_groups.py        the plan on one screen: a line per group of tasks
 missing_data.py       the one command that gets the data sets that a plan lacks
 suites.py             the tasks that each paper reports
 checkpoints.py        backbones without weights, cached for plans

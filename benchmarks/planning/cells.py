@@ -41,6 +41,10 @@ class SharedSettings(Protocol):
     def features_in(self) -> RequestedPrecision:
         """Arithmetic of frozen networks."""
 
+    @property
+    def image_memory_gb(self) -> float | None:
+        """Memory for the decoded training images of a probe; None: a share of the free memory."""
+
 
 def settings_of(
     settings: SharedSettings, training: TrainingOptions | None = None, *, snapshots: bool = False
@@ -56,6 +60,7 @@ def settings_of(
         tolerated=settings.tolerate,
         training=training or TrainingOptions(),
         features_in=settings.features_in,
+        image_memory_gb=settings.image_memory_gb,
     )
 
 

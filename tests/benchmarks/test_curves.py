@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks import run_all
 from benchmarks.curves import main
 from benchmarks.pages.records import read_results
 from benchmarks.tables import write_tables
@@ -128,7 +129,7 @@ def test_cells_know_how_many_broken_images_are_tolerated(
         tolerated.append(cell.settings.tolerated)
         return True
 
-    monkeypatch.setattr("benchmarks.curves.run_cell", succeeded)
+    monkeypatch.setattr("benchmarks.execution.snapshots.run_cell", succeeded)
     assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
     assert tolerated == [3, 3, 3]
 
@@ -190,3 +191,11 @@ def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
     write_tables(tmp_path)
     page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
     assert "- mine@epoch2 failed: OSError: torn" in page
+
+
+def test_a_plan_of_snapshots_writes_nothing(
+    snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
+    assert capsys.readouterr().err.count("mine@epoch") == 3
+    assert not list((tmp_path / "results").rglob("*.json"))

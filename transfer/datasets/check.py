@@ -12,9 +12,10 @@ from typing import Literal
 
 import numpy as np
 
+from pretrain.pixels.decoding import JPEG_START
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import small_sizes
-from transfer.datasets.images import JPEG_START, DataError, ImageFiles, decode_file
+from transfer.datasets.images import DataError, ImageFiles, decode_file
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented

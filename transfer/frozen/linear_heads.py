@@ -22,10 +22,10 @@ from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads, save_classifier
-from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.crops import CROPS, RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
-from transfer.frozen.head_shares import entropy_bits, head_shares
+from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import EpochAccuracies, RunningProbe, SavedTraining
@@ -194,6 +194,7 @@ def train_and_score(
         "top1_after_each_pass": passes,
         "best_top1": passes[best],
         "best_pass": best + 1,
+        "crops": CROPS,
     }
     details |= _share_details(backbone, heads, test)
     return Predictions(scores, test.labels, details | kept)
@@ -202,8 +203,7 @@ def train_and_score(
 def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dict[str, object]:
     """Return the shares of the network's heads in correct predictions, if it has several."""
     num_heads = network_and_heads(backbone.arch)[1]
-    shares = head_shares(classifier, test.features, test.labels, num_heads) if num_heads else []
-    return {"head_shares": shares, "head_entropy_bits": entropy_bits(shares)} if shares else {}
+    return share_details(classifier, test.features, test.labels, num_heads) if num_heads else {}
 
 
 @contextmanager
@@ -249,5 +249,5 @@ def _stream_name(backbone: Backbone, images: Images, training: ProbeTraining, se
 
 
 def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
-    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed, CROPS]
     return f"heads-{content_hash(parts, 16)}.pt"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.convert.architectures import network_and_heads
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
@@ -32,6 +33,9 @@ class Prepared:
     backbone: Backbone
     train: Images
     test: Features
+    shown: Images | None = None
+    """Test images, some of which the record shows with the shares of the network's heads; None for
+    a network without several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +115,12 @@ class LinearProbe(TaskDefaults):
         from transfer.frozen.feature_cache import frozen_features, open_images
 
         transform = EvalTransform.center(self.crop_px, self.margin_px)
+        several = network_and_heads(backbone.arch)[1] > 0
         return Prepared(
             backbone,
             open_images(self.dataset, "trainval", folders),
             frozen_features(backbone, self.dataset, "test", transform, folders),
+            open_images(self.dataset, "test", folders) if several else None,
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -136,6 +142,11 @@ class LinearProbe(TaskDefaults):
         )
         if len(heads) > 1:
             predictions.details["heads_of_the_training"] = [list(head) for head in heads]
+        if prepared.shown is not None:
+            from transfer.datasets.thumbnails import describe_image
+
+            for example in predictions.details.get("head_share_examples", []):
+                example |= describe_image(prepared.shown, example["index"])
         return predictions
 
     def training(self) -> ProbeTraining:

@@ -47,6 +47,7 @@ def same_cell(cell: Cell, origin: Origin) -> bool:
     other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
     assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
     assert other.settings.features_in == cell.settings.features_in
+    assert other.settings.image_memory_gb == cell.settings.image_memory_gb
     assert other.backbone.made_by == cell.backbone.made_by
     task_id = reading_of(cell.key)[0]
     assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
@@ -60,7 +61,7 @@ def test_a_cells_words_mean_the_cell(
 ) -> None:
     origin = Origin(ckpt=checkpoint, name="a name", random=random)
     (backbone,) = load_backbones([origin])
-    settings = replace(settings, training=SPARE, features_in="bfloat16")
+    settings = replace(settings, training=SPARE, features_in="bfloat16", image_memory_gb=0.5)
     assert same_cell(Cell(key=key, backbone=backbone, seed=3, settings=settings), origin)
 
 

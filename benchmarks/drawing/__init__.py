@@ -1,0 +1,27 @@
+"""The papers' figures, from records and logs of pre-training to pictures.
+
+figure.py      the content of a picture, and what every figure answers
+kinds.py       which results may stand in one picture or on one line; words for captions
+sweeps.py      a metric against a setting of pre-training
+tradeoffs.py   two such metrics against each other
+progress.py    curves during pre-training, of evaluated snapshots and of logs
+histograms.py  statistics over images, a line per method
+heads.py       shares of a network's heads
+neighbors.py   grids of images and their nearest neighbors
+logs.py        logs of pre-training runs below the results
+pictures.py    captions and file names
+commands.py    commands that make what a figure lacks
+style.py       pictures by matplotlib: panels side by side above the caption
+panels.py      lines, histograms, bars and grids of images
+measures.py    sizes, colors, room for texts
+files.py       CSV, SVG and PNG, all three or none, and the page that lists them
+jcl.py, co2.py, lorac.py, uniclr.py, looc.py  the figures of one paper each, as FIGURES
+"""
+
+from benchmarks.drawing import co2, jcl, looc, lorac, uniclr
+from benchmarks.drawing.figure import Figure
+
+FIGURES: dict[str, Figure] = {
+    figure.id: figure for paper in (jcl, co2, lorac, uniclr, looc) for figure in paper.FIGURES
+}
+"""Figures with results by id."""

@@ -1,0 +1,206 @@
+"""Figures: the content of a picture, without the library that draws it, and what it is made of."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.pages.records import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Mean of the runs at one value of x."""
+
+    x: float
+    y: float
+    spread: float | None = None
+    """Standard deviation over the runs; None for a single run."""
+    num_runs: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Points of one method or run, in the order of x."""
+
+    label: str
+    points: tuple[Point, ...]
+    point_labels: tuple[str, ...] = ()
+    """Labels beside the points, in place of one at the line's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """Result without a value on the x axis, drawn as a horizontal line."""
+
+    label: str
+    point: Point
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPoint:
+    """Number that the paper states."""
+
+    label: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinePanel:
+    """Lines over a common x axis."""
+
+    title: str = ""
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...] = ()
+    levels: tuple[Level, ...] = ()
+    published: tuple[PublishedPoint, ...] = ()
+    log_x: bool = False
+    marked: bool = True
+    """Each point has a marker; curves of many points have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Counts of images between edges."""
+
+    label: str
+    edges: tuple[float, ...]
+    """Edges of the bins, one more than counts."""
+    counts: tuple[float, ...]
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramPanel:
+    """Histograms over a common x axis, each as a share of its images."""
+
+    title: str = ""
+    x_label: str
+    histograms: tuple[Histogram, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarPanel:
+    """Shares of several parts, one bar each."""
+
+    title: str = ""
+    y_label: str
+    names: tuple[str, ...]
+    shares: tuple[Point, ...]
+    """One share from 0 to 1 for each name; x is its place."""
+    highest: float
+    """Largest share of all panels, which have one scale."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """One image of a grid."""
+
+    pixels: Any
+    """Array (H, W, 3), unsigned bytes."""
+    label: str = ""
+    agrees: bool | None = None
+    """Label is that of its row's query; None for the query itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridPanel:
+    """Rows of images, the query first."""
+
+    title: str = ""
+    rows: tuple[tuple[Tile, ...], ...]
+
+
+Panel = LinePanel | HistogramPanel | BarPanel | GridPanel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One picture: its panels side by side, its caption, and its numbers."""
+
+    file_name: str
+    """File name without suffix, such as jcl_figure2a."""
+    title: str
+    panels: tuple[Panel, ...]
+    caption: tuple[str, ...]
+    """Sentences on data, schedule, runs and departures."""
+    header: tuple[str, ...]
+    """Header of the CSV file."""
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingLog:
+    """Metrics of one pre-training run over its epochs."""
+
+    name: str
+    made_by: dict[str, Any]
+    """Origin, as the backbone file of the run holds it."""
+    lines: tuple[dict[str, float], ...]
+    """Metrics by name, with the epoch at which they were written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Everything that figures are made of."""
+
+    results: tuple[Result, ...] = ()
+    snapshots: tuple[Result, ...] = ()
+    logs: tuple[TrainingLog, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What a figure makes of the material."""
+
+    pictures: tuple[Picture, ...] = ()
+    """A picture for each kind of material, that of the paper's runs first."""
+    problems: tuple[str, ...] = ()
+    """Sentences on material of the figure that cannot be drawn: what it lacks, what to do."""
+
+
+class Figure(Protocol):
+    """One figure of a paper."""
+
+    @property
+    def id(self) -> str:
+        """Paper and figure, such as jcl/fig2a."""
+
+    @property
+    def what(self) -> str:
+        """Content of the figure, a noun phrase."""
+
+    def draw(self, material: Material) -> Drawn:
+        """Return the pictures for which there is material."""
+
+    def needed(self, material: Material) -> Sequence[str]:
+        """Return the commands that make what the paper's figure still lacks; empty if nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Id and content of a figure; the figures of one kind inherit it."""
+
+    id: str
+    what: str
+    remarks: tuple[str, ...] = field(default=())
+    """Sentences for the caption on how the drawing differs from the printed one."""
+
+    @property
+    def file_name(self) -> str:
+        """File name without suffix, such as jcl_figure2a."""
+        return self.id.replace("/fig", "_figure")
+
+
+def printed_name(figure_id: str) -> str:
+    """Return the name of a figure as a paper prints it: "Figure 2(a)" of "jcl/fig2a"."""
+    number, panel = re.fullmatch(r"\w+/fig(\d+)([a-z]?)", figure_id).groups()  # type: ignore[union-attr]
+    return f"Figure {number}({panel})" if panel else f"Figure {number}"
+
+
+def path_of(folder: Path, file_name: str, suffix: str) -> Path:
+    """Return the path of one of a picture's three files."""
+    return folder / f"{file_name}.{suffix}"

@@ -1,0 +1,156 @@
+"""Figure of the shares of a network's heads in correct predictions: a panel per data set."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.drawing import commands
+from benchmarks.drawing.figure import BarPanel, Drawn, Identity, Material, Picture
+from benchmarks.drawing.kinds import (
+    Kind,
+    dataset_title,
+    evaluation_sentences,
+    is_published_run,
+    kind_of,
+    line_key,
+    mean_point,
+    pretraining_sentences,
+)
+from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.pages.records import Result
+
+METHOD = "loocpp"
+SHARES = "head_shares"
+"""Detail of the record of a linear probe on a network with several heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadShares(Identity):
+    """Mean share of each head in the correct predictions of linear probes."""
+
+    recipe: str
+    keys: Mapping[str, str]
+    """Key in TASKS of the paper's probes by task id."""
+    protocol: str
+    stated_bits: Mapping[str, float]
+    """Entropy of the shares that the paper states, by task id."""
+
+    def draw(self, material: Material) -> Drawn:
+        """Return a picture for each network with several heads."""
+        networks: dict[tuple[object, ...], dict[str, list[Result]]] = {}
+        problems = []
+        for result in material.results:
+            if not result.task.endswith("_linear") or result.model.method != METHOD:
+                continue
+            if not _has_shares(result):
+                problems.append(
+                    f"{result.path.name} of {result.model.name} has no {SHARES}: it is of an "
+                    "earlier version; delete it and run the task again"
+                )
+                continue
+            kind = kind_of(result)
+            key = (result.model.sha256, *kind[1:4:2], *line_key(result, ())[1:])
+            networks.setdefault(key, {}).setdefault(result.task, []).append(result)
+        found = sorted(networks.values(), key=self._rank, reverse=True)
+        kinds: list[Kind] = [kind_of(next(iter(own.values()))[0]) for own in found]
+        pictures = [self._picture(own) for own in found]
+        return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=tuple(problems))
+
+    def needed(self, material: Material) -> Sequence[str]:
+        """Return the commands of the probes without a record of the paper's network."""
+        there = {r.task for r in material.results if self._is_published(r) and _has_shares(r)}
+        keys = [key for task, key in self.keys.items() if task not in there]
+        return commands.pretrain_and_evaluate([self.recipe], ",".join(keys)) if keys else []
+
+    def _is_published(self, result: Result) -> bool:
+        return is_published_run(result, [self.recipe], self.protocol)
+
+    def _rank(self, own: Mapping[str, Sequence[Result]]) -> tuple[bool, int, str]:
+        results = [result for each in own.values() for result in each]
+        exact = all(map(self._is_published, results))
+        return exact, len(own), max(result.finished for result in results)
+
+    def _picture(self, own: Mapping[str, Sequence[Result]]) -> Picture:
+        results = [result for task in sorted(own) for result in own[task]]
+        exact = all(map(self._is_published, results))
+        names = head_names(results[0])
+        panels, rows, sentences = [], [], []
+        for task in sorted(own):
+            shares = tuple(
+                mean_point(place, [result.details[SHARES][place] for result in own[task]])
+                for place in range(len(names))
+            )
+            bits = entropy_bits([share.y for share in shares])
+            panels.append(
+                BarPanel(
+                    title=f"{dataset_title(task)}: {bits:.2f} bits",
+                    y_label="share in correct predictions",
+                    names=tuple(names),
+                    shares=shares,
+                    highest=max(max(r.details[SHARES]) for r in results),
+                )
+            )
+            seeds = ", ".join(str(result.seed) for result in own[task])
+            sentences.append(self._sentence(task, bits, len(names), seeds, stated=exact))
+            rows += [
+                (
+                    task,
+                    name,
+                    f"{share.y:.6f}",
+                    _words(share.spread),
+                    str(share.num_runs),
+                    f"{bits:.4f}",
+                )
+                for name, share in zip(names, shares, strict=True)
+            ]
+        return captioned(
+            self,
+            panels,
+            [
+                *sentences,
+                *pretraining_sentences({"LooC++": [results[0].model]}, ()),
+                *evaluation_sentences(results),
+            ],
+            exact=exact,
+            header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
+            rows=rows,
+        )
+
+    def _sentence(self, task: str, bits: float, count: int, seeds: str, *, stated: bool) -> str:
+        """Return a sentence on the entropy of one data set."""
+        known = stated and task in self.stated_bits
+        paper = f"; the paper says close to {self.stated_bits[task]:g}" if known else ""
+        return (
+            f"{dataset_title(task)}: the entropy of the mean shares is {bits:.2f} of at most "
+            f"{math.log2(count):.2f} bits{paper}, seed {seeds}."
+        )
+
+
+def head_names(result: Result) -> list[str]:
+    """Return the augmentation that each head is sensitive to; the first is invariant to all."""
+    if result.model.heads:
+        return list(result.model.heads)
+    designated: Any = result.model.settings.get("config.designated", ())
+    names = ["invariant", *map(str, designated)]
+    count = len(result.details[SHARES])
+    return names if len(names) == count else [f"head {place}" for place in range(count)]
+
+
+def entropy_bits(shares: Sequence[float]) -> float:
+    """Return the entropy of shares that add up to 1."""
+    return -sum(share * math.log2(share) for share in shares if share > 0)
+
+
+def _has_shares(result: Result) -> bool:
+    shares = result.details.get(SHARES)
+    return (
+        isinstance(shares, list)
+        and len(shares) > 1
+        and all(isinstance(share, int | float) for share in shares)
+        and math.isclose(sum(shares), 1.0, abs_tol=1e-3)
+    )
+
+
+def _words(spread: float | None) -> str:
+    return "" if spread is None else f"{spread:.6f}"

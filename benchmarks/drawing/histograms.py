@@ -1,0 +1,161 @@
+"""Figures of how much the views of an image differ: histograms over images, a line per method."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.drawing import commands
+from benchmarks.drawing.figure import (
+    Drawn,
+    Histogram,
+    HistogramPanel,
+    Identity,
+    Material,
+    Picture,
+)
+from benchmarks.drawing.kinds import (
+    Kind,
+    evaluation_sentences,
+    kind_of,
+    pretraining_sentences,
+)
+from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.sweeps import Swept
+from benchmarks.pages.records import Result
+
+VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
+SPACES = ("embedding", "feature")
+"""Outputs of the projector and of the backbone; the papers show the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histograms(Identity):
+    """One statistic of the views of an image, for several methods."""
+
+    statistic: str
+    """Name of the histogram in the records' details."""
+    x_label: str
+    methods: tuple[Swept, ...]
+
+    def draw(self, material: Material) -> Drawn:
+        """Return a picture for each kind of results with at least two of the methods."""
+        kinds: dict[Kind, dict[str, Result]] = {}
+        problems = []
+        for result in material.results:
+            if result.task not in VIEW_TASKS:
+                continue
+            if problem := self._problem(result):
+                problems.append(f"{result.path.name} of {result.model.name}: {problem}")
+                continue
+            for swept in (swept for swept in self.methods if swept.has(result)):
+                own = kinds.setdefault(kind_of(result), {})
+                own[swept.label] = max(own.get(swept.label, result), result, key=self._preference)
+        found = {kind: own for kind, own in kinds.items() if len(own) > 1}
+        order = sorted(found, key=lambda kind: self._rank(kind, found[kind]), reverse=True)
+        pictures = [self._picture(found[kind]) for kind in order]
+        return Drawn(
+            pictures=numbered(self.file_name, pictures, order),
+            problems=tuple(dict.fromkeys(problems)),
+        )
+
+    def needed(self, material: Material) -> Sequence[str]:
+        """Return the commands of the methods without a record of the paper's run."""
+        missing: dict[str, list[str]] = {}
+        for swept in self.methods:
+            of_task = [r for r in material.results if r.task in VIEW_TASKS]
+            if not any(swept.is_published(result) for result in of_task):
+                missing.setdefault(swept.probe.key, []).extend(swept.recipes)
+        return [
+            line
+            for key, recipes in missing.items()
+            for line in commands.pretrain_and_evaluate(recipes, key)
+        ]
+
+    def _problem(self, result: Result) -> str:
+        """Return why a record has no such histogram; empty if it has."""
+        histogram = _histogram(result, self.statistic)
+        if histogram is None:
+            return f"no histogram of {self.statistic} among its details; run the task again"
+        edges, counts = histogram.get("edges", ()), histogram.get("counts", ())
+        if len(edges) != len(counts) + 1 or not sum(counts):
+            return (
+                f"a histogram of {len(edges)} edges and {len(counts)} counts; expected an edge "
+                "more than counts, and at least one image"
+            )
+        return ""
+
+    def _preference(self, result: Result) -> tuple[bool, str]:
+        published = any(s.has(result) and s.is_published(result) for s in self.methods)
+        return published, result.finished
+
+    def _rank(self, kind: Kind, own: Mapping[str, Result]) -> tuple[bool, bool, int, str]:
+        return (
+            self._exact(own),
+            kind.space == SPACES[0],
+            len(own),
+            max(result.finished for result in own.values()),
+        )
+
+    def _exact(self, own: Mapping[str, Result]) -> bool:
+        return all(swept.is_published(own[swept.label]) for swept in self._present(own))
+
+    def _present(self, own: Mapping[str, Result]) -> list[Swept]:
+        return [swept for swept in self.methods if swept.label in own]
+
+    def _picture(self, own: Mapping[str, Result]) -> Picture:
+        labels = [swept.label for swept in self._present(own)]
+        histograms = [_drawn(label, own[label], self.statistic) for label in labels]
+        rows = [
+            (each.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
+            for each in histograms
+            for low, high, count in zip(each.edges, each.edges[1:], each.counts, strict=False)
+            if count
+        ]
+        return captioned(
+            self,
+            HistogramPanel(x_label=self.x_label, histograms=tuple(histograms)),
+            [*self._sentences({label: own[label] for label in labels}, histograms)],
+            exact=self._exact(own),
+            header=("series", "from", "to", "images"),
+            rows=rows,
+        )
+
+    def _sentences(
+        self, own: Mapping[str, Result], histograms: Sequence[Histogram]
+    ) -> Iterable[str]:
+        results = [*own.values()]
+        first = results[0].details
+        space = {"embedding": "the projector's output", "feature": "the backbone's output"}
+        counts = sorted({int(sum(each.counts)) for each in histograms})
+        yield (
+            f"{first.get('num_views', '?')} random views of each of "
+            f"{' or '.join(map(str, counts))} images, {space.get(first.get('space', ''), '')} "
+            "at unit length."
+        )
+        yield f"Means: {', '.join(f'{each.label} {each.mean:.3g}' for each in histograms)}."
+        yield from pretraining_sentences({k: [r.model] for k, r in own.items()}, ())
+        yield from evaluation_sentences(results)
+        yield f"One run of each, seed {', '.join(sorted({str(r.seed) for r in results}))}."
+        absent = [swept.label for swept in self.methods if swept.label not in own]
+        if absent:
+            yield f"Not run: {', '.join(absent)}."
+
+
+def _histogram(result: Result, statistic: str) -> Mapping[str, Any] | None:
+    histograms = result.details.get("histograms")
+    found = histograms.get(statistic) if isinstance(histograms, Mapping) else None
+    return found if isinstance(found, Mapping) else None
+
+
+def _drawn(label: str, result: Result, statistic: str) -> Histogram:
+    histogram = _histogram(result, statistic) or {}
+    edges, counts = histogram["edges"], histogram["counts"]
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    mean = sum(m * c for m, c in zip(middles, counts, strict=True)) / sum(counts)
+    return Histogram(
+        label=label,
+        edges=tuple(edges),
+        counts=tuple(counts),
+        mean=float(result.details.get(statistic, mean)),
+    )

@@ -1,0 +1,210 @@
+"""Kinds of results: those of one kind may stand in one picture. Words for captions.
+
+Lines of one picture share task, length, data and arithmetic of the evaluation, and data, network
+and length of pre-training. Points of one line also share the protocol and all other settings.
+"""
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from benchmarks.drawing.figure import Point
+from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
+from benchmarks.pages.matching import trained_on
+from benchmarks.pages.reasons import COMPARABLE, reasons_of, schedule_words
+from benchmarks.pages.records import SMALL_DATA, Model, Result
+
+DESCRIPTIONS = ("paper", "table_row", "images")
+"""Entries of a run's settings that describe it and do not shape it."""
+DATASETS = {
+    "in100": "ImageNet-100",
+    "in1k": "ImageNet-1k",
+    "inat1k": "iNaturalist-1k",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+}
+"""Titles of data sets by the first word of a task's id."""
+
+
+class Kind(NamedTuple):
+    """What the results of one picture share."""
+
+    task: str
+    schedule: str
+    data: str
+    """Fingerprint of small or incomplete data; empty for full data, whose layouts may differ."""
+    evaluation: tuple[str, ...]
+    """Arithmetic, engine, processes, state of the data."""
+    pretraining: tuple[str, ...]
+    """Data, network and, unless it is on the x axis, length."""
+    space: str = ""
+    """Space of statistics over views: embedding or feature."""
+
+
+def kind_of(result: Result, *, length: str | None = None) -> Kind:
+    """Return the kind of a result.
+
+    length: of pre-training; that of the backbone if not given, empty if it is on the x axis.
+    """
+    model, common = result.model, conditions(result)
+    return Kind(
+        task=result.task,
+        schedule=result.schedule,
+        data=result.fingerprint if result.small or result.tolerated else "",
+        evaluation=tuple(common[:5]),
+        pretraining=(
+            model.data,
+            model.arch.partition("-heads")[0],
+            model.epochs if length is None else length,
+        ),
+        space=str(result.details.get("space", "")),
+    )
+
+
+def line_key(result: Result, varied: Iterable[str]) -> tuple[str, ...]:
+    """Return what points of one line share beyond their kind; `varied` are the swept settings."""
+    left_out = {*DESCRIPTIONS, *varied}
+    settings = {k: v for k, v in result.model.settings.items() if k not in left_out}
+    return (
+        result.protocol_hash,
+        *result.departures,
+        result.model.precision,
+        json.dumps(settings, sort_keys=True, default=str),
+    )
+
+
+def is_published_run(result: Result, recipes: Iterable[str], protocol: str) -> bool:
+    """Return whether a result is that of an unchanged recipe under the paper's protocol."""
+    model = result.model
+    return (
+        reasons_of(result) == COMPARABLE
+        and result.protocol.startswith(f"{protocol}/")
+        and model.recipe in recipes
+        and not model.changed
+        and any(trained_on(data, model) for data in _data_of(model))
+    )
+
+
+def _data_of(model: Model) -> list[str]:
+    words = model.recipe.partition("/")[2].partition("-")[0]
+    return [words] if words in ("in100", "in1k", "cifar10", "cifar100") else []
+
+
+def has_number(result: Result, name: str) -> bool:
+    """Return whether a record holds a number among its metrics or details."""
+    value = result.metrics.get(name, result.details.get(name))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_of(result: Result, name: str) -> float:
+    """Return a number of a record, of its metrics or else of its details."""
+    return float(result.metrics[name] if name in result.metrics else result.details[name])
+
+
+def mean_point(x: float, values: Sequence[float]) -> Point:
+    """Return the mean and, for several runs, the standard deviation."""
+    spread = statistics.stdev(values) if len(values) > 1 else None
+    return Point(x=x, y=statistics.fmean(values), spread=spread, num_runs=len(values))
+
+
+def dataset_title(task: str) -> str:
+    """Return the title of a task's data set, or the task's id if it is another one."""
+    return DATASETS.get(task.partition("_")[0], task)
+
+
+def accuracy_label(task: str) -> str:
+    """Return the label of an axis with a task's top-1."""
+    way = {"linear": "linear top-1", "knn": "nearest-neighbor top-1"}
+    return f"{dataset_title(task)} {way.get(task.partition('_')[2], 'top-1')} (%)"
+
+
+def evaluation_sentences(results: Sequence[Result]) -> list[str]:
+    """Return sentences on task, protocol, length, data, arithmetic, departures and seeds."""
+    first = results[0]
+    tasks = ", ".join(dict.fromkeys(result.task for result in results))
+    protocols = ", ".join(sorted({result.protocol for result in results}))
+    data = SMALL_DATA.get(first.small, "full data")
+    words = [
+        f"{tasks}, protocol {protocols}",
+        schedule_words(first.schedule),
+        data,
+        *tolerated_words(first),
+        f"engine {first.engine}",
+        f"features in {first.features_in}",
+        *([processes_words(first)] if first.num_processes > 1 else []),
+    ]
+    departures = dict.fromkeys(text for result in results for text in result.departures)
+    sentences = [f"Evaluation: {'; '.join(words)}."]
+    if departures:
+        sentences.append(f"Departures from the protocol: {'; '.join(departures)}.")
+    return sentences
+
+
+def runs_sentence(points: Iterable[Point], results: Sequence[Result]) -> str:
+    """Return a sentence on the number of runs and their seeds."""
+    counts = sorted({point.num_runs for point in points})
+    seeds = ", ".join(str(seed) for seed in sorted({result.seed for result in results}))
+    if counts == [1]:
+        return f"One run for each point, seed {seeds}."
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Means ± standard deviation over {number} runs, seeds {seeds}."
+
+
+def pretraining_sentences(
+    models: Mapping[str, Sequence[Model]], varied: Iterable[str]
+) -> list[str]:
+    """Return sentences on the pre-training of each line: recipes, network, length, data, changes.
+
+    varied: settings on the x axis, which are no changes of a recipe.
+    """
+    lines = [_line_words(label, own) for label, own in models.items()]
+    sentences = [f"Pre-training: {'; '.join(lines)}."]
+    data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
+    if data:
+        sentences.append(f"Its images: {'; '.join(data)}.")
+    changes = {label: _changes(own[0], varied) for label, own in models.items()}
+    parts = [f"{label}: {words}" for label, words in changes.items() if words]
+    if parts and len(set(changes.values())) == 1:
+        parts = [next(iter(changes.values()))]
+    return [*sentences, *([f"Changed from the recipes: {'; '.join(parts)}."] if parts else [])]
+
+
+def _line_words(label: str, models: Sequence[Model]) -> str:
+    """Return a line's recipes, network and length."""
+    first = models[0]
+    lengths = sorted({float(model.epochs) for model in models if model.epochs})
+    length = f", {_range(lengths)} epochs" if lengths else ""
+    declared = " (declared by the user)" if any(model.declared for model in models) else ""
+    recipes = _together([model.recipe or model.name for model in models])
+    return f"{label}: {recipes}{declared}, {first.arch}{length}"
+
+
+def _together(names: Sequence[str]) -> str:
+    """Return one name, or how many there are and how they all begin."""
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) == 1:
+        return distinct[0]
+    first, last = min(distinct), max(distinct)  # what these two share, those between share, too
+    length = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
+    return f"{len(distinct)} recipes {first[:length]}*" if length else ", ".join(distinct)
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = values[0], values[-1]
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _changes(model: Model, varied: Iterable[str]) -> str:
+    """Return the settings in which a run differs from its recipe."""
+    names = [name for name in model.changed.split(", ") if name and name not in {*varied}]
+    return ", ".join(
+        f"{name.rpartition('.')[2].replace('_', ' ')} {_value(model.settings.get(name))}"
+        for name in names
+    )
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

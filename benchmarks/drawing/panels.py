@@ -1,0 +1,281 @@
+"""Panels by matplotlib: lines, histograms, bars and grids of images on given axes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchmarks.drawing.figure import (
+    BarPanel,
+    GridPanel,
+    Histogram,
+    HistogramPanel,
+    Line,
+    LinePanel,
+    Panel,
+    Point,
+)
+from benchmarks.drawing.measures import (
+    COLORS,
+    COLUMN_IN,
+    DASHES,
+    EDGE_IN,
+    GAP,
+    GRAY,
+    LABEL_PT,
+    LEFT_IN,
+    MARKERS,
+    MOST_BINS,
+    PANEL_IN,
+    POINT_IN,
+    apart,
+    label_room,
+    text_width_in,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw_panel(axes: "Axes", panel: Panel) -> None:
+    """Draw one panel, without its title."""
+    match panel:
+        case LinePanel():
+            _draw_lines(axes, panel)
+        case HistogramPanel():
+            _draw_histograms(axes, panel)
+        case BarPanel():
+            _draw_bars(axes, panel)
+        case GridPanel():
+            _draw_grid(axes, panel)
+
+
+def _draw_lines(axes: "Axes", panel: LinePanel) -> None:
+    labels: list[tuple[float, str, str]] = []
+    if panel.log_x:
+        axes.set_xscale("log")
+    for place, line in enumerate(panel.lines):
+        color = COLORS[place % len(COLORS)]
+        xs, ys = [p.x for p in line.points], [p.y for p in line.points]
+        axes.plot(
+            xs,
+            ys,
+            color=color,
+            linestyle=DASHES[place % len(DASHES)] if len(panel.lines) > 1 else "-",
+            marker=MARKERS[place % len(MARKERS)] if panel.marked else "",
+            zorder=3,
+        )
+        if panel.marked:
+            _draw_spreads(axes, line.points, color)
+        else:
+            _draw_band(axes, line.points, color)
+        if line.point_labels:
+            _label_points(axes, line, color)
+        else:
+            labels.append((ys[-1], line.label, color))
+    for place, level in enumerate(panel.levels):
+        color = GRAY
+        axes.axhline(level.point.y, color=color, linewidth=0.8, linestyle=(0, (4 - place, 2)))
+        if level.point.spread:
+            low, high = level.point.y - level.point.spread, level.point.y + level.point.spread
+            axes.axhspan(low, high, color=color, alpha=0.12, linewidth=0)
+        labels.append((level.point.y, level.label, color))
+    for number in panel.published:
+        axes.plot(
+            [number.x], [number.y], marker="D", markerfacecolor="white", color=GRAY, linestyle=""
+        )
+        axes.annotate(
+            f"{number.label}: {number.y:g}",
+            (number.x, number.y),
+            xytext=(4, 5),
+            textcoords="offset points",
+            color=GRAY,
+            fontsize=6,
+        )
+    axes.set_xlabel(panel.x_label.replace("τ_con", r"$\tau_\mathrm{con}$"))
+    axes.set_ylabel(panel.y_label)
+    axes.margins(x=0.1 if any(line.point_labels for line in panel.lines) else 0.04, y=0.1)
+    if panel.log_x:
+        _plain_ticks(axes, sorted({p.x for line in panel.lines for p in line.points}))
+    if len(labels) > 1:
+        _label_ends(axes, labels)
+
+
+def _draw_spreads(axes: "Axes", points: tuple[Point, ...], color: str) -> None:
+    known = [point for point in points if point.spread is not None]
+    axes.errorbar(
+        [point.x for point in known],
+        [point.y for point in known],
+        yerr=[point.spread or 0.0 for point in known],
+        fmt="none",
+        ecolor=color,
+        elinewidth=0.8,
+        capsize=1.8,
+        capthick=0.8,
+        zorder=2,
+    )
+
+
+def _label_points(axes: "Axes", line: Line, color: str) -> None:
+    """Write the labels above the points, on a white rim that lines do not cross."""
+    from matplotlib.patheffects import withStroke
+
+    for point, text in zip(line.points, line.point_labels, strict=True):
+        axes.annotate(
+            text,
+            (point.x, point.y),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            color=color,
+            fontsize=6.5,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+            zorder=4,
+        )
+
+
+def _draw_band(axes: "Axes", points: tuple[Point, ...], color: str) -> None:
+    known = [point for point in points if point.spread is not None]
+    axes.fill_between(
+        [point.x for point in known],
+        [point.y - (point.spread or 0.0) for point in known],
+        [point.y + (point.spread or 0.0) for point in known],
+        color=color,
+        alpha=0.18,
+        linewidth=0,
+    )
+
+
+def _plain_ticks(axes: "Axes", values: list[float]) -> None:
+    """Mark the values themselves on a logarithmic axis."""
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks([], minor=True)
+
+
+def _label_ends(axes: "Axes", labels: list[tuple[float, str, str]]) -> None:
+    """Write the labels right of the axes at the heights of their lines, apart from each other."""
+    low, high = axes.get_ylim()
+    size = (high - low) * 1.25 * LABEL_PT * POINT_IN / PANEL_IN
+    ordered = sorted(labels)
+    places = apart([y for y, _, _ in ordered], [size] * len(ordered), low, high + size / 2)
+    for place, (_, text, color) in zip(places, ordered, strict=True):
+        axes.annotate(
+            text,
+            (1.0, place),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            color=color,
+            annotation_clip=False,
+        )
+
+
+def _draw_histograms(axes: "Axes", panel: HistogramPanel) -> None:
+    """Draw each histogram in percent of its images, and its mean as a dotted line."""
+    from matplotlib.ticker import MaxNLocator
+
+    bins = [_coarser(each, panel.histograms) for each in panel.histograms]
+    for place, (each, (edges, shares)) in enumerate(zip(panel.histograms, bins, strict=True)):
+        color = COLORS[place % len(COLORS)]
+        axes.stairs(shares, edges, color=color, fill=True, alpha=0.15, linewidth=0)
+        axes.stairs(shares, edges, color=color, linewidth=1.1)
+        axes.axvline(each.mean, ymax=0.9, color=color, linewidth=0.8, linestyle=(0, (1, 1.5)))
+    axes.margins(x=0.02)
+    axes.set_ylim(0, max(max(shares) for _, shares in bins) * 1.2)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel("images (%)")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.ticklabel_format(axis="x", scilimits=(-2, 4), useMathText=True)
+    _label_means(axes, panel)
+
+
+def _coarser(
+    histogram: Histogram, together: Sequence[Histogram]
+) -> tuple[list[float], list[float]]:
+    """Return edges and shares in percent of a histogram, over the range that all of them use.
+
+    Neighboring bins are joined until MOST_BINS are left.
+    """
+    used = [place for each in together for place, count in enumerate(each.counts) if count]
+    first, last = min(used), max(used) + 1
+    joined = -(-(last - first) // MOST_BINS)
+    starts = range(first, last, joined)
+    total = sum(histogram.counts)
+    shares = [100 * sum(histogram.counts[i : i + joined]) / total for i in starts]
+    end = min(starts[-1] + joined, len(histogram.counts))
+    return [*(histogram.edges[i] for i in starts), histogram.edges[end]], shares
+
+
+def _label_means(axes: "Axes", panel: HistogramPanel) -> None:
+    """Write each label above its mean, apart from each other."""
+    low, high = axes.get_xlim()
+    width_in = COLUMN_IN - LEFT_IN - EDGE_IN - label_room(panel)
+    colors = {each.label: COLORS[i % len(COLORS)] for i, each in enumerate(panel.histograms)}
+    ordered = sorted(panel.histograms, key=lambda each: each.mean)
+    sizes = [text_width_in(each.label, LABEL_PT) + 0.08 for each in ordered]
+    places = [(each.mean - low) / (high - low) * width_in for each in ordered]
+    for each, place in zip(ordered, apart(places, sizes, 0.0, width_in), strict=True):
+        axes.annotate(
+            each.label,
+            (place / width_in, 1.0),
+            xycoords="axes fraction",
+            ha="center",
+            va="top",
+            color=colors[each.label],
+        )
+
+
+def _draw_bars(axes: "Axes", panel: BarPanel) -> None:
+    """Draw a bar per name with its share in percent above it."""
+    places = list(range(len(panel.names)))
+    heights = [100 * share.y for share in panel.shares]
+    axes.bar(
+        places,
+        heights,
+        width=0.65,
+        color=[COLORS[place % len(COLORS)] for place in places],
+        yerr=[100 * (share.spread or 0.0) for share in panel.shares],
+        error_kw={"elinewidth": 0.8, "capsize": 1.8 if panel.shares[0].spread else 0},
+    )
+    for place, height in zip(places, heights, strict=True):
+        axes.annotate(
+            f"{height:.0f}",
+            (place, height),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+        )
+    axes.set_xticks(places, panel.names)
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel(f"{panel.y_label} (%)")
+    axes.set_ylim(0, 115 * panel.highest)
+
+
+def _draw_grid(axes: "Axes", panel: GridPanel) -> None:
+    """Draw rows of images; a frame marks those of another class than the query."""
+    from matplotlib.patches import Rectangle
+
+    columns = max(len(row) for row in panel.rows)
+    for y, row in enumerate(panel.rows):
+        for x, tile in enumerate(row):
+            left = x + GAP * (x > 0)
+            axes.imshow(
+                tile.pixels, extent=(left + 0.04, left + 0.96, y + 0.96, y + 0.04), zorder=1
+            )
+            if tile.agrees is False:
+                frame = Rectangle(
+                    (left + 0.04, y + 0.04), 0.92, 0.92, fill=False, color=COLORS[1], linewidth=1.4
+                )
+                axes.add_patch(frame)
+            if tile.label:
+                axes.annotate(
+                    tile.label,
+                    (0.0, y + 0.5),
+                    xytext=(-3, 0),
+                    textcoords="offset points",
+                    ha="right",
+                    va="center",
+                    fontsize=6,
+                )
+    axes.set_xlim(0, columns + GAP)
+    axes.set_ylim(len(panel.rows), 0)
+    axes.set_axis_off()

@@ -1,0 +1,119 @@
+"""Pictures by matplotlib: sized for a column of print, colors that color-blind readers tell apart.
+
+The same picture gives the same bytes on one machine. matplotlib is imported when something is
+drawn, with a backend that needs no display.
+"""
+
+import io
+from typing import TYPE_CHECKING
+
+from benchmarks.drawing.figure import BarPanel, GridPanel, Panel, Picture
+from benchmarks.drawing.measures import (
+    AXIS_IN,
+    CAPTION_LINE_IN,
+    CAPTION_PT,
+    COLUMN_IN,
+    EDGE_IN,
+    GAP,
+    GRAY,
+    LEFT_IN,
+    PAGE_IN,
+    PANEL_IN,
+    SETTINGS,
+    TOP_IN,
+    label_room,
+    text_width_in,
+)
+from benchmarks.drawing.panels import draw_panel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+
+def render(picture: Picture, identifier: str) -> tuple[bytes, bytes]:
+    """Return the picture as SVG and as PNG; their metadata hold caption and identifier."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    caption = " ".join(picture.caption)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a user's own settings must not change the looks
+        matplotlib.rcParams.update(SETTINGS)
+        canvas = Canvas()
+        FigureCanvasAgg(canvas)
+        _draw(canvas, picture)
+        svg, png = io.BytesIO(), io.BytesIO()
+        # without a date, the same numbers give the same bytes
+        about = {"Title": picture.title, "Description": caption, "Identifier": identifier}
+        canvas.savefig(svg, format="svg", metadata={**about, "Date": None, "Creator": None})
+        about = {"Title": picture.title, "Description": caption, "Comment": identifier}
+        canvas.savefig(png, format="png", metadata={**about, "Software": None})
+    return svg.getvalue(), png.getvalue()
+
+
+def _draw(canvas: "Canvas", picture: Picture) -> None:
+    """Place the panels side by side above the caption."""
+    panels = picture.panels
+    width = COLUMN_IN if len(panels) == 1 else PAGE_IN
+    caption = _wrap(" ".join(picture.caption), width - 2 * EDGE_IN)
+    caption_in = CAPTION_LINE_IN * (caption.count("\n") + 1)
+    each = width / len(panels)
+    heights = [_height(panel, each - LEFT_IN - EDGE_IN - label_room(panel)) for panel in panels]
+    bottom = EDGE_IN + caption_in + max(map(_axis_room, panels))
+    total = bottom + max(heights) + TOP_IN
+    canvas.set_size_inches(width, total)
+    for place, (panel, height) in enumerate(zip(panels, heights, strict=True)):
+        right = EDGE_IN + label_room(panel)
+        left = place * each + LEFT_IN
+        axes = canvas.add_axes(
+            (
+                left / width,
+                bottom / total,
+                (each - LEFT_IN - right) / width,
+                height / total,
+            )
+        )
+        draw_panel(axes, panel)
+        title = panel.title or (picture.title if place == 0 else "")
+        axes.set_title(title, loc="left", x=0.0, fontweight="bold", pad=6)
+    canvas.text(
+        EDGE_IN / width,
+        (EDGE_IN + caption_in) / total,
+        caption,
+        fontsize=CAPTION_PT,
+        color=GRAY,
+        va="top",
+        linespacing=1.3,
+    )
+
+
+def _wrap(text: str, width_in: float) -> str:
+    """Return the text in lines of at most this width."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if text_width_in(longer, CAPTION_PT) > width_in:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
+def _height(panel: Panel, width_in: float) -> float:
+    """Return the height of a panel's axes in inches."""
+    if isinstance(panel, GridPanel):
+        columns = max(len(row) for row in panel.rows)
+        return width_in / (columns + GAP) * len(panel.rows)
+    return PANEL_IN
+
+
+def _axis_room(panel: Panel) -> float:
+    """Return the height in inches below a panel's axes."""
+    match panel:
+        case GridPanel():
+            return 0.05
+        case BarPanel():
+            return 0.26
+        case _:
+            return AXIS_IN

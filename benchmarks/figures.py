@@ -1,0 +1,170 @@
+"""The papers' figures from result files: python -m benchmarks.figures --results results.
+
+All figures for which there is material are drawn, each as CSV, SVG and PNG, to results/figures,
+with a page of their captions. --list shows what is there, what is missing and the commands that
+make it.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import tyro
+
+from benchmarks.drawing import FIGURES
+from benchmarks.drawing.commands import EXPLANATION
+from benchmarks.drawing.figure import Figure, Material, Picture, path_of, printed_name
+from benchmarks.drawing.files import write_page, write_picture
+from benchmarks.drawing.logs import keep, read_logs, read_run
+from benchmarks.pages.published import papers
+from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
+from benchmarks.pages.records import read_results
+from transfer.running.folders import FolderError, check_writable
+from transfer.running.row_names import check_row_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Draw the papers' figures."""
+
+    results: Path = Path("results")
+    """Folder of the records; the figures are written to its subfolder figures."""
+    logs: tuple[Path, ...] = ()
+    """Folders of runs that have ended, whose metrics.jsonl is kept below the results (CO2 3)."""
+    name: tuple[str, ...] = ()
+    """Names of these runs; those of their folders if not given."""
+    listed: Annotated[bool, tyro.conf.arg(name="list")] = False
+    """Only print which figures are drawn, what is missing, and the commands that make it."""
+
+
+def read_material(results: Path) -> Material:
+    """Return everything below a folder of results that figures are made of."""
+    return Material(
+        results=read_results(results).done,
+        snapshots=read_results(results, snapshots=True).done,
+        logs=read_logs(results)[0],
+    )
+
+
+def keep_logs(request: Request) -> None:
+    """Copy the logs of the request's runs below the results; ValueError if one is not whole."""
+    names = request.name or tuple(folder.resolve().name for folder in request.logs)
+    if len(names) != len(request.logs):
+        raise ValueError(f"--name: {len(names)} names for {len(request.logs)} folders of --logs")
+    if len(set(names)) < len(names):
+        raise ValueError(f"runs {', '.join(names)}: a name occurs twice; give each a --name")
+    for folder, name in zip(request.logs, names, strict=True):
+        check_row_name(name, folder.resolve().name)
+    logs = [read_run(folder, name) for folder, name in zip(request.logs, names, strict=True)]
+    for log in logs:
+        print(f"log  {keep(log, request.results)}")
+
+
+class Outcome(NamedTuple):
+    """Pictures of a folder of results."""
+
+    paths: list[Path]
+    """All pictures."""
+    new: list[Path]
+    """Those that were drawn now because something had changed."""
+    problems: list[str]
+    """Sentences on material that cannot be drawn."""
+
+
+def draw_figures(results: Path, material: Material) -> Outcome:
+    """Write every figure for which there is material."""
+    folder = results / FIGURES_FOLDER
+    outcome = Outcome([], [], [])
+    for figure in FIGURES.values():
+        drawn = figure.draw(material)
+        name = figure_name(figure)
+        outcome.problems.extend(f"{name}: {problem}" for problem in drawn.problems)
+        for picture in drawn.pictures:
+            path = path_of(folder, picture.file_name, "png")
+            outcome.paths.append(path)
+            if write_picture(picture, folder):
+                outcome.new.append(path)
+    write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
+    return outcome
+
+
+def update_figures(results: Path) -> None:
+    """Draw what there is material for, and print the paths of new pictures.
+
+    If that fails, one line says why: a figure must not fail an evaluation that has ended.
+    """
+    try:
+        for path in draw_figures(results, read_material(results)).new:
+            print(f"figure  {path}")
+    except Exception as error:  # whatever it is: tables and records are written
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(
+            f"the figures are not up to date: {reason}; to draw them, run "
+            f"python -m benchmarks.figures --results {results.as_posix()}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def figure_name(figure: Figure) -> str:
+    """Return paper and figure, such as "JCL, Figure 2(a)"."""
+    paper = next(p for p in papers() if p.id == figure.id.partition("/")[0])
+    return f"{paper.name}, {printed_name(figure.id)}"
+
+
+def list_lines(results: Path, material: Material) -> list[str]:
+    """Return the lines of --list: each figure with its pictures and what it still needs."""
+    lines = [EXPLANATION]
+    for figure in FIGURES.values():
+        lines += ["", f"{figure_name(figure)}: {figure.what}"]
+        drawn = figure.draw(material)
+        lines += [f"  {_state(results, picture)}" for picture in drawn.pictures]
+        lines += [f"  {problem}" for problem in drawn.problems]
+        needed = figure.needed(material)
+        if needed:
+            lines.append("  missing for the paper's own runs:" if drawn.pictures else "  missing:")
+            lines += [f"    {command}" for command in needed]
+    return lines
+
+
+def _state(results: Path, picture: Picture) -> str:
+    path = results / FIGURES_FOLDER / f"{picture.file_name}.png"
+    return f"drawn: {path}" if path.exists() else f"can be drawn: {path}"
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    request = tyro.cli(Request, args=words, description=__doc__)
+    try:
+        if not request.results.is_dir():
+            raise FileNotFoundError(
+                f"{request.results}: no such folder; expected the records of "
+                "python benchmarks/run_all.py"
+            )
+        material = read_material(request.results)
+        if request.listed:
+            print("\n".join(list_lines(request.results, material)))
+            return 0
+        check_writable(request.results, "--results")
+        if request.logs:
+            keep_logs(request)
+            material = read_material(request.results)
+        outcome = draw_figures(request.results, material)
+    except (FolderError, FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+    for path in outcome.paths:
+        print(f"figure  {path}")
+    for problem in (*outcome.problems, *read_logs(request.results)[1]):
+        print(problem, file=sys.stderr)
+    if not outcome.paths:
+        print("no figure: --list says what is missing and how to make it", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""Records of runs that figures show, written by hand."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.synthetic_records import put, record
+
+IN100 = "train (126689 images, fingerprint f)"
+
+
+def origin(recipe: str, **changes: Any) -> dict[str, Any]:
+    """Return the origin of a backbone; settings by dotted name, with _ for the first dot."""
+    settings = {"method": recipe.partition("/")[0], "learning_rate": 0.1}
+    settings |= changes.pop("settings", {})
+    return {
+        "method": recipe.partition("/")[0],
+        "recipe": recipe,
+        "epochs": 100.0,
+        "data": IN100,
+        "seed": 0,
+        "precision": "bfloat16",
+        "settings": settings,
+        "changed": {},
+    } | changes
+
+
+def point(
+    results: Path, recipe: str, score: float, settings: dict[str, Any], **changes: Any
+) -> None:
+    """Write the record of one backbone of a sweep."""
+    name = recipe.replace("/", "-") + changes.pop("suffix", "")
+    made_by = origin(recipe, settings=settings) | changes.pop("made_by", {})
+    cell = {
+        "backbone": name,
+        "sha256": name.ljust(64, "0")[:64],
+        "arch": "resnet18",
+        "made_by": made_by,
+        "task": "in100_linear",
+        "protocol": "jcl-2020/1",
+        "engine": "torch",
+    }
+    record(results / "records", score, **(cell | changes))
+
+
+def jcl_keys(results: Path, scores: dict[int, float], **changes: Any) -> None:
+    """Write the records of JCL's Figure 2(a)."""
+    for keys, score in scores.items():
+        recipe = "jcl/in100-r18" + ("" if keys == 5 else f"-keys{keys}")
+        point(results, recipe, score, {"config.num_keys": keys}, **changes)
+
+
+def views(results: Path, recipe: str, counts: dict[str, list[int]], **changes: Any) -> None:
+    """Write a record of statistics over views: histograms of four bins from 0 to 1 by name."""
+    edges = [0.0, 0.25, 0.5, 0.75, 1.0]
+    details = {
+        "num_views": 32,
+        "space": "embedding",
+        "histograms": {name: {"edges": edges, "counts": own} for name, own in counts.items()},
+    } | changes.pop("details", {})
+    cell = {"task": "cifar10_view_statistics", "protocol": "lorac-2021/1", "metric": "mean_cosine"}
+    point(results, recipe, 50.0, changes.pop("settings", {}), details=details, **(cell | changes))
+
+
+def snapshot(
+    results: Path, run: str, recipe: str, epoch: int, score: float, **changes: Any
+) -> None:
+    """Write the record of one snapshot of a run of 10 epochs."""
+    settings = {"epochs": 10} | changes.pop("settings", {})
+    name = f"{run}@epoch{epoch:04d}"
+    cell = {
+        "backbone": name,
+        "sha256": name.ljust(64, "0"),
+        "arch": "resnet18",
+        "made_by": origin(recipe, settings=settings, epochs=float(epoch)),
+        "task": "cifar10_knn",
+        "protocol": "uniclr-2022/1",
+        "engine": "torch",
+    }
+    record(results / "records" / "snapshots", score, **(cell | changes))
+
+
+def training_log(results: Path, name: str, recipe: str, metrics: dict[str, list[float]]) -> None:
+    """Write the kept log of a run of 10 epochs, its metrics at equal distances."""
+    count = len(next(iter(metrics.values())))
+    settings = {"epochs": 10, "arch": "resnet18", "config.consistency_temperature": 0.05}
+    columns = {
+        "step": [float(i + 1) for i in range(count)],
+        "epoch": [10 * (i + 1) / count for i in range(count)],
+        **metrics,
+    }
+    put(
+        results / "training",
+        f"{name}.json",
+        {
+            "format": "ssl-training-log/1",
+            "name": name,
+            "made_by": origin(recipe, settings=settings, epochs=10.0),
+            "metrics": columns,
+        },
+    )

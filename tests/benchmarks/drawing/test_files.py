@@ -1,0 +1,109 @@
+"""Files of figures: all three or none, the same bytes again, drawn only when something changed."""
+
+import html
+from pathlib import Path
+
+import pytest
+
+from benchmarks.drawing import files, style
+from benchmarks.drawing.figure import Line, LinePanel, Picture, Point
+from benchmarks.drawing.files import write_page, write_picture
+
+
+def picture(y: float = 2.0, caption: str = "Random numbers.") -> Picture:
+    points = (Point(x=0, y=1), Point(x=1, y=y, spread=0.5, num_runs=3))
+    lines = (Line(label="a", points=points), Line(label="b", points=points))
+    return Picture(
+        file_name="jcl_figure2a",
+        title="JCL, Figure 2(a)",
+        panels=(LinePanel(x_label="x", y_label="y", lines=lines),),
+        caption=(caption,),
+        header=("x", "y"),
+        rows=(("0", "1"), ("1", f"{y}")),
+    )
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text in place of drawings."""
+
+    def render(picture: Picture, identifier: str) -> tuple[bytes, bytes]:
+        caption = html.escape(" ".join(picture.caption))
+        entries = {"title": picture.title, "description": caption, "identifier": identifier}
+        return "".join(f"<dc:{k}>{v}</dc:{k}>" for k, v in entries.items()).encode(), b"png"
+
+    monkeypatch.setattr(style, "render", render)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_picture_has_three_files(tmp_path: Path) -> None:
+    assert write_picture(picture(), tmp_path)
+    assert sorted(contents(tmp_path)) == [f"jcl_figure2a.{s}" for s in ("csv", "png", "svg")]
+    assert (tmp_path / "jcl_figure2a.csv").read_text() == "x,y\n0,1\n1,2.0\n"
+
+
+def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        write_picture(picture(), tmp_path / name)
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_has_not_changed_is_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_picture(picture(), tmp_path)
+    monkeypatch.setattr(style, "render", None)
+    assert not write_picture(picture(), tmp_path)
+
+
+@pytest.mark.parametrize("changed", [picture(y=3.0), picture(caption="Others.")], ids=["y", "text"])
+@pytest.mark.usefixtures("quick")
+def test_another_number_or_caption_is_drawn(tmp_path: Path, changed: Picture) -> None:
+    write_picture(picture(), tmp_path)
+    assert write_picture(changed, tmp_path)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_missing_file_is_written_again(tmp_path: Path) -> None:
+    write_picture(picture(), tmp_path)
+    (tmp_path / "jcl_figure2a.png").unlink()
+    assert write_picture(picture(), tmp_path)
+    assert len(contents(tmp_path)) == 3
+
+
+def test_a_failure_of_drawing_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError
+
+    monkeypatch.setattr(style, "_draw", fail)
+    with pytest.raises(ArithmeticError):
+        write_picture(picture(), tmp_path)
+    assert contents(tmp_path) == {}
+
+
+def test_the_page_shows_every_picture_with_its_caption(tmp_path: Path) -> None:
+    write_picture(picture(caption="Seeds < 3 & two <words>."), tmp_path)
+    page = write_page(tmp_path, "python -m benchmarks.figures")
+    assert page is not None
+    text = page.read_text()
+    assert "](jcl_figure2a.png)" in text
+    assert "Seeds < 3 & two <words>." in text
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_pictures_there_is_no_page(tmp_path: Path) -> None:
+    assert write_page(tmp_path, "") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_foreign_files_of_such_a_name_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "jcl_figure9.svg").write_bytes(b"\xff\x00 no picture")
+    assert write_page(tmp_path, "") is None
+    assert files.write_picture(picture(), tmp_path)

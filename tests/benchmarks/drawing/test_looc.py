@@ -1,0 +1,128 @@
+"""LooC's figures: shares of heads, and nearest neighbors."""
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from benchmarks.drawing import FIGURES
+from benchmarks.drawing.figure import BarPanel, Drawn, GridPanel
+from benchmarks.drawing.heads import entropy_bits
+from benchmarks.figures import read_material
+from tests.benchmarks.drawing.figure_records import point
+
+RECIPE = "loocpp/in100-r50-color-rotation-texture"
+DESIGNATED = {"config.designated": ["color", "rotation", "texture"]}
+SHARES = [0.1, 0.2, 0.3, 0.4]
+
+
+def drawn(results: Path, figure: str) -> Drawn:
+    return FIGURES[figure].draw(read_material(results))
+
+
+def heads(results: Path, task: str, shares: list[float] | None, **changes: Any) -> None:
+    details = {"head_shares": shares} if shares else {}
+    cell = {"task": task, "protocol": "looc-2020/1", "arch": "resnet50-heads4", "details": details}
+    point(results, RECIPE, 70.0, DESIGNATED, made_by={"epochs": 500.0}, **(cell | changes))
+
+
+def test_each_data_set_has_a_panel_with_the_heads_by_name(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", SHARES)
+    heads(tmp_path, "inat1k_linear", [0.25] * 4)
+    (picture,) = drawn(tmp_path, "looc/fig4").pictures
+    first, second = picture.panels
+    assert isinstance(first, BarPanel)
+    assert first.names == ("invariant", "color", "rotation", "texture")
+    assert [share.y for share in first.shares] == SHARES
+    assert second.title == "iNaturalist-1k: 2.00 bits"
+    assert any("the paper says close to 1" in text for text in picture.caption)
+
+
+def test_seeds_of_a_probe_are_averaged(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", [0.1, 0.2, 0.3, 0.4], seed=0)
+    heads(tmp_path, "in100_linear", [0.3, 0.2, 0.1, 0.4], seed=1)
+    (picture,) = drawn(tmp_path, "looc/fig4").pictures
+    (panel,) = picture.panels
+    assert isinstance(panel, BarPanel)
+    assert [share.y for share in panel.shares] == pytest.approx([0.2, 0.2, 0.2, 0.4])
+
+
+@pytest.mark.parametrize("shares", [None, [0.5, 0.1], [1.0]], ids=str)
+def test_a_record_without_whole_shares_is_said(tmp_path: Path, shares: list[float] | None) -> None:
+    heads(tmp_path, "in100_linear", shares)
+    outcome = drawn(tmp_path, "looc/fig4")
+    assert outcome.pictures == ()
+    assert "has no head_shares" in outcome.problems[0]
+
+
+def test_entropy_of_equal_shares_is_the_logarithm_of_their_number() -> None:
+    assert entropy_bits([0.25] * 4) == 2.0
+    assert entropy_bits([1.0, 0.0]) == 0.0
+
+
+def image(color: int, label: int) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (color, color, color)).save(buffer, format="JPEG")
+    return {
+        "index": color,
+        "label": label,
+        "class": f"class {label}",
+        "file": f"{color}.png",
+        "jpeg_base64": base64.b64encode(buffer.getvalue()).decode(),
+    }
+
+
+def neighbors(results: Path, recipe: str, labels: list[int], **changes: Any) -> None:
+    """Twelve queries of class 0, each with neighbors of these classes."""
+    queries = [
+        image(query, 0)
+        | {"neighbors": [image(100 + i, label) | {"cosine": 0.9} for i, label in enumerate(labels)]}
+        for query in range(12)
+    ]
+    cell = {
+        "task": "cifar10_neighbors",
+        "protocol": "looc-2020/1",
+        "metric": "same_class",
+        "details": {"queries": queries},
+        "settings": {"config.designated": ["color"]} if "looc" in recipe else {},
+    }
+    point(results, recipe, 50.0, **(cell | changes))
+
+
+def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> None:
+    neighbors(tmp_path, "looc/cifar10-cpu", [0, 0, 1, 0, 0, 0])
+    neighbors(tmp_path, "moco/cifar10-cpu", [1, 1, 1, 0, 0, 0])
+    (picture,) = drawn(tmp_path, "looc/fig3a").pictures
+    left, right = picture.panels
+    assert isinstance(left, GridPanel)
+    assert isinstance(right, GridPanel)
+    assert (left.title, right.title, len(left.rows)) == ("LooC", "MoCo", 8)
+    assert [tile.agrees for tile in left.rows[0]] == [None, True, True, False, True, True]
+    assert len(picture.rows) == 2 * 12 * 6
+
+
+def test_other_queries_cannot_stand_side_by_side(tmp_path: Path) -> None:
+    neighbors(tmp_path, "looc/cifar10-cpu", [0])
+    query = image(50, 0) | {"neighbors": [image(100, 0) | {"cosine": 0.5}]}
+    neighbors(tmp_path, "moco/cifar10-cpu", [0], details={"queries": [query]})
+    outcome = drawn(tmp_path, "looc/fig3a")
+    assert outcome.pictures == ()
+    assert "have other queries" in outcome.problems[0]
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [[], [{"class": "a"}], [image(1, 0) | {"neighbors": [{"jpeg_base64": "no picture"}]}]],
+    ids=["none", "fields", "thumbnail"],
+)
+def test_neighbors_that_cannot_be_shown_are_said(
+    tmp_path: Path, queries: list[dict[str, Any]]
+) -> None:
+    neighbors(tmp_path, "looc/cifar10-cpu", [0], details={"queries": queries})
+    neighbors(tmp_path, "moco/cifar10-cpu", [0])
+    outcome = drawn(tmp_path, "looc/fig3a")
+    assert outcome.pictures == ()
+    assert "looc-cifar10-cpu" in outcome.problems[0]

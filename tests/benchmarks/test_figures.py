@@ -1,0 +1,115 @@
+"""The command that draws figures, and figures at the end of other commands."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import run_all
+from benchmarks.drawing import FIGURES, files
+from benchmarks.drawing.figure import printed_name
+from benchmarks.figures import list_lines, main, read_material
+from benchmarks.tables import update_tables
+from tests.benchmarks.drawing.figure_records import jcl_keys
+
+PAPERS_FIGURES = {
+    "jcl": ("2(a)", "2(b)", "2(c)", "3(a)", "3(b)"),
+    "co2": ("2(a)", "2(b)", "3"),
+    "lorac": ("3(a)", "3(b)", "3(c)", "4(a)", "4(b)", "4(c)"),
+    "uniclr": ("2(a)", "2(b)"),
+    "looc": ("3(a)", "3(b)", "4"),
+}
+"""Figures with results, as the papers number them; LooC's third has two parts."""
+
+
+def test_every_figure_with_results_is_there() -> None:
+    known = [(name.partition("/")[0], printed_name(name)) for name in FIGURES]
+    assert known == [(p, f"Figure {n}") for p, own in PAPERS_FIGURES.items() for n in own]
+
+
+def test_figures_and_their_page_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    assert main(["--results", str(tmp_path)]) == 0
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {"README.md", *(f"jcl_figure2a.{s}" for s in ("csv", "svg", "png"))}
+    assert "jcl_figure2a.png" in capsys.readouterr().out
+
+
+def test_the_list_says_what_is_missing_and_how_to_make_it(tmp_path: Path) -> None:
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    text = "\n".join(list_lines(tmp_path, read_material(tmp_path)))
+    assert f"can be drawn: {tmp_path / 'figures' / 'jcl_figure2a.png'}" in text
+    assert "python -m pretrain co2/in100-r18 --data $IMAGENET100/train" in text
+    assert list(tmp_path.iterdir()) == [tmp_path / "records"]
+
+
+def test_without_material_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--results", str(tmp_path)]) == 0
+    assert "no figure: --list" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_folder_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--results", str(tmp_path / "absent")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+def test_tables_draw_what_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.drawing.style.render", lambda *_: (b"svg", b"png"))
+    monkeypatch.setattr(files, "identifier_of", lambda _: "")
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    for expected in (True, False):
+        assert update_tables(tmp_path)
+        assert ("figure  " in capsys.readouterr().out) is expected
+
+
+def test_a_figure_that_fails_leaves_the_tables_and_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ImportError("No module named 'matplotlib'")
+
+    monkeypatch.setattr("benchmarks.drawing.style.render", fail)
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    assert update_tables(tmp_path)
+    captured = capsys.readouterr()
+    assert "the figures are not up to date: No module named 'matplotlib'" in captured.err
+    assert "table  " in captured.out
+    assert not list(tmp_path.glob("figures/jcl*"))
+
+
+def test_the_list_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
+    code = (
+        "import sys; from benchmarks.figures import main; "
+        "main(sys.argv[1:]); print({'torch', 'matplotlib'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code, "--list", "--results", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_a_run_of_all_takes_snapshots_or_checkpoints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--snapshots", str(tmp_path), "--ckpt", "a.pt", "--seeds", "0,1"]
+    assert run_all.main(words) == 2
+    assert "--snapshots does not go with --ckpt, --seeds" in capsys.readouterr().err
+
+
+def test_a_run_of_all_evaluates_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def evaluate(request: run_all.RunAll, tasks: str, *, plan: bool) -> int:
+        asked.append((request.snapshots, tasks, plan))
+        return 0
+
+    monkeypatch.setattr(run_all, "evaluate_snapshots", evaluate)
+    assert run_all.main(["--snapshots", str(tmp_path), "--plan"]) == 0
+    assert asked == [((tmp_path,), "cifar10_knn", True)]
