@@ -43,7 +43,6 @@ from transfer.backbone import InputFormat, load_backbone, random_backbone
 from transfer.cells.checked_data import check_once, fingerprint
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.catalog import DATASETS
 from transfer.datasets.synthetic.generate import generate
 from transfer.record import Record
 from transfer.tasks import TASKS
@@ -107,7 +106,9 @@ def write_data(settings: Settings, data: Path) -> None:
     for key, folder in settings.real.items():
         {"cifar10": link_cifar10, "in1k": link_photographs}[key](folder, data)
     if not settings.real:
-        generate(data, keys=[key for key in DATASETS if not key.startswith("coco")])
+        tasks = [TASKS[key] for key in frozen_tasks(settings)]
+        tasks += [TASKS[task.needs] for task in tasks if task.needs]
+        generate(data, keys=list(dict.fromkeys(key for task in tasks for key in task.datasets())))
 
 
 def write_checkpoint(settings: Settings, path: Path) -> None:
