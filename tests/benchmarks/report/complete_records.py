@@ -52,6 +52,12 @@ def usual(results: Path) -> Path:
         transfer_tasks()[0],
         departures=[f"epochs 2 instead of 100 {ENDS_SCRIPT}"],
         metrics={"mean_per_class": 40.0},
+        details={
+            "learning_rate": 1.0,
+            "val_accuracy": {"0.1": 40.0, "1.0": 50.0, "10.0": 45.0},
+            "accuracy_per_class": {HOSTILE: 60.0, "cat": 20.0},
+            "most_confused": [{"class": "cat", "taken_for": HOSTILE, "images": 3, "of": 9}],
+        },
     )
     failure(results, transfer_tasks()[3], f"no such file {HOSTILE}")
     return results

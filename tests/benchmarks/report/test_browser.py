@@ -152,6 +152,15 @@ def test_hostile_names_are_shown_as_text(browser: Browser, page: Path) -> None:
     assert browser.errors() == []  # no alert, no blocked script
 
 
+def test_a_hostile_class_name_is_shown_as_text(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.find("#tasks summary").click()
+    assert browser.texts("#tasks td").count(HOSTILE) == 2
+    assert browser.find("#tasks figure svg").size["height"] > 100
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.errors() == []
+
+
 def test_the_dark_has_its_own_colors(browser: Browser, page: Path) -> None:
     def brightness() -> int:
         color = browser.run("getComputedStyle(document.body).backgroundColor")
