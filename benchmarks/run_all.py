@@ -21,7 +21,6 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -35,10 +34,10 @@ from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.snapshots import evaluate_snapshots
 from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
-from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.cells import cells_of, settings_of, task_keys
+from benchmarks.planning.cells import cells_of, settings_of, split_numbers, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
+from benchmarks.planning.declared import declared_recipes
 from benchmarks.planning.missing_data import get_data_command
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
@@ -65,7 +64,7 @@ from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import QUIET, format_duration
 from transfer.running.folders import check_writable, data_folder
-from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
+from transfer.running.option_ranges import RANGES, check_ranges
 from transfer.running.processes import assume_gpus
 from transfer.running.row_names import check_row_name
 
@@ -112,8 +111,8 @@ class RunAll:
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     image_memory_gb: float | None = None
-    """Memory in GB for the decoded training images of a linear probe, which are decoded for every
-    pass if they need more; default a quarter of the free memory."""
+    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
+    decoded for every pass if they need more; default a quarter of the free memory."""
     trust_topology: bool = False
     """Take foreign networks as assumed, even if their running statistics contradict."""
     workers: int = 1
@@ -155,7 +154,7 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
-    declared = _declared_recipes(request)
+    declared = declared_recipes(request.declared, len(request.ckpt))
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
@@ -164,30 +163,11 @@ def origins(request: RunAll) -> list[Origin]:
         Origin(ckpt=path, name=name, branch=branch, declared=recipe)
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
-    subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
+    subsets = [
+        tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
+    ]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
-
-
-def _declared_recipes(request: RunAll) -> tuple[str, ...]:
-    """Return the declared recipe of each checkpoint; ValueError for what no paper's number names.
-
-    A recipe of another name would be compared with nothing.
-    """
-    if request.declared and len(request.declared) != len(request.ckpt):
-        raise ValueError(
-            f"--as {' '.join(request.declared)}: {len(request.declared)} recipes for "
-            f"{len(request.ckpt)} checkpoints; '' declares nothing"
-        )
-    known = published_recipes()
-    for recipe in request.declared:
-        if recipe and recipe not in known:
-            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
-            raise ValueError(
-                f"--as {recipe}: no published number is of this recipe; close are "
-                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
-            )
-    return request.declared or ("",) * len(request.ckpt)
 
 
 def backbones(request: RunAll) -> list[Backbone]:
@@ -215,16 +195,6 @@ def backbones(request: RunAll) -> list[Backbone]:
     return rows
 
 
-def _numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
-    """Return the numbers between commas; ValueError for other words or one out of range."""
-    try:
-        numbers = [int(word) for word in words.split(",")]
-    except ValueError as error:
-        raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
-    require_in_range(option, numbers, allowed)
-    return numbers
-
-
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
@@ -232,7 +202,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
         settings_of(request, request.training), trust_topology=request.trust_topology
     )
     engine_for(request.training.engine)
-    seeds = _numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
+    seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:

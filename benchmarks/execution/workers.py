@@ -203,6 +203,7 @@ def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     environment = dict(os.environ)
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    pool.old_failures |= {cell.path: _failure_version(cell) for cell in work.cells}
     process = subprocess.Popen(
         process_command(work.words),
         env=environment,
@@ -210,7 +211,6 @@ def _start(work: Work, pool: Pool, num_gpus: int) -> None:
         preexec_fn=stop.signal_at_parents_end,
     )
     pool.running[process] = (work, gpus)
-    pool.old_failures |= {cell.path: _failure_version(cell) for cell in work.cells}
 
 
 def _failure_version(cell: Cell) -> int:

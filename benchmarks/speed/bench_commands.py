@@ -24,6 +24,7 @@ LIGHT_COMMANDS = (
     ("-m", "benchmarks.report", "--help"),
     ("-m", "benchmarks.status", "--help"),
     ("-m", "benchmarks.curves", "--help"),
+    ("-m", "benchmarks.figures", "--list"),
     ("-m", "benchmarks.gpu_check", "--help"),
     ("-m", "transfer", "--list"),
     ("-m", "transfer", "cifar10_knn", "--help"),

@@ -27,14 +27,12 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-import transfer.frozen.crops
-import transfer.frozen.extraction
-import transfer.frozen.linear_heads
 from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
@@ -45,7 +43,6 @@ from transfer.backbone import InputFormat, load_backbone, random_backbone
 from transfer.cells.checked_data import check_once, fingerprint
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.catalog import DATASETS
 from transfer.datasets.synthetic.generate import generate
 from transfer.record import Record
 from transfer.tasks import TASKS
@@ -109,7 +106,9 @@ def write_data(settings: Settings, data: Path) -> None:
     for key, folder in settings.real.items():
         {"cifar10": link_cifar10, "in1k": link_photographs}[key](folder, data)
     if not settings.real:
-        generate(data, keys=[key for key in DATASETS if not key.startswith("coco")])
+        tasks = [TASKS[key] for key in frozen_tasks(settings)]
+        tasks += [TASKS[task.needs] for task in tasks if task.needs]
+        generate(data, keys=list(dict.fromkeys(key for task in tasks for key in task.datasets())))
 
 
 def write_checkpoint(settings: Settings, path: Path) -> None:
@@ -143,16 +142,10 @@ def timed_evaluation(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], 
 
     with ExitStack() as patches:
         change: Any = patch.object
-        for room, loader in (
-            (transfer.frozen.extraction, "load_stacked"),
-            (transfer.frozen.crops, "load_batches"),
-        ):
-            load = timed_batches(clock, vars(room)[loader])
-            patches.enter_context(change(room, loader, load))
-        for room in (transfer.frozen.extraction, transfer.frozen.linear_heads):
-            patches.enter_context(
-                change(room, "forward", clock.timed("forward", vars(room)["forward"]))
-            )
+        for room, name, function in imported_functions(("load_batches", "load_stacked")):
+            patches.enter_context(change(room, name, timed_batches(clock, function)))
+        for room, name, function in imported_functions(("forward",)):
+            patches.enter_context(change(room, name, clock.timed("forward", function)))
         for kind in {
             type(task): None
             for task in TASKS.values()
@@ -161,6 +154,17 @@ def timed_evaluation(clock: Clock, found: Metrics) -> Iterator[Callable[[Cell], 
             patches.enter_context(change(kind, "run", clock.timed("heads", kind.run)))
         patches.enter_context(change(sequence, "evaluate_on_gpus", evaluated))
         yield evaluated
+
+
+def imported_functions(names: Sequence[str]) -> list[tuple[ModuleType, str, Any]]:
+    """Return each module of transfer.frozen that knows a function of these names, and the function.
+
+    A module that imports a function by name calls it by its own name.
+    """
+    rooms = [room for name, room in sys.modules.items() if name.startswith("transfer.frozen.")]
+    return [
+        (room, name, vars(room)[name]) for room in rooms for name in names if name in vars(room)
+    ]
 
 
 def timed_batches(

@@ -62,7 +62,7 @@ def there(request: RunAll) -> RunAll:
 def finished(request: RunAll) -> list[CellStatus]:
     """Once the tables of the last submission are made."""
     *_, last = submissions(request.runs)
-    wait_for_all([*last.helpers, *(cell.job for cell in last.cells)])
+    wait_for_all([*last.helpers, *dict.fromkeys(cell.job for cell in last.cells)])
     return statuses(request.runs)[0]
 
 

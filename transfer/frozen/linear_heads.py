@@ -248,7 +248,7 @@ def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
 def _stream_name(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
     """Return the name of a stream: a hash of all that its features depend on."""
     view = [training.crop_px, training.labels, asdict(backbone.input)]
-    parts = [backbone.sha256, backbone.precision, images.fingerprint, view, seed]
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, view, seed, CROPS]
     return f"stream-{content_hash(parts, 16)}"
 
 

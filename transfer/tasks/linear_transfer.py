@@ -113,6 +113,7 @@ class LinearTransfer(TaskDefaults):
         NotFiniteError if the last training diverges.
         """
         from transfer.frozen.class_results import class_results
+        from transfer.frozen.crops import CROPS
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
@@ -131,6 +132,7 @@ class LinearTransfer(TaskDefaults):
             )
         details: dict[str, Any] = {
             "learning_rate": rate,
+            "crops": CROPS,
             "at_grid_edge": best in (0, len(accuracies) - 1),
             "val_accuracy": dict(zip(map(str, self.learning_rates), accuracies, strict=True)),
             **class_results(scores, prepared.test.labels, prepared.trainval.class_names),

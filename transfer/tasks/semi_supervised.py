@@ -179,11 +179,11 @@ class SemiSupervised(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
-        from transfer.datasets.kept_images import keep_if_read_often
         from transfer.finetuning.learning_rate_search import best_rate, scores_by_name
+        from transfer.frozen.kept_images import with_kept_pixels
 
         passes = self.epochs * len(self.head_rates)
-        prepared = replace(prepared, labelled=keep_if_read_often(prepared.labelled, passes))
+        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, passes))
         labelled, held_out = prepared.labelled, {}
         if len(self.head_rates) > 1:
             held_out = self.search(prepared, folders, seed)

@@ -34,6 +34,12 @@ def test_methods_stand_in_one_panel(tmp_path: Path) -> None:
     ]
 
 
+def test_the_caption_says_whether_the_order_is_the_papers(tmp_path: Path) -> None:
+    both(tmp_path)
+    (picture,) = drawn(tmp_path).pictures
+    assert "As in the paper, the mean of MoCo v2 is below that of JCL." in picture.caption
+
+
 def test_features_and_embeddings_are_not_mixed(tmp_path: Path) -> None:
     views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
     views(
