@@ -226,7 +226,7 @@ def run(request: RunAll) -> int:
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
     if request.wandb:
-        require_wandb()
+        require_wandb(submits=request.cluster.slurm)
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)
@@ -261,7 +261,7 @@ def run(request: RunAll) -> int:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = finish_run(rows, request.results, request.wandb)
+    tables_written = finish_run(rows, request.results, request.runs, request.wandb)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
@@ -307,6 +307,7 @@ def follow(request: RunAll) -> int:
         "--workers": request.workers > 1,
         "--calibrate": request.calibrate,
         "--demo": request.demo,
+        "--wandb": request.wandb,
     }
     if given := [option for option, value in others.items() if value]:
         raise ValueError(

@@ -35,6 +35,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
         "tolerated": 0,
         "departures": [],
         "details": {},
+        "finished": "2026-01-01T00:00:00Z",
     } | changes
     stem = f"{cell['task']}.{cell['protocol'].replace('/', '-')}"
     put(
@@ -65,7 +66,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
             },
             "departures": cell["departures"],
             "details": cell["details"],
-            "finished": "2026-01-01T00:00:00Z",
+            "finished": cell["finished"],
         },
     )
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.cluster.cell_status import failed_helper_lines, print_statuses, statuses
@@ -15,6 +16,7 @@ from benchmarks.execution.status_rows import (
     render_rows,
     write_status_page,
 )
+from transfer.running.atomic_files import WriteError
 from transfer.running.console import is_live
 
 INTERVAL_S = 5.0
@@ -72,7 +74,8 @@ def _lines(runs: Path, results: Path | None, interval_s: float) -> list[StatusRo
     shown = ""
     while True:
         rows, _ = all_rows(runs, results)
-        write_status_page(runs, rows)
+        with suppress(WriteError):  # a colleague's folder, or a full disk, can still be watched
+            write_status_page(runs, rows)
         words = count_words(rows)
         if words != shown:
             shown = words
@@ -93,14 +96,15 @@ def _view(runs: Path, results: Path | None, interval_s: float) -> list[StatusRow
     with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             rows, no_answer = all_rows(runs, results)
-            page = write_status_page(runs, rows)
+            with suppress(WriteError):
+                write_status_page(runs, rows)
             table = Table("backbone", "task", "seed", "state", "detail", expand=True, box=None)
             room = max(1, console.height - LINES_BESIDE_ROWS)
             for row in in_order(rows)[:room]:
                 words = (row.backbone, row.key, str(row.seed), row.state, row.detail)
                 table.add_row(*(Text(word, overflow="ellipsis", no_wrap=True) for word in words))
             more = f"... and {len(rows) - room} more" if len(rows) > room else ""
-            end = f"{count_words(rows)}   {page}   Ctrl-C ends this view only"
+            end = f"{count_words(rows)}   Ctrl-C ends this view only"
             live.update(Group(table, Text(more), Text(end), Text(no_answer)), refresh=True)
             if is_over(rows):
                 return rows

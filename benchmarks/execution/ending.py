@@ -10,7 +10,7 @@ from benchmarks.tables import update_tables
 from transfer.tasks import reading_of
 
 
-def finish_run(rows: list[PlannedCell], results: Path, wandb: str) -> bool:
+def finish_run(rows: list[PlannedCell], results: Path, runs: Path, wandb: str) -> bool:
     """Write tables and report, print the last screen; return whether the tables could be written.
 
     wandb: project of Weights & Biases that the results are logged to, too; empty for none.
@@ -21,7 +21,7 @@ def finish_run(rows: list[PlannedCell], results: Path, wandb: str) -> bool:
     print_final_screen(rows, results)
     update_report(results)
     if wandb:
-        log_results(wandb, results)
+        log_results(wandb, results, runs)
     return tables_written
 
 

@@ -5,6 +5,7 @@ tells its progress. Nothing here asks the processes themselves, so the states ca
 anywhere that sees the folder.
 """
 
+import calendar
 import json
 import os
 import socket
@@ -23,6 +24,9 @@ from transfer.running.console import PROGRESS_FILE, format_duration
 
 FOLDER = "local"
 FORMAT = "ssl-run/1"
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+DEAD_S = 3600.0
+"""Silence after which a run on another machine, which cannot be asked, counts as ended."""
 SILENCE_S = 120.0
 """Time without progress after which a running cell's detail says so."""
 
@@ -53,23 +57,34 @@ class LocalRun:
     cells: tuple[RunCell, ...]
 
     @property
+    def is_here(self) -> bool:
+        """Return whether this machine runs it."""
+        return self.host == socket.gethostname()
+
+    @property
     def is_alive(self) -> bool:
-        """Return whether its process runs; True for another machine, which cannot be asked."""
-        return self.host != socket.gethostname() or _is_alive(self.pid)
+        """Return whether its process runs; another machine's must have written lately."""
+        if self.is_here:
+            return _is_alive(self.pid)
+        files = [Path(cell.work) / PROGRESS_FILE for cell in self.cells]
+        files += [Path(cell.record) for cell in self.cells]
+        newest = max(map(_time_ns, files), default=0) / 1e9
+        begun = calendar.timegm(time.strptime(self.started, TIME_FORMAT))
+        return time.time() - max(newest, begun) < DEAD_S
 
 
 def write_run_file(cells: Sequence[Cell], runs: Path) -> None:
     """Write the cells that a run will evaluate, in place of the files of runs that ended here."""
     folder = runs / FOLDER
     for path, run in _run_files(runs):
-        if not run.is_alive or run.pid == os.getpid():
+        if run.is_here and (run.pid == os.getpid() or not run.is_alive):
             path.unlink(missing_ok=True)
     if not cells:
         return
     run = LocalRun(
         host=socket.gethostname(),
         pid=os.getpid(),
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        started=time.strftime(TIME_FORMAT, time.gmtime()),
         results=str(cells[0].settings.results.absolute()),
         cells=tuple(map(_run_cell, cells)),
     )

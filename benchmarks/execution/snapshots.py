@@ -11,7 +11,8 @@ from typing import Protocol
 from benchmarks.execution.sequence import run_cell
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import SharedSettings, cells_of, settings_of, split_words
-from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
+from benchmarks.planning.plan import PlannedCell, plan_cell
+from benchmarks.planning.plan_groups import render_plan_groups
 from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
@@ -58,7 +59,7 @@ def evaluate_snapshots(request: SnapshotRequest, tasks: str, *, plan: bool = Fal
             else:
                 failed += not evaluate_snapshot(file, name, keys, settings)
     if plan:
-        print(render_plan(rows), file=sys.stderr)
+        print(render_plan_groups(rows), file=sys.stderr)
         return 0
     tables_written = update_tables(request.results)
     update_report(request.results)

@@ -10,8 +10,16 @@ INSTALL = "--wandb needs the package wandb, which is not installed: pip install 
 COLUMNS = ("backbone", "task", "metric", "value", "protocol", "schedule", "seed", "engine", "data")
 
 
-def require_wandb() -> None:
-    """Raise ValueError where wandb is not installed, before any work is done."""
+def require_wandb(*, submits: bool) -> None:
+    """Raise ValueError where results cannot be logged, before any work is done.
+
+    submits: the cells run later, as jobs of a cluster.
+    """
+    if submits:
+        raise ValueError(
+            "--wandb logs when all cells have ended: give it to the same command without --slurm, "
+            "once they have"
+        )
     if find_spec("wandb") is None:
         raise ValueError(INSTALL)
 
@@ -27,10 +35,11 @@ def rows_of(result: Result) -> list[list[str | float]]:
     ]
 
 
-def log_results(project: str, results: Path) -> None:
+def log_results(project: str, results: Path, runs: Path) -> None:
     """Log all results of a folder as one table and one summary value each.
 
-    A failure of wandb, such as no network, is told in a line: the records are on the disk.
+    wandb keeps its own files below the runs: among the results they would be read as records. A
+    failure of wandb, such as no network, becomes a line: the records are on the disk.
     """
     import wandb
 
@@ -40,11 +49,12 @@ def log_results(project: str, results: Path) -> None:
             project=project,
             name=results.absolute().parent.name,
             job_type="evaluation",
-            dir=str(results.absolute()),
+            dir=str(runs.absolute()),
         )
         run.log({"results": wandb.Table(columns=list(COLUMNS), data=rows)})
-        for backbone, task, metric, value, *_ in rows:
-            run.summary[f"{backbone}/{task}/{metric}"] = value
+        for backbone, task, metric, value, protocol, schedule, seed, *_ in rows:
+            name = f"{backbone}/{task}/{protocol}/{schedule}/seed{seed}/{metric}"
+            run.summary[name] = value
         run.finish()
     except (wandb.Error, OSError) as error:
         print(f"results were not logged with wandb: {error}", file=sys.stderr, flush=True)

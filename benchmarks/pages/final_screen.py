@@ -1,9 +1,10 @@
 """The last screen of a run: one compact table of this run's numbers, then its failures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.against import compared_numbers
+from benchmarks.pages.conditions import conditions
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import Column, Row, papers
 from benchmarks.pages.reasons import reasons_of, without_version
@@ -39,7 +40,7 @@ def final_screen(results: Results, cells: Sequence[RequestedCell]) -> str:
     length and data; a note says what stands against them.
     """
     wanted = set(cells)
-    done = [result for result in results.done if _cell(result) in wanted]
+    done = _newest(result for result in results.done if _cell(result) in wanted)
     failed = [failure for failure in results.failed if _cell(failure) in wanted]
     finished = {_cell(result) for result in done}
     failed = [failure for failure in failed if _cell(failure) not in finished]
@@ -48,6 +49,14 @@ def final_screen(results: Results, cells: Sequence[RequestedCell]) -> str:
     notes = _notes(done)
     room = MOST_LINES - len(lines) - len(notes) - 1
     return "\n".join([*_table(names, cells, done, failed, room), *notes, *lines])
+
+
+def _newest(done: Iterable[Result]) -> list[Result]:
+    """Return the newest record of each cell; those of other conditions lie beside it."""
+    newest: dict[RequestedCell, Result] = {}
+    for result in sorted(done, key=lambda result: result.finished):
+        newest[_cell(result)] = result
+    return list(newest.values())
 
 
 def _cell(entry: Result | Failure) -> RequestedCell:
@@ -69,12 +78,12 @@ def _table(
         own = [r for r in done if (r.task, r.protocol) == (task, protocol)]
         lost = {f.backbone for f in failed if (f.task, f.protocol) == (task, protocol)}
         numbers = [_number([r for r in own if r.model.name == n], n in lost) for n in names]
-        judged = [v for (task_, _), v in verdicts.items() if task_ == task]
         if not own and not lost:
             continue
         metric = own[0].primary_metric if own else "-"
         best = best_published(task, without_version(protocol), metric)
-        sign = SIGNS[max(judged, key=VERDICTS.index)] if judged else "-"
+        judged = verdicts.get((task, without_version(protocol), metric))
+        sign = SIGNS[judged] if judged else "-"
         rows.append([_label(task, protocol, columns), metric, *numbers, best, sign])
     if not rows:
         return ["no number of this run"]
@@ -96,9 +105,14 @@ def _shortened(name: str) -> str:
 
 
 def _number(own: Sequence[Result], failed: bool) -> str:
-    values = [r.metrics[r.primary_metric] for r in own if r.primary_metric in r.metrics]
-    if values:
-        return score_of(values).text(1)
+    """Return the mean over seeds; of seeds that ran under unlike conditions, one for each."""
+    alike: dict[Hashable, list[float]] = {}
+    for r in own:
+        if r.primary_metric in r.metrics:
+            kind = (r.protocol_hash, conditions(r), r.fingerprint, r.departures)
+            alike.setdefault(kind, []).append(r.metrics[r.primary_metric])
+    if alike:
+        return " / ".join(score_of(values).text(1) for values in alike.values())
     return "failed" if failed else "-"
 
 
@@ -115,15 +129,16 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
-    """Return the worst verdict on each (task, backbone) that a paper's row has, too."""
+def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Verdict]:
+    """Return the worst verdict on each (task, protocol without version, metric) over backbones."""
     results = tuple(done)
-    found: dict[tuple[str, str], Verdict] = {}
+    found: dict[tuple[str, str, str], Verdict] = {}
     for paper in papers():
         for table in paper.tables:
             for pair in compared_numbers(table, results)[0]:
                 if pair.judged:
-                    key = (pair.task, pair.model.name)
+                    protocol = pair.row.protocol_of(pair.column)
+                    key = (pair.task, protocol, pair.column.metric)
                     judged = verdict(pair.ours.mean - pair.paper, pair.task)
                     found[key] = max(found.get(key, "pass"), judged, key=VERDICTS.index)
     return found

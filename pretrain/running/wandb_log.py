@@ -1,11 +1,15 @@
 """The log of a run on Weights & Biases, for users who have wandb; `WANDB_MODE=offline` keeps it
 on the disk."""
 
-import hashlib
+import secrets
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.checkpoint import write_atomically
+
+ID_FILE = "wandb-id"
+"""File in the folder of a run that names its run on Weights & Biases."""
 INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
 
 
@@ -25,10 +29,15 @@ class WandbLog:
         import wandb
 
         place = str(folder.absolute())
+        folder.mkdir(parents=True, exist_ok=True)
+        identity = folder / ID_FILE
+        if not identity.exists():
+            # in the folder: a path may mean another run on another machine, or after a new start
+            write_atomically(identity, secrets.token_hex(8).encode())
         self.run: Any = wandb.init(
             project=project,
             name=folder.name,
-            id=hashlib.sha256(place.encode()).hexdigest()[:16],
+            id=identity.read_text(),
             dir=place,
             resume="allow",
             config={"folder": place, **settings},

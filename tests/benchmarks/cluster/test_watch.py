@@ -41,3 +41,11 @@ def test_states_are_printed_once(
     monkeypatch.setattr(watching, "local_rows", lambda *_: rows("done", "failed"))
     assert print_states(tmp_path) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "1 done, 1 failed"
+
+
+def test_a_folder_that_cannot_be_written_can_be_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "all_rows", lambda *_: (rows("done"), ""))
+    (tmp_path / STATUS_PAGE).mkdir()
+    assert watch(tmp_path) == 0

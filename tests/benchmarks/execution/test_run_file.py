@@ -105,3 +105,18 @@ def test_the_page_shows_hostile_names_as_text() -> None:
     assert "&lt;img src=x&gt;" in page
     assert "a &lt;b&gt; &amp; c" in page
     assert 'http-equiv="refresh"' in page
+
+
+def test_a_run_of_another_machine_that_is_long_silent_has_ended(cell: Cell) -> None:
+    change(cell, host="other")
+    assert state(cell)[0] == "queued"
+    change(cell, host="other", started="2026-01-01T00:00:00Z")
+    assert state(cell)[0] == "stopped"
+
+
+def test_a_run_of_another_machine_with_the_same_number_keeps_its_file(cell: Cell) -> None:
+    change(cell, host="other")
+    (path,) = (cell.settings.runs / FOLDER).glob("*.json")
+    path.rename(path.with_name("other.json"))
+    write_run_file([cell], cell.settings.runs)
+    assert len(list((cell.settings.runs / FOLDER).glob("*.json"))) == 2

@@ -44,24 +44,26 @@ def test_every_metric_is_a_row_and_a_summary(
     run = FakeRun()
     monkeypatch.setitem(sys.modules, "wandb", stand_in(run))
     record(tmp_path, 79.7)
-    log_results("ssl", tmp_path)
+    log_results("ssl", tmp_path, tmp_path / "runs")
     table = run.logged["results"]
     assert table["columns"] == list(COLUMNS)
     assert table["data"] == [
         ["mine", "voc07_svm", "mAP", 79.7, "co2-2021/1", "paper", 0, "batched", "published"]
     ]
-    assert run.summary == {"mine/voc07_svm/mAP": 79.7}
+    assert run.summary == {"mine/voc07_svm/co2-2021/1/paper/seed0/mAP": 79.7}
 
 
 def test_no_network_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", stand_in(FakeRun(), ConnectionError("no network")))
-    log_results("ssl", tmp_path)
+    log_results("ssl", tmp_path, tmp_path / "runs")
     assert capsys.readouterr().err == "results were not logged with wandb: no network\n"
 
 
 def test_without_wandb_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wandb_results, "find_spec", lambda _: None)
     with pytest.raises(ValueError, match="pip install wandb"):
-        require_wandb()
+        require_wandb(submits=False)
+    with pytest.raises(ValueError, match="without --slurm"):
+        require_wandb(submits=True)

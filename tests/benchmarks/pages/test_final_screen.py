@@ -76,3 +76,23 @@ def test_it_fits_a_screen_whatever_the_number_of_tasks(tmp_path: Path) -> None:
 
 def test_a_run_without_a_number_says_so(tmp_path: Path) -> None:
     assert screen(tmp_path, SVM) == ["no number of this run"]
+
+
+def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:
+    record(tmp_path, 33.8, hash="a", finished="2026-01-01T00:00:00Z")
+    record(tmp_path, 43.8, hash="b", finished="2026-01-02T00:00:00Z", small="excerpt")
+    assert " 43.8 " in screen(tmp_path, SVM)[1]
+
+
+def test_unlike_seeds_have_no_mean(tmp_path: Path) -> None:
+    record(tmp_path, 33.8, seed=0, details={"features_in": "float32"})
+    record(tmp_path, 43.8, seed=1, details={"features_in": "bfloat16"})
+    assert " 33.8 / 43.8 " in screen(tmp_path, SVM, cell(seed=1))[1]
+
+
+def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
+    task = transfer_tasks()[0]
+    record(tmp_path, 30.0, task=task, protocol="lorac-2021/1", made_by=LORAC)
+    record(tmp_path, 30.0, task=task, protocol="other/1", made_by=LORAC)
+    lines = screen(tmp_path, *(cell(task=task, protocol=p) for p in ("lorac-2021/1", "other/1")))
+    assert [line.split()[-1] for line in lines[1:]] == ["fail", "-"]
