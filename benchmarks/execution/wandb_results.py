@@ -30,7 +30,7 @@ def rows_of(result: Result) -> list[list[str | float]]:
 def log_results(project: str, results: Path) -> None:
     """Log all results of a folder as one table and one summary value each.
 
-    A failure of wandb, such as no network, is told in a line: the records are on the disk.
+    A failure of wandb, such as no network, is only printed, since the records are on the disk.
     """
     import wandb
 
