@@ -96,6 +96,7 @@ def _description(
 def _save(path: Path, content: dict[str, object]) -> None:
     buffer = io.BytesIO()
     torch.save(content, buffer)
+    # the buffer's own memory, where getvalue would copy the whole file
     write_atomically(path, buffer.getbuffer())
 
 

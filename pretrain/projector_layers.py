@@ -23,6 +23,7 @@ def describe_projectors(
     described: list[dict[str, object]] = []
     for head, projector in enumerate(projectors):
         first = next(layer for layer in projector.modules() if isinstance(layer, nn.Linear))
+        # all branches have one width, and their features stand side by side
         start = head * first.in_features if isinstance(backbone, BranchedResNet) else 0
         columns = [start, start + first.in_features]
         described.append({"features": columns, "layers": list(describe_layers(projector))})
@@ -46,6 +47,7 @@ def describe_layers(module: nn.Module) -> Iterator[Layer]:
             )
         case nn.ReLU():
             yield {"kind": "relu"}
+        # the tanh approximation has other values, so it would need a kind of its own
         case nn.GELU(approximate="none"):
             yield {"kind": "gelu"}
         case _:
@@ -58,6 +60,7 @@ def describe_layers(module: nn.Module) -> Iterator[Layer]:
 def plain_tensor(value: Tensor) -> Tensor:
     """Return a copy on the CPU, contiguous, float32 if it holds floats."""
     plain = value.detach().float() if value.is_floating_point() else value.detach()
+    # torch.save writes all that a view is a part of, and a plain clone keeps channels last
     return plain.cpu().clone(memory_format=torch.contiguous_format)
 
 

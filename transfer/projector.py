@@ -71,6 +71,7 @@ class Projector:
         rows = [
             _unit_rows(head.network(features[:, head.start : head.stop])) for head in self.heads
         ]
+        # h unit rows side by side have length sqrt(h)
         return torch.cat(rows, dim=1) / math.sqrt(len(rows))
 
     def to(self, device: torch.device) -> Projector:
@@ -216,6 +217,7 @@ def _linear(
             f"does not belong to these features"
         )
     outputs = weight.shape[0]
+    # meta: no memory and no random draws for weights that are replaced at once
     linear = nn.Linear(width, outputs, bias=bias is not None, device="meta")
     linear.weight = nn.Parameter(plain_floats(f"{name}.weight", weight))
     if bias is not None:

@@ -171,7 +171,7 @@ class Material:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """What a figure makes of the material."""
+    """Pictures that a figure draws from the material, and problems of the rest."""
 
     pictures: tuple[Picture, ...] = ()
     """A picture for each kind of material, that of the paper's runs first."""

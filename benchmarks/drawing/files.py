@@ -77,6 +77,7 @@ def _drawing() -> str:
 
 def _metadata(svg: Path) -> dict[str, str]:
     """Return title, description and identifier of an SVG file; empty for other files."""
+    # matplotlib writes the metadata first; the paths behind them may be megabytes
     text = svg.read_text(encoding="utf-8", errors="replace")[:20_000]
     found = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
     return {name: html.unescape(words) for name, words in found}

@@ -28,7 +28,7 @@ DATASETS = {
 
 
 class Kind(NamedTuple):
-    """What the results of one picture share."""
+    """Properties that all results of one picture share."""
 
     task: str
     schedule: str
@@ -176,11 +176,11 @@ def _line_words(label: str, models: Sequence[Model]) -> str:
     lengths = sorted({float(model.epochs) for model in models if model.epochs})
     length = f", {_range(lengths)} epochs" if lengths else ""
     declared = " (declared by the user)" if any(model.declared for model in models) else ""
-    recipes = _together([model.recipe or model.name for model in models])
+    recipes = _joined_names([model.recipe or model.name for model in models])
     return f"{label}: {recipes}{declared}, {first.arch}{length}"
 
 
-def _together(names: Sequence[str]) -> str:
+def _joined_names(names: Sequence[str]) -> str:
     """Return one name, or how many there are and how they all begin."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) == 1:

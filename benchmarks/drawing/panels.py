@@ -188,6 +188,7 @@ def _draw_histograms(axes: "Axes", panel: HistogramPanel) -> None:
         axes.stairs(shares, edges, color=color, linewidth=1.1)
         axes.axvline(each.mean, ymax=0.9, color=color, linewidth=0.8, linestyle=(0, (1, 1.5)))
     axes.margins(x=0.02)
+    # room for the labels of the means above all bars; the dotted lines end below them
     axes.set_ylim(0, max(max(shares) for _, shares in bins) * 1.2)
     exponent = math.floor(math.log10(max(abs(edge) for edges, _ in bins for edge in edges)))
     scale = 10.0**exponent if exponent <= SMALL_EXPONENT else 1.0
@@ -206,6 +207,7 @@ def _coarser(
 
     Neighboring bins are joined until MOST_BINS are left.
     """
+    # the range of all, not of this one: equal bins make the heights comparable
     used = [place for each in together for place, count in enumerate(each.counts) if count]
     first, last = min(used), max(used) + 1
     joined = -(-(last - first) // MOST_BINS)

@@ -1,4 +1,4 @@
-"""What a run does when its cells have ended: tables, the last screen, Weights & Biases."""
+"""Last steps of a run, after all of its cells: tables, the last screen, Weights & Biases."""
 
 from pathlib import Path
 

@@ -170,6 +170,7 @@ def _row(cell: RunCell, run: LocalRun) -> StatusRow:
     def with_state(state: str, detail: str = "") -> StatusRow:
         return StatusRow(cell.backbone, cell.key, cell.seed, state, detail, run.host)
 
+    # times of one file are compared: a file server's clock may differ from this machine's
     if record not in (0, cell.before_ns[0]):
         return with_state("done")
     if failure not in (0, cell.before_ns[1]):
@@ -201,7 +202,7 @@ def _is_alive(pid: int) -> bool:
         return False
     except OSError:  # a process of another user
         return True
-    return pid > 0
+    return pid > 0  # for kill, other numbers mean groups of processes
 
 
 def _read(path: Path) -> dict[str, Any] | None:

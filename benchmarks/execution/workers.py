@@ -105,7 +105,7 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
         while len(pool.running) < workers:
             work = _next_work(waiting, pool)
             if work is None or len(pool.free) < _gpus_needed(work.cell, len(gpus)):
-                break
+                break  # no smaller work overtakes: one that needs many GPUs would starve
             waiting.remove(work)
             number += 1
             what = "features for" if work.prepares else work.cell.backbone.name

@@ -75,7 +75,7 @@ class PaperBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTables:
-    """Tables of one page, and what is said below them."""
+    """Tables of one page, and the notes below them."""
 
     blocks: tuple[PaperBlock, ...]
     """The table with the paper's rows first."""

@@ -18,7 +18,7 @@ class SlurmOptions:
     status: bool = False
     """Print the states of all cells that were submitted, or started on a machine."""
     watch: bool = False
-    """With --status: show the states until all cells have ended, and write runs/status.html."""
+    """Show the states until all cells have ended, and write runs/status.html; needs --status."""
     retry_failed: bool = False
     """Submit the failed and cancelled cells again; each continues from its last checkpoint."""
     cancel: bool = False

@@ -2,7 +2,7 @@
 
 page.py          the page: its parts in order, rendered by the templates
 contents.py      records and failures of a results folder, read once
-checkpoints.py   what was evaluated: checkpoints, failures, tasks that are missing
+checkpoints.py   checkpoints that were evaluated, failures, tasks that are missing
 picture.py       our numbers beside the papers', task by task, as one picture
 paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
@@ -13,6 +13,6 @@ charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
 costs.py         hours of each task against the plan's, machines
 figures.py       the papers' figures, embedded
-details.py       what opens behind a number of ours
+details.py       explanations of the records behind a number of ours
 templates/       the page's HTML, its style and its script
 """

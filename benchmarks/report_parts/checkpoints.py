@@ -1,4 +1,4 @@
-"""What was evaluated: checkpoints, failed cells, and tasks without a result."""
+"""Checkpoints that were evaluated, failed cells, and tasks without a result."""
 
 import shlex
 from collections.abc import Sequence

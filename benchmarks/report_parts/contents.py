@@ -11,7 +11,7 @@ from transfer.record import Record, RecordError, read_record
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a results folder holds."""
+    """Everything in a results folder that the page shows."""
 
     folder: Path
     results: Results

@@ -47,7 +47,7 @@ def machine(record: Record) -> str:
 
 def _hours(task: str, where: str, members: Sequence[tuple[Result, Record]]) -> TaskHours:
     times = [record.wall_s / 3600 for _, record in members]
-    planned = [_planned(result, record) for result, record in members]
+    planned = [_planned_hours(result, record) for result, record in members]
     known = [hours for hours in planned if hours is not None]
     return TaskHours(
         task=task,
@@ -60,7 +60,7 @@ def _hours(task: str, where: str, members: Sequence[tuple[Result, Record]]) -> T
     )
 
 
-def _planned(result: Result, record: Record) -> float | None:
+def _planned_hours(result: Result, record: Record) -> float | None:
     """Return the plan's hours of a result, on the published counts of images."""
     key = task_key(record) if "name" in record.protocol else None
     if key is None:

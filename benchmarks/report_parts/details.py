@@ -1,4 +1,4 @@
-"""What opens behind a number of ours: the explanation of each of its records."""
+"""Explanations of the records behind a number of ours, which open on request."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

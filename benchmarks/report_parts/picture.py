@@ -108,6 +108,7 @@ def picture(contents: Contents, details: Details) -> Picture:
     pairs = list(_pairs(contents))
     judged = [abs(_points(pair)) for _, pair in pairs]
     widest = max((tolerance(pair.task).warns for _, pair in pairs), default=1.0)
+    # a quarter wider than the widest band, so that its end can be seen
     half_axis = ceil(min(WIDEST, max([1.25 * widest, *judged])))
     differences: dict[str, list[Difference]] = {}
     for where, pair in pairs:

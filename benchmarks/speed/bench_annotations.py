@@ -28,7 +28,7 @@ from transfer.datasets.catalog import map_annotations, open_scenes
 from transfer.datasets.scenes import usable_for_training
 from transfer.running.folders import Folders
 
-OBJECTS_PER_IMAGE = 860_001 / 118_287
+OBJECTS_PER_IMAGE = 860_001 / 118_287  # of instances_train2017.json
 COORDINATES = (14, 72)
 """Least and most coordinates of an outline; with these, a file has the size of COCO's."""
 LOOK_EVERY_S = 0.1
@@ -132,7 +132,7 @@ def _memory_gb(process: ForkProcess) -> float:
     """Return the memory of a process, shared pages divided among those that share them."""
     with suppress(OSError):  # it has ended meanwhile
         for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith("Pss:"):  # Rss would count a mapped page in every process
                 return int(line.split()[1]) * 1024 / 1e9
     return 0.0
 

@@ -55,7 +55,7 @@ def boxes_of(
     widths = np.round(np.sqrt(areas * aspects)).astype(np.int64)
     heights = np.round(np.sqrt(areas / aspects)).astype(np.int64)
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
-    first = fits.argmax(axis=1)[:, None]
+    first = fits.argmax(axis=1)[:, None]  # 0 where no try fits; any_fits tells
     any_fits = fits.any(axis=1, keepdims=True)
     # clipping a whole image to the allowed aspect gives the central crop
     whole_width = np.minimum(width, np.round(height * high).astype(np.int64))
@@ -83,6 +83,7 @@ def draw_box(generator: Generator, height: int, width: int) -> Box:
     import torch
 
     low, high = _log_aspect()
+    # the order of the draws is torchvision's: a try that does not fit draws no place
     for _ in range(CROP_TRIES):
         area = height * width * _uniform(generator, *AREA).item()
         # a float32, as in torchvision
@@ -110,6 +111,7 @@ def _central_box(height: int, width: int) -> Box:
 def _uniform(generator: Generator, low: float, high: float) -> Any:
     import torch
 
+    # torchvision's own call, so that the numbers agree to the last bit
     return torch.empty(1).uniform_(low, high, generator=generator)
 
 

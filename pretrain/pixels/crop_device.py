@@ -25,13 +25,15 @@ def crop(pixels: Tensor, boxes: Tensor, size_px: int) -> Tensor:
 
 def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) -> Tensor:
     """Return weights (n, out, in) that resize [start, start + length) (n,) along one axis."""
-    places = torch.arange(out_size, device=start.device) + 0.5
+    places = torch.arange(out_size, device=start.device) + 0.5  # centers of pixels lie at halves
     scale = (length / out_size)[:, None]
     centers = start[:, None] + places * scale
     taps = torch.arange(in_size, device=start.device) + 0.5
+    # where the box shrinks, the triangle is as wide as two output pixels: the antialiasing
     distance = (taps - centers[..., None]).abs() / scale.clamp(min=1)[..., None]
     inside = (taps > start[:, None]) & (taps < (start + length)[:, None])
     weights = (1 - distance).clamp(min=0) * inside[:, None]
+    # at the box's edges a part of the triangle is cut off; the rest has to add up to 1
     return weights / weights.sum(dim=2, keepdim=True)
 
 

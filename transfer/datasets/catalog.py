@@ -73,7 +73,7 @@ FILES = (
 )
 """The files that describe data sets, in the order of the tables of `check-data`."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
-"""What torchvision, scipy and our own readers raise on absent and damaged annotation files."""
+"""Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
 DATASETS: dict[str, DatasetInfo] = {
     key: info for file in FILES for key, info in file.DATASETS.items()
 }

@@ -128,6 +128,7 @@ class SceneArrays:
 
 def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether any of each image's values (M,) is true, (n,); false for an image of none."""
+    # np.logical_or.reduceat would give an image without objects the next image's first value
     counts = np.concatenate([[0], np.cumsum(values)])[np.concatenate([[0], ends])]
     found: NDArray[np.bool_] = np.diff(counts) > 0
     return found
@@ -150,6 +151,7 @@ class _Packing:
     """Arrays that grow scene by scene."""
 
     def __init__(self) -> None:
+        # numpy cuts zero bytes off the end of S strings; file names and JSON have none
         self.names: list[bytes] = []
         self.image_ids: list[bytes] = []
         self.sizes: list[tuple[int, int]] = []
@@ -157,6 +159,7 @@ class _Packing:
         self.ends: dict[str, list[int]] = {"object": [], "outline": [], "point": []}
         self.coordinate_ends: list[int] = []
         self.num_coordinates = 0
+        # one block of bytes per field: an array per object would cost about 100 bytes each
         self.values = {
             name: bytearray() for name in ("boxes", "classes", "aside", "coordinates", "keypoints")
         }
@@ -179,8 +182,8 @@ class _Packing:
                 self.num_coordinates += len(outline)
                 self.coordinate_ends.append(self.num_coordinates)
             self.ends["outline"].append(len(self.coordinate_ends))
-        self.ends["object"].append(len(self.values["aside"]))
-        self.ends["point"].append(len(self.values["keypoints"]) // 24)
+        self.ends["object"].append(len(self.values["aside"]))  # an np.bool_ is one byte
+        self.ends["point"].append(len(self.values["keypoints"]) // 24)  # three float64 numbers each
 
     def arrays(self) -> SceneArrays:
         """Return everything that was added."""

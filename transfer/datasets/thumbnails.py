@@ -1,4 +1,4 @@
-"""What a record holds of a single image, so that a figure can show it without the data."""
+"""Description and thumbnail of one image in a record, so that figures need no data set."""
 
 import base64
 import io

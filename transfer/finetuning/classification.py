@@ -135,6 +135,20 @@ class Classifier(nn.Module):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class TrainedClassifier:
+    """A classifier after its training."""
+
+    name: str
+    rate: float
+    """Learning rate of the classifier's layer."""
+    course: FineTuning
+    classifier: Classifier
+    summary: TrainingSummary
+    num_labelled: int
+    """Images that it was trained on."""
+
+
 def train(
     classifier: Classifier,
     images: Images,

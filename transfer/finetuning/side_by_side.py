@@ -122,6 +122,7 @@ def _iterate(runs: Sequence[_Run]) -> None:
             _step_all(runs, iteration, batches)
             stopping, last = stop.is_requested(), iteration + 1 == total
             due = time.monotonic() - saved_s > SAVE_EVERY_S
+            # always before a save: the state of a run that has diverged must not be stored
             if last or stopping or due or (iteration + 1) % READ_EVERY == 0:
                 _read_all(runs)
             counter.add(size)
@@ -141,6 +142,7 @@ def _step_all(runs: Sequence[_Run], iteration: int, batches: Iterator[list[Sampl
     batch = next(batches)
     for run in runs:
         if run.error is None and run.training.iteration == iteration:
+            # a step seeds torch's generator itself, so the other runs do not change its draws
             step(run.job, run.training, run.training.network, iter([batch]))
             run.training.iteration += 1
 

@@ -40,8 +40,10 @@ class DeviceCrops:
         crops = [crop_one(self._image(index), box, self.px) for index, *box, _, _ in views.tolist()]
         pixels = torch.stack(crops)
         there = views.to(self.where, non_blocking=True)
+        # where, not a masked assignment: the host would wait for the number of masked rows
         pixels = torch.where((there[:, 5] == 1)[:, None, None, None], pixels.flip(3), pixels)
         for quarters in (1, 2, 3):
+            # asked of the host's copy; the answer of a GPU would have to be waited for
             if bool((views[:, 6] == quarters).any()):
                 turned = (there[:, 6] == quarters)[:, None, None, None]
                 pixels = torch.where(turned, pixels.rot90(quarters, (2, 3)), pixels)

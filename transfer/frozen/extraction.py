@@ -57,6 +57,7 @@ class _Entry:
         """
         if start + len(pixels) > self.rows.done:
             features = _ReadBack(start, forward(self.network, pixels))
+            # the disk takes the last features while the GPU computes these
             self._write_last()
             self.under_way = features
             if pixels.device.type == "cpu":
@@ -64,7 +65,7 @@ class _Entry:
 
     def keep(self, done: int) -> None:
         """Mark `done` rows as finished; a later call continues there."""
-        self._write_last()
+        self._write_last()  # rows count as finished only once they are in the file
         if done > self.rows.done:
             self.rows.mark(done)
         self.rows.require_in_place()

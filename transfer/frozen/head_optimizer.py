@@ -39,10 +39,12 @@ class HeadOptimizer:
         picked = labels.view(-1, 1, 1).expand(-1, count, 1)
         losses = -log_p.gather(2, picked).squeeze(2).mean(dim=0)
         # d loss / d logits of cross-entropy: softmax minus one-hot
+        # in place: the losses are taken already, and nothing else needs log_p
         slope = log_p.exp_()
         slope.scatter_add_(2, picked, slope.new_full(picked.shape, -1.0))
         slope = slope.view(len(labels), count * classes) / len(labels)
         self._update(0, self.weight, slope.T @ features, rates[:, None])
+        # biases decay and have LARS's ratio like weights, again as in LARC
         self._update(1, self.bias, slope.sum(dim=0), rates)
         return losses
 
@@ -50,6 +52,8 @@ class HeadOptimizer:
         direction = slope
         if self.training.weight_decay:
             direction = slope.add(parameter, alpha=self.training.weight_decay)
+        # as in apex's LARC the ratio enters the velocity, but the learning rate does not; in the
+        # paper on LARS (You et al.) both do, which differs while the rate decays
         if self.training.optimizer == "lars":
             direction = direction * self._ratios(parameter, slope).view_as(rate)
         velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(direction)

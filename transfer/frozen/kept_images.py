@@ -101,6 +101,7 @@ def keep_images(images: Images, num_crops: int) -> KeptImages | None:
     limit = image_memory_bytes()
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     # a few sizes spare a look into every file of a set that is far too large
+    # twice the limit, since a sample may mislead; the exact sum is compared below
     if _num_bytes(_sizes(source.take(sample))) / len(sample) * len(images) > 2 * limit:
         return None
     sizes = _sizes(source)
@@ -138,6 +139,7 @@ def _decode_all(source: ImageFiles, kept: KeptImages) -> None:
                     f"but its header said {place.shape[1]} x {place.shape[0]} a moment ago; it was "
                     "replaced meanwhile, start the same command again"
                 )
+            # loader processes are forked and share this block, so only counts travel back
             place[:] = pixels
         return len(indices)
 

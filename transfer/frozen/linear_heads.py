@@ -129,6 +129,7 @@ class _Stream:
 
     def _train_all(self, place: int, features: Tensor, labels: Tensor) -> None:
         """Give the features of the images from a place on to every probe."""
+        # a copy: probes that diverge or finish leave the list meanwhile
         for probe in list(self.going):
             try:
                 probe.receive(place, features, labels)
@@ -139,6 +140,7 @@ class _Stream:
                 print_line("train", f"a probe on the same crops is left out: {error}")
                 continue
             if probe.finished:
+                # before the save: a finished state is only loaded, and nothing checks it again
                 require_frozen(self.network, self.before)
                 probe.save()
                 self.going.remove(probe)

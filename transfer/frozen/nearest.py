@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from transfer.frozen.features import Features
 from transfer.frozen.network import device
 
-QUERIES_PER_PART = 512
+QUERIES_PER_PART = 512  # their float32 cosines with all of ImageNet-1k take 2.6 GB
 
 
 def knn_scores(

@@ -30,7 +30,7 @@ from transfer.running.stages import load_stage, save_stage
 
 STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")
 """Names of the columns of `view_statistics`; each is averaged over images."""
-IMAGES_PER_BATCH = 8
+IMAGES_PER_BATCH = 8  # 256 views in a forward pass at 32 views per image
 IMAGES_PER_SAVE = 256
 CODE_VERSION = 1  # part of the name of unfinished work: raise it when the pixels change
 
@@ -82,12 +82,14 @@ def view_statistics(embeddings: Tensor) -> Tensor:
     diagonal of the covariance with divisor V, which is (1 - mean cosine) / d; and the nuclear norm
     of the V x d matrix, from sqrt(V) for equal views to V for orthogonal ones.
     """
+    # 1 - mean cosine is a small difference of numbers near 1, which float32 would lose
     rows = embeddings.double()
     gram = rows @ rows.mT
     mean_cosine = gram.mean(dim=(1, 2))
     mean_square = gram.diagonal(dim1=1, dim2=2).mean(dim=1)
     variance = (mean_square - mean_cosine) / rows.shape[2]
     # the singular values are the roots of a V x V matrix's eigenvalues: no d x d matrix is built
+    # rounding makes eigenvalues that are 0, those of equal views, slightly negative
     nuclear_norm = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().sum(dim=1)
     return torch.stack([mean_cosine, variance, nuclear_norm], dim=1).cpu()
 

@@ -131,6 +131,7 @@ class RunningProbe:
     def _update(self, features: Tensor, labels: Tensor) -> None:
         losses = self.optimizer.step(features, labels, self.step / self.ends[-1])
         self.step += 1
+        # reading a loss waits for the GPU, so most steps are not looked at
         if (self.step - 1) % 50 == 0 or self.finished:
             _require_finite(losses, self.step - 1)
         if self.curve is not None and self.step in self.ends:

@@ -27,6 +27,7 @@ def mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
     best, predicted = scores.max(dim=1)
     lead = best - scores.gather(1, labels[:, None])[:, 0]
     lead[predicted == labels] = -1.0
+    # stable: equal leads give the same pictures every time
     order = torch.sort(lead, descending=True, stable=True).indices[:NUM_IMAGES].tolist()
     names = images.class_names
     return [

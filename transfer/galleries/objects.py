@@ -25,7 +25,7 @@ ORDER = ("found", "missed", "confused", "nothing there")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the shown detections are, and which objects nobody found."""
+    """Kinds of the shown detections, and the objects that none of them found."""
 
     kinds: tuple[str, ...]
     """found, confused or false, for each shown detection."""
@@ -82,7 +82,7 @@ def _overlaps(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray
     both = (high - low).clip(min=0).prod(axis=2)
     own, other = ((b[:, 2:] - b[:, :2]).prod(axis=1) for b in (ours, theirs))
     union = own[:, None] + other[None] - both
-    return np.asarray(both / np.maximum(union, 1e-9))
+    return np.asarray(both / np.maximum(union, 1e-9))  # two boxes without area have no union
 
 
 def _tile(scenes: Scenes, scene: Scene, found: Detections, image: Image.Image) -> Tile:
@@ -143,6 +143,7 @@ def _draw_found(
     for mask, kind in zip(found.masks or (), outcome.kinds, strict=False):
         size = [scene.height, scene.width]
         pixels = coco_mask.decode({"size": size, "counts": mask.encode()})
+        # 96 of 255 is the opacity, through which the object is still seen
         shape = Image.fromarray(pixels * 96).resize(image.size, Image.Resampling.NEAREST)
         drawn.paste(Image.new("RGB", image.size, COLORS[kind]), mask=shape)
     pen = ImageDraw.Draw(drawn, "RGBA")

@@ -46,6 +46,7 @@ def _words(split: Segmented, mask: Mask) -> str:
 
 def _overlay(image: Image.Image, mask: Mask) -> Image.Image:
     """Return the image with the classes in their colors; background stays as it is."""
+    # class numbers have no order, so a mean of two would be an unrelated class
     small = Image.fromarray(mask).resize(image.size, Image.Resampling.NEAREST)
     classes = np.asarray(small)
     colors = palette()[classes]

@@ -37,6 +37,7 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
 def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
     """Write the pictures in place of earlier ones; return their folder."""
     folder = gallery_folder(record)
+    # a name of its own, since two processes may draw the pictures of one record
     new = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     new.mkdir(parents=True)
     try:

@@ -70,6 +70,7 @@ def _file_cache(group: Path) -> int:
     """Return the bytes of files in the group's memory, which it gives up when it needs them."""
     for line in (group / "memory.stat").read_text().splitlines():
         name, _, number = line.partition(" ")
+        # files in recent use do not count: without them the work in progress would slow down
         if name in ("inactive_file", "total_inactive_file"):
             return int(number)
     return 0

@@ -30,8 +30,7 @@ from transfer.tasks.task import PlannedTask, TaskDefaults
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
-    from transfer.finetuning.classification import Classifier, FineTuning
-    from transfer.finetuning.state import TrainingSummary
+    from transfer.finetuning.classification import FineTuning, TrainedClassifier
     from transfer.galleries.tile import Tile
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
@@ -46,18 +45,6 @@ class Prepared:
     backbone: Backbone
     labelled: Images
     test: Images
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A network after its training."""
-
-    name: str
-    rate: float
-    course: FineTuning
-    classifier: Classifier
-    summary: TrainingSummary
-    num_labelled: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,13 +209,14 @@ class SemiSupervised(TaskDefaults):
 
         labelled = prepared.labelled
         least = int(np.bincount(labelled.label_array).min())
+        # counted on the rarest class, so that every class keeps images to learn from
         held_out = max(1, round(self.held_out_share * least))
         learned, judged = (
             balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")
         )
 
         at_once = number_at_once(self.rates_at_once, prepared.backbone, this_process())
-        trained: dict[float, Trained | NotFiniteError] = {}
+        trained: dict[float, TrainedClassifier | NotFiniteError] = {}
 
         def score(rate: float) -> float:
             if rate not in trained:
@@ -237,6 +225,7 @@ class SemiSupervised(TaskDefaults):
                 names = [f"rate-{rate:g}" for rate in rates]
                 done = self.fine_tune(prepared, learned, rates, folders, seed, names)
                 trained.update(zip(rates, done, strict=True))
+            # popped: a network that has been scored leaves the memory
             found = self.predict(prepared, trained.pop(rate), judged)
             return top1(found.scores, found.labels)
 
@@ -264,12 +253,12 @@ class SemiSupervised(TaskDefaults):
         folders: Folders,
         seed: int,
         names: Sequence[str],
-    ) -> list[Trained | NotFiniteError]:
+    ) -> list[TrainedClassifier | NotFiniteError]:
         """Fine-tune on `learned` with rates of the classifier, side by side; return each network.
 
         The error of a rate that diverges takes the place of its network.
         """
-        from transfer.finetuning.classification import Classifier, train_rates
+        from transfer.finetuning.classification import Classifier, TrainedClassifier, train_rates
 
         backbone, process = prepared.backbone, this_process()
         courses = [self.course(len(learned), rate) for rate in rates]
@@ -280,17 +269,19 @@ class SemiSupervised(TaskDefaults):
         summaries = train_rates(
             classifiers, learned, courses, seed=seed, folders=places, process=process, names=names
         )
-        networks: list[Trained | NotFiniteError] = []
+        networks: list[TrainedClassifier | NotFiniteError] = []
         rows = zip(names, rates, courses, classifiers, summaries, strict=True)
         for name, rate, course, classifier, done in rows:
             if isinstance(done, NotFiniteError):
                 networks.append(done)
             else:
-                networks.append(Trained(name, rate, course, classifier, done, len(learned)))
+                networks.append(
+                    TrainedClassifier(name, rate, course, classifier, done, len(learned))
+                )
         return networks
 
     def predict(
-        self, prepared: Prepared, trained: Trained | NotFiniteError, judged: Images
+        self, prepared: Prepared, trained: TrainedClassifier | NotFiniteError, judged: Images
     ) -> Predictions:
         """Return the scores of `judged`; NotFiniteError if the training has diverged."""
         from transfer.finetuning.classification import predict_scores

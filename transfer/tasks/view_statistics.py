@@ -148,6 +148,7 @@ class ViewStatistics(TaskDefaults):
         views = self.views.num_views
         # of V rows of unit length, of which at most d are orthogonal
         most = math.sqrt(views * min(views, dim))
+        # the mean cosine is the squared length of the mean row, so it is never negative
         ranges = ((0.0, 1.0), (0.0, 1.0 / dim), (math.sqrt(views), most))
         columns = dict(zip(STATISTICS, statistics.T, strict=True))
         histograms = {

@@ -52,11 +52,13 @@ def read_once(file: Path, name: str, cache: Path, parse: Parse) -> Scenes:
         try:
             _require_space(path, RELATIVE_SIZE * file.stat().st_size)
             with wait_for_lock(path.with_suffix(".lock"), "--runs"):
+                # once more: the process that held the lock may have written the entry
                 scenes = load_scenes(path, file)
                 if scenes is None:
                     content = file.read_bytes()
                     same = hashlib.sha256(content).hexdigest() == sha256
                     scenes = parse(content)
+                    # half a gigabyte, which is free before the arrays are copied
                     del content
                     if same:  # else the file was replaced meanwhile
                         store_scenes(path, scenes)
@@ -83,6 +85,7 @@ def store_scenes(path: Path, scenes: Scenes) -> None:
         "notes": scenes.notes,
     }
     header = json.dumps(about).encode()
+    # spaces, which JSON ignores, so that the arrays start at a multiple of ALIGNMENT_BYTES
     header = header.ljust(_aligned(START.size + len(header)) - START.size)
     parts = [header]
     for values in arrays.values():
@@ -110,6 +113,7 @@ def load_scenes(path: Path, annotations: Path) -> Scenes | None:
                 return None
             file.seek(START.size)
             about: dict[str, Any] = json.loads(file.read(header_bytes))
+            # copy on write: a change stays in its process and never reaches the file
             content = np.memmap(file, np.uint8, mode="c", offset=0)
     except OSError:  # absent, or not to be read: then the JSON file is
         return None

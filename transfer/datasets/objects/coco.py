@@ -119,6 +119,7 @@ def _opened(published: _Published, read: Callable[[], Scenes]) -> Scenes:
     if before is not None and before[0] == state:
         return before[1]
     scenes = read()
+    # the first key is the oldest, since dicts keep the order of insertion
     while len(_recent) >= NUM_RECENT:
         del _recent[next(iter(_recent))]
     _recent[published] = state, scenes
@@ -268,7 +269,7 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
         if not is_flat(annotation["bbox"]):
             kept.append(annotation)
     boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
-    boxes[:, 2:] += boxes[:, :2]
+    boxes[:, 2:] += boxes[:, :2]  # COCO's left, top, width, height to corners
     classes = [log.classes[entry["category_id"]] for entry in kept]
     return Scene(
         name=f"{folder}/{image['file_name']}",
