@@ -189,11 +189,12 @@ def test_recipes_of_a_line_differ_in_nothing_but_the_setting(sweep: Sweep) -> No
 
 
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.id)
-def test_probes_of_a_sweep_exist(sweep: Sweep) -> None:
+def test_linear_probes_of_a_sweep_exist_with_its_protocol(sweep: Sweep) -> None:
     from transfer.tasks import TASKS
 
-    for swept in (*sweep.lines, *sweep.levels):
-        assert {swept.probe.key} <= set(TASKS)
+    for probe in {swept.probe for swept in (*sweep.lines, *sweep.levels)}:
+        if "linear" in probe.key:
+            assert TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
 
 
 def test_list_names_only_recipes_without_a_result(tmp_path: Path) -> None:
