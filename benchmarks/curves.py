@@ -48,6 +48,9 @@ class Request:
     """Missing, surplus or unreadable images that a data set may have."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    image_memory_gb: float | None = None
+    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
+    decoded for every pass if they need more; default a quarter of the free memory."""
 
 
 def main(words: list[str]) -> int:

@@ -17,23 +17,27 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
     sys.exit(2)
 
 
+import os
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from benchmarks.execution.calibration import reference_of, write_calibration
+from benchmarks.execution.ending import finish_run
+from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.snapshots import evaluate_snapshots
+from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
-from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.cells import cells_of, settings_of, task_keys
+from benchmarks.planning.cells import cells_of, settings_of, split_numbers, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
+from benchmarks.planning.declared import declared_recipes
 from benchmarks.planning.missing_data import get_data_command
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
@@ -44,7 +48,9 @@ from benchmarks.planning.plan import (
     with_classifiers,
     with_shared_heads,
 )
+from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
@@ -56,9 +62,9 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
-from transfer.running.console import format_duration
+from transfer.running.console import QUIET, format_duration
 from transfer.running.folders import check_writable, data_folder
-from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
+from transfer.running.option_ranges import RANGES, check_ranges
 from transfer.running.processes import assume_gpus
 from transfer.running.row_names import check_row_name
 
@@ -104,6 +110,9 @@ class RunAll:
     """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    image_memory_gb: float | None = None
+    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
+    decoded for every pass if they need more; default a quarter of the free memory."""
     trust_topology: bool = False
     """Take foreign networks as assumed, even if their running statistics contradict."""
     workers: int = 1
@@ -111,7 +120,13 @@ class RunAll:
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
     """Options for running the cells on a SLURM cluster instead."""
     plan: bool = False
-    """Only print what would run."""
+    """Only print what would run, by groups of tasks."""
+    plan_full: bool = False
+    """Only print what would run, a line per cell; --plan full is the same."""
+    wandb: str = ""
+    """Project of Weights & Biases to log the results to as well; needs the package wandb."""
+    quiet: bool = False
+    """Print neither the plan nor progress: only failures and the last screen."""
     calibrate: bool = False
     """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
     full: bool = False
@@ -139,7 +154,7 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
-    declared = _declared_recipes(request)
+    declared = declared_recipes(request.declared, len(request.ckpt))
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
@@ -148,30 +163,11 @@ def origins(request: RunAll) -> list[Origin]:
         Origin(ckpt=path, name=name, branch=branch, declared=recipe)
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
-    subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
+    subsets = [
+        tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
+    ]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
-
-
-def _declared_recipes(request: RunAll) -> tuple[str, ...]:
-    """Return the declared recipe of each checkpoint; ValueError for what no paper's number names.
-
-    A recipe of another name would be compared with nothing.
-    """
-    if request.declared and len(request.declared) != len(request.ckpt):
-        raise ValueError(
-            f"--as {' '.join(request.declared)}: {len(request.declared)} recipes for "
-            f"{len(request.ckpt)} checkpoints; '' declares nothing"
-        )
-    known = published_recipes()
-    for recipe in request.declared:
-        if recipe and recipe not in known:
-            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
-            raise ValueError(
-                f"--as {recipe}: no published number is of this recipe; close are "
-                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
-            )
-    return request.declared or ("",) * len(request.ckpt)
 
 
 def backbones(request: RunAll) -> list[Backbone]:
@@ -199,16 +195,6 @@ def backbones(request: RunAll) -> list[Backbone]:
     return rows
 
 
-def _numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
-    """Return the numbers between commas; ValueError for other words or one out of range."""
-    try:
-        numbers = [int(word) for word in words.split(",")]
-    except ValueError as error:
-        raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
-    require_in_range(option, numbers, allowed)
-    return numbers
-
-
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
@@ -216,15 +202,14 @@ def plan(request: RunAll) -> list[PlannedCell]:
         settings_of(request, request.training), trust_topology=request.trust_topology
     )
     engine_for(request.training.engine)
-    seeds = _numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
+    seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
-        rows = with_classifiers([plan_cell(cell) for cell in cells])
-        return with_shared_heads(rows) if request.workers == 1 else rows
+        return with_shared_heads(with_classifiers([plan_cell(cell) for cell in cells]))
     cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
     with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
-        return with_classifiers([plan_cell(cell) for cell in cells])
+        return with_shared_heads(with_classifiers([plan_cell(cell) for cell in cells]))
 
 
 def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
@@ -241,15 +226,19 @@ def run(request: RunAll) -> int:
     start = time.monotonic()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
+    if request.wandb:
+        require_wandb()
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)
-    print(render_plan(rows), file=sys.stderr)
-    for note in protocol_notes(rows):
-        print(note, file=sys.stderr)
+    notes = [] if where is None else where.warnings()
     if where is not None:
-        for note in (*cell_resources.resource_notes(rows, request.cluster), *where.warnings()):
-            print(note, file=sys.stderr)
+        notes = [*cell_resources.resource_notes(rows, request.cluster), *notes]
+    if not request.quiet or request.plan:
+        shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
+        departing = protocol_notes(rows)
+        departing = departing if request.plan_full else shortened(departing)
+        print("\n".join([shown, *departing, *notes]), file=sys.stderr)
     if request.plan:
         if where is not None:
             print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
@@ -268,11 +257,12 @@ def run(request: RunAll) -> int:
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
+    write_run_file(rows, request.runs)
     if request.workers > 1:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = update_tables(request.results)
+    tables_written = finish_run(rows, request.results, request.wandb)
     print(
         f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
         file=sys.stderr,
@@ -299,6 +289,7 @@ def calibrate(request: RunAll) -> int:
         return status
     write_calibration(request.results, reference, [row.cell for row in plan(request)])
     tables_written = update_tables(request.results)
+    update_report(request.results)
     print(calibration_line(request.results))
     return max(status, int(not tables_written))
 
@@ -339,7 +330,7 @@ def demo(request: RunAll) -> int:
     pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
     stop.exit_if_requested()
     pretrained.check_returncode()
-    status = run(
+    return run(
         RunAll(
             ckpt=(checkpoint,),
             name=("jcl",),
@@ -349,11 +340,10 @@ def demo(request: RunAll) -> int:
             runs=home,
             schedule="smoke",
             training=TrainingOptions(engine="torchvision", gpus=1),
+            quiet=request.quiet,
+            wandb=request.wandb,
         )
     )
-    for path in sorted((home / "results" / "tables").glob("*.md")):
-        print(f"\n{path}\n\n{path.read_text()}")
-    return status
 
 
 def manage_submitted_cells(request: RunAll) -> int:
@@ -362,19 +352,25 @@ def manage_submitted_cells(request: RunAll) -> int:
     Returns 1 if any cell failed or was cancelled, else 0.
     """
     from benchmarks.cluster import arrays as slurm_cells
-    from benchmarks.cluster.cell_status import print_statuses
+    from benchmarks.cluster.watch import print_states, watch
 
     if request.cluster.retry_failed:
         slurm_cells.retry_failed(request.runs, request.cluster)
     if request.cluster.cancel:
         print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    return print_statuses(request.runs)
+    return watch(request.runs) if request.cluster.watch else print_states(request.runs)
 
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
+    if ("--plan", "full") in pairwise(words):
+        place = words.index("full", words.index("--plan"))
+        words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
     request = tyro.cli(RunAll, args=words, description=__doc__)
+    request = replace(request, plan=request.plan or request.plan_full)
     stop.listen()
+    if request.quiet:
+        os.environ[QUIET] = "1"  # also for the processes that this one starts
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:

@@ -8,7 +8,8 @@ start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
 method.py    the protocol of methods: all that the rest may read of one
-export.py    writes the backbone file
+export.py    writes the backbone file and the encoder file
+projector_layers.py  a projector as a plain list of layers
 precision.py the arithmetic of the networks
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules
@@ -16,6 +17,7 @@ methods/     one paper per file; METHODS is the registry
 parts/       what two or more methods share
 recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
+pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses it, too
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
 checks/      checks and step reports on a GPU

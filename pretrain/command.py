@@ -55,6 +55,8 @@ class Command(Generic[Config]):
     """Unreadable images that may be left out."""
     safetensors: bool = False
     """Write backbone.safetensors as well."""
+    wandb: str = ""
+    """Project of Weights & Biases to log to as well; needs the package wandb."""
     snapshot_epochs: int = 0
     """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
     dry_run: bool = False

@@ -1,9 +1,10 @@
-"""The backbone file, all that evaluation gets from pre-training."""
+"""The backbone file and the encoder file, all that evaluation gets from pre-training."""
 
 import io
 import json
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
@@ -14,9 +15,11 @@ from torch import nn
 
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.choices import Stem
+from pretrain.projector_layers import describe_projectors, plain_tensor
 from pretrain.running.checkpoint import write_atomically
 
 FORMAT = "ssl-backbone/1"
+ENCODER_FORMAT = "ssl-encoder/1"
 
 
 def export(
@@ -33,14 +36,51 @@ def export(
     The suffix .safetensors selects that format, with everything but the tensors as JSON in its
     header. Any other suffix gives plain tensors and values for torch.load with weights_only.
     """
-    tensors = {
-        name: (value.detach().float() if value.is_floating_point() else value.detach())
-        .cpu()
-        .clone(memory_format=torch.contiguous_format)
-        for name, value in backbone.state_dict().items()
+    tensors = _plain_tensors(backbone)
+    description = _description(FORMAT, arch, stem, views, made_by)
+    if path.suffix == ".safetensors":
+        header = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in description.items()
+        }
+        write_atomically(path, safetensors_bytes(tensors, metadata=header))
+        return
+    _save(path, {**description, "state_dict": tensors})
+
+
+def export_encoder(
+    path: Path,
+    backbone: nn.Module,
+    projectors: Sequence[nn.Module],
+    *,
+    arch: str,
+    stem: Stem,
+    views: ViewRecipe,
+    made_by: dict[str, object],
+) -> None:
+    """Write the fields of the backbone file and "projectors", a list with one item per head.
+
+    `describe_projectors` says what an item holds.
+    """
+    content = {
+        **_description(ENCODER_FORMAT, arch, stem, views, made_by),
+        "projectors": describe_projectors(backbone, projectors),
+        "state_dict": _plain_tensors(backbone),
     }
-    description: dict[str, object] = {
-        "format": FORMAT,
+    _save(path, content)
+
+
+def _plain_tensors(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the tensors of a network on the CPU, contiguous, floats as float32."""
+    return {name: plain_tensor(value) for name, value in network.state_dict().items()}
+
+
+def _description(
+    format: str, arch: str, stem: Stem, views: ViewRecipe, made_by: dict[str, object]
+) -> dict[str, object]:
+    """Return the fields of a file other than its tensors."""
+    return {
+        "format": format,
         "arch": arch,
         "stem": stem,
         "input": {
@@ -51,15 +91,11 @@ def export(
         },
         "made_by": made_by,
     }
-    if path.suffix == ".safetensors":
-        header = {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in description.items()
-        }
-        write_atomically(path, safetensors_bytes(tensors, metadata=header))
-        return
+
+
+def _save(path: Path, content: dict[str, object]) -> None:
     buffer = io.BytesIO()
-    torch.save({**description, "state_dict": tensors}, buffer)
+    torch.save(content, buffer)
     write_atomically(path, buffer.getbuffer())
 
 

@@ -31,6 +31,8 @@ from pretrain.running.launch import Process, require_own_folder
 from pretrain.running.metrics import Log, NotFiniteError, Window
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
+from pretrain.running.view_sheet import write_view_sheet
+from pretrain.running.wandb_log import WandbLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class Job:
     execution: Execution
     snapshot_epochs: int = 0
     """Epochs between snapshots, with one before the first epoch; 0: no snapshots."""
+    wandb: str = ""
+    """Project of Weights & Biases that metrics are logged to, too; empty for none."""
 
     @property
     def checkpoint_path(self) -> Path:
@@ -150,7 +154,7 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
                 )
     if job.process.is_main:
         require_own_folder(job.folder)
-    log = Log(job.folder, training.step) if job.process.is_main else None
+    log = _log(job, training.step) if job.process.is_main else None
     try:
         if training.step == 0 and job.is_snapshot_step(0):
             yield 0
@@ -161,6 +165,11 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
         if log is not None:
             log.close()
     yield training.step
+
+
+def _log(job: Job, first_step: int) -> Log:
+    remote = WandbLog(job.wandb, job.folder, job.settings) if job.wandb else None
+    return Log(job.folder, first_step, remote)
 
 
 def _steps(
@@ -177,6 +186,8 @@ def _steps(
     while training.step < job.num_steps and not stopping:
         batch = next(batches)
         progress.waited_s = job.feed.waiting.seconds
+        if training.step == 0 and job.process.is_main:
+            write_view_sheet(job.folder, batch.views, job.recipe.views.mean, job.recipe.views.std)
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
         reading = job.is_read_step(training.step)

@@ -38,6 +38,9 @@ class Method(nn.Module):
     """Views of each image, small ones last."""
     backbone: nn.Module
     """Network that is exported and transferred."""
+    projectors: tuple[nn.Module, ...] = ()
+    """Projector (n, C) -> (n, d) of each head of `backbone`, before any normalization of its rows.
+    A tuple registers no submodules: the names of tensors stay those of `encoder`."""
     num_classes: int = 0
     """L, classes that the labels come from; 0: the method uses no labels."""
     num_images: int = 0

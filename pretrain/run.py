@@ -16,7 +16,7 @@ from pretrain.data.kept_listing import kept_or_listed
 from pretrain.data.last_writes import LastWrites
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
-from pretrain.export import commit, export, versions
+from pretrain.export import commit, export, export_encoder, versions
 from pretrain.loop import Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
@@ -26,6 +26,7 @@ from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.launch import Process, folder_lock
 from pretrain.running.metrics import means_after
+from pretrain.running.wandb_log import INSTALL, is_installed
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
@@ -62,6 +63,8 @@ def prepare(
     """
     recipe = command.recipe
     check_compile(command.execution, process.device.type)
+    if command.wandb and not is_installed():
+        raise SettingsError(INSTALL)
     check_schedule(recipe)
     check_batch(recipe, process.num_processes)
     if images is None:
@@ -102,6 +105,7 @@ def prepare(
         process=process,
         execution=command.execution,
         snapshot_epochs=command.snapshot_epochs,
+        wandb=command.wandb,
     )
 
 
@@ -249,7 +253,11 @@ def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, ob
 
 
 def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
-    """Export the backbone as it is after `steps` steps; return the path of backbone.pt."""
+    """Export the backbone as it is after `steps` steps; return the path of backbone.pt.
+
+    A method with a projector also gives encoder.pt. A finished run that is started again takes no
+    step and writes both anew.
+    """
     recipe = job.recipe
     networks = exported_networks(recipe.arch, job.method.get_submodule("backbone"))
     suffixes = [".pt"] + [".safetensors"] * command.safetensors
@@ -265,6 +273,17 @@ def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
                 views=evaluation_views(recipe),
                 made_by=made_by,
             )
+    if job.method.projectors:
+        arch, network = networks["backbone"]
+        export_encoder(
+            command.out / "encoder.pt",
+            network,
+            job.method.projectors,
+            arch=arch,
+            stem=recipe.stem,
+            views=evaluation_views(recipe),
+            made_by=made_by,
+        )
     return command.out / "backbone.pt"
 
 

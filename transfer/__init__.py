@@ -6,11 +6,13 @@ readme_tables.py
 checks/        python -m transfer.checks: a GPU against the CPU, and its speed
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
+galleries/     pictures of a few predictions, kept beside a record
 detection/     detectors: recipe, two engines, metrics
 segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
 topology/      which network the tensors of a foreign file belong to, by its running statistics
+projector.py   reads the projector of a backbone, for tasks that look at embeddings
 backbone.py    reads the backbone file and foreign checkpoints
 convert/       conversion of weights between naming schemes, and the proof that it is right
 getting/       downloads, unpacks, sorts and checks data sets, or links them

@@ -1,14 +1,15 @@
 """The backbone, loaded from our own file or from a public checkpoint, and checked in full.
 
 Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the export
-of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by.
+of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by. Pre-training's
+encoder.pt is read in the same way; its field projectors is left to transfer/projector.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,6 +49,9 @@ __all__ = [
 ]
 
 FORMAT = "ssl-backbone/1"
+ENCODER_FORMAT = "ssl-encoder/1"
+"""A backbone file with the projector beside the backbone; transfer/projector.py reads that."""
+OWN_FORMATS = (FORMAT, ENCODER_FORMAT)
 
 MAX_SHOWN_PATH = 200
 """Longest path in a message, in characters."""
@@ -95,6 +99,9 @@ class Backbone:
     """Arithmetic of its frozen features."""
     declared: str = ""
     """Recipe that the user declares for a file that does not say how it was made."""
+    file: str = ""
+    """Path of the file that holds the whole backbone; empty for a random initialization and for
+    some of a network's heads."""
 
     @property
     def feature_dim(self) -> int:
@@ -146,6 +153,7 @@ def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
         made_by={**backbone.made_by, "heads": _head_names(backbone, asked)},
         source=f"{backbone.source}, heads {listed} of {count}",
         sha256=content_sha256(arch, backbone.stem, backbone.input, state_dict),
+        file="",
     )
 
 
@@ -187,7 +195,7 @@ def inspect_file(path: Path, branch: str = "") -> Inspection:
     backbone, inspection = _load(path, path.stem, branch)
     form = backbone.input
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
-    assumed = "" if inspection.layout == FORMAT else "; assumed, the file does not say"
+    assumed = "" if inspection.layout in OWN_FORMATS else "; assumed, the file does not say"
     known = recognize_file(path)
     return replace(
         inspection,
@@ -258,6 +266,7 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         source=inspection.source,
         file_sha256=file_sha256,
         sha256=content_sha256(arch, stem, input_format, state_dict),
+        file=str(path),
     )
     return backbone, inspection
 
@@ -288,7 +297,8 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
 
 
 def _is_own(tree: Any) -> bool:
-    return isinstance(tree, dict) and str(tree.get("format", "")).startswith("ssl-backbone")
+    own = ("ssl-backbone", "ssl-encoder")
+    return isinstance(tree, dict) and str(tree.get("format", "")).startswith(own)
 
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
@@ -305,7 +315,8 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         )
     match contents.tree:
         case {
-            "format": "ssl-backbone/1",  # FORMAT; a bare name in a pattern would match anything
+            # OWN_FORMATS; a bare name in a pattern would match anything
+            "format": "ssl-backbone/1" | "ssl-encoder/1" as layout,
             "arch": str() as arch,
             "stem": "imagenet"
             | "imagenet-nopool"
@@ -329,20 +340,27 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         key: stored[key].read().clone() if is_optional(key) else plain_floats(key, stored[key])
         for key in shapes
     }
-    num_values = sum(tensor.num_values for tensor in stored.values())
+    groups = [Group("state_dict.", "backbone", len(stored), _num_values(stored.values()))]
+    beside = [t for name, t in contents.tensors.items() if not name.startswith("state_dict.")]
+    if beside:
+        groups.append(Group("projectors.", "head", len(beside), _num_values(beside)))
     inspection = Inspection(
         file=path.name,
-        layout=FORMAT,
+        layout=layout,
         prefix="state_dict.",
         arch=arch,
         stem=stem,
-        account=(Group("state_dict.", "backbone", len(stored), num_values),),
+        account=tuple(groups),
         candidates=(f"state_dict. ({arch}, {stem} stem)",),
         choice="the file says so",
         proof=None,
         made_by=dict(made_by),
     )
     return state_dict, _input_format(input_fields), inspection
+
+
+def _num_values(tensors: Iterable[StoredTensor]) -> int:
+    return sum(tensor.num_values for tensor in tensors)
 
 
 def _check_names(

@@ -1,10 +1,11 @@
 """Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel.
 
-There is one array for each size of job. Cells of one backbone and one data set share features. They
-wait for a first array that extracts these, and extract them themselves if it fails. The same holds
-for cells that use a classifier; their features, of all backbones, come from one pass over the
-images. Such cells also wait for the array that trains the classifier, and train it themselves if
-that fails. A last job writes the tables once all others have ended.
+There is one array for each size of job. Cells that read the same pass over images are one job, and
+run one after another. Cells of one backbone and one data set share features. They wait for a first
+array that extracts these, and extract them themselves if it fails. The same holds for cells that
+use a classifier; their features, of all backbones, come from one pass over the images. Such cells
+also wait for the array that trains the classifier, and train it themselves if that fails. A last
+job writes the tables once all others have ended.
 """
 
 import sys
@@ -22,10 +23,19 @@ from benchmarks.cluster.submission import (
     submitted_cell,
     versions,
 )
-from benchmarks.execution.one_cell import arguments_of, preparation_arguments, process_command
+from benchmarks.execution.one_cell import (
+    arguments_of,
+    arguments_of_all,
+    preparation_arguments,
+    process_command,
+)
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources
-from benchmarks.planning.plan import PlannedCell, groups_sharing_features
+from benchmarks.planning.plan import (
+    PlannedCell,
+    groups_sharing_features,
+    groups_sharing_passes,
+)
 from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.cluster import Cluster, ClusterError, cluster
 from slurm.requeue import Command
@@ -39,14 +49,17 @@ ArrayKind = tuple[Resources, tuple[int, ...], bool, bool]
 """Properties that the cells of an array share: their resources, the indices of the arrays that
 extract their features, whether they train a classifier that others use, whether they use one."""
 
+JobCells = tuple[SubmittedCell, ...]
+"""Cells of one job: those of one pass over images, or a single one."""
+
 
 @dataclass(frozen=True)
 class ArrayPlan:
     """Arrays that will be submitted, and the cells of each."""
 
     arrays: tuple[Array, ...]
-    cells: tuple[tuple[SubmittedCell, ...], ...]
-    """Cells of each array in the order of its work; empty for arrays that only help."""
+    cells: tuple[tuple[JobCells, ...], ...]
+    """Cells of each job of each array; empty for arrays that only help."""
 
 
 def plan_arrays(
@@ -55,7 +68,7 @@ def plan_arrays(
     """Return the arrays for the rows in state "run"."""
     waiting = [row for row in rows if row.state == "run"]
     arrays: list[Array] = []
-    cells: list[tuple[SubmittedCell, ...]] = []
+    cells: list[tuple[JobCells, ...]] = []
     extracted: dict[int, tuple[int, ...]] = {}
     for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
         groups = [
@@ -66,13 +79,18 @@ def plan_arrays(
             arrays.append(_extraction_array(groups, origins, options))
             cells.append(())
     needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
-    sizes: dict[ArrayKind, list[SubmittedCell]] = {}
-    for row in sorted(waiting, key=lambda row: row.cell.needed is not None):
-        requested, cell = resources(row, options), row.cell
-        after = extracted.get(id(row), ())
-        kind = (requested, after, cell.path in needed, cell.needed is not None)
-        words = arguments_of(cell, origins)
-        sizes.setdefault(kind, []).append(submitted_cell(cell, words, requested))
+    sizes: dict[ArrayKind, list[JobCells]] = {}
+    passes = groups_sharing_passes(waiting)
+    for group in sorted(passes, key=lambda group: group[0].cell.needed is not None):
+        hours = sum(row.gpu_hours for row in group)
+        requested = resources(replace(group[0], gpu_hours=hours), options)
+        after = extracted.get(id(group[0]), ())
+        trains = any(row.cell.path in needed for row in group)
+        kind = (requested, after, trains, group[0].cell.needed is not None)
+        job = tuple(
+            submitted_cell(row.cell, arguments_of(row.cell, origins), requested) for row in group
+        )
+        sizes.setdefault(kind, []).append(job)
     arrays += _cell_arrays(sizes, options.parallel, len(arrays))
     cells += map(tuple, sizes.values())
     tables = _tables_array(len(arrays), folder, options.tables_partition)
@@ -102,7 +120,7 @@ def _extraction_array(
 
 
 def _cell_arrays(
-    sizes: Mapping[ArrayKind, Sequence[SubmittedCell]], parallel: int, num_before: int = 0
+    sizes: Mapping[ArrayKind, Sequence[JobCells]], parallel: int, num_before: int = 0
 ) -> list[Array]:
     """Return an array for each kind; arrays that use classifiers wait for all that train any.
 
@@ -114,7 +132,10 @@ def _cell_arrays(
     for (requested, extracted, trains, uses), members in sizes.items():
         after = extracted + training * uses
         training += (num_before + len(arrays),) * trains
-        work = tuple(Command(process_command(cell.words)) for cell in members)
+        work = tuple(
+            Command(process_command(arguments_of_all(cell.words for cell in job)))
+            for job in members
+        )
         arrays.append(
             Array(name="cells", work=work, resources=requested, parallel=parallel, after=after)
         )
@@ -167,7 +188,8 @@ def _submit_plan(
     cells = tuple(
         replace(cell, job=job)
         for members, ids in zip(plan.cells, jobs, strict=True)
-        for cell, job in zip(members, ids, strict=False)
+        for together, job in zip(members, ids, strict=False)
+        for cell in together
     )
     helpers = tuple(
         job for members, ids in zip(plan.cells, jobs, strict=True) if not members for job in ids
@@ -226,24 +248,37 @@ def _retry(
     options = merge_options(options, old)
     folder = new_folder(runs)
     used = {status.cell.key: _needed_classifier(status.cell.key) for status in failed}
-    sizes: dict[ArrayKind, list[SubmittedCell]] = {}
-    for status in sorted(failed, key=lambda status: bool(used[status.cell.key])):
-        key, requested = status.cell.key, status.cell.resources
+    sizes: dict[ArrayKind, list[JobCells]] = {}
+    for job in sorted(_by_job(failed), key=lambda job: bool(used[job[0].cell.key])):
+        requested = job[0].cell.resources
         requested = replace(
             requested,
             hours=options.hours or requested.hours,
             cpus=options.cpus or requested.cpus,
             memory_gb=options.memory_gb or requested.memory_gb,
         )
-        fresh = replace(
-            status.cell, job="", resources=requested, before=versions(Path(status.cell.record))
+        fresh = tuple(
+            replace(
+                status.cell, job="", resources=requested, before=versions(Path(status.cell.record))
+            )
+            for status in job
         )
-        kind: ArrayKind = (requested, (), key in used.values(), bool(used[key]))
+        keys = {status.cell.key for status in job}
+        trains = not keys.isdisjoint(used.values())
+        kind: ArrayKind = (requested, (), trains, bool(used[job[0].cell.key]))
         sizes.setdefault(kind, []).append(fresh)
     arrays = _cell_arrays(sizes, options.parallel)
     tables = _tables_array(len(arrays), folder, options.tables_partition)
     plan = ArrayPlan((*arrays, tables), (*(tuple(members) for members in sizes.values()), ()))
     return _submit_plan(plan, options, folder, where, Path(old.results))
+
+
+def _by_job(statuses: Sequence[CellStatus]) -> list[list[CellStatus]]:
+    """Return the cells of each job, which read the same pass over images."""
+    jobs: dict[str, list[CellStatus]] = {}
+    for status in statuses:
+        jobs.setdefault(status.cell.job, []).append(status)
+    return list(jobs.values())
 
 
 def _needed_classifier(key: str) -> str:
@@ -268,11 +303,12 @@ def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
 
 def cancel_all(runs: Path) -> int:
     """Cancel every job that has not ended; return how many."""
-    jobs = [
+    every = [
         job
         for submission in submissions(runs)
         for job in (*submission.helpers, *(cell.job for cell in submission.cells))
     ]
+    jobs = list(dict.fromkeys(every))  # cells of one pass have one job
     known = job_states(jobs)
     going = [job for job in jobs if job in known and known[job].stage != "ended"]
     cancel(going)

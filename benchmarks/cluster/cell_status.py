@@ -105,7 +105,7 @@ def _query_jobs(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
     if not jobs:
         return {}, ""
     try:
-        return job_states(jobs), ""
+        return job_states(list(dict.fromkeys(jobs))), ""
     except ClusterError as error:
         return {}, str(error)
 

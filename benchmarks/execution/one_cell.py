@@ -1,18 +1,18 @@
-"""One cell of a larger run in a process of its own.
+"""One cell of a larger run in a process of its own, or several that read the same pass over images.
 
-    python -m benchmarks.execution.one_cell TASK --ckpt FILE
+    python -m benchmarks.execution.one_cell TASK --ckpt FILE [--then TASK --ckpt FILE ...]
 
 The arguments are those of python -m transfer. There are two differences: a failure leaves its
 reason for the tables, and a cell that another process works on is waited for. --prepare TASK,TASK
 --ckpt FILE only fills the cache that these tasks share. After it, --and --ckpt FILE adds another
 backbone, so that data sets such as ImageNet-C are decoded once for all.
-Exit status: 0 the record is there, 1 the cell failed, 2 the request is wrong, 75 stopped and can go
+Exit status: 0 all records are there, 1 a cell failed, 2 the request is wrong, 75 stopped and can go
 on, 128 plus the number of the signal that killed one of its processes.
 """
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 import tyro
@@ -29,7 +29,7 @@ from transfer.running import stop
 from transfer.running.lock import BusyError
 
 RETRY_INTERVAL_S = 10.0
-PREPARE, AND = "--prepare", "--and"
+PREPARE, AND, THEN = "--prepare", "--and", "--then"
 
 
 def arguments_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
@@ -43,6 +43,8 @@ def arguments_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
     words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
     words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
     words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    if place.image_memory_gb is not None:
+        words += ["--image-memory-gb", str(place.image_memory_gb)]
     words += ["--trust-topology"] if place.trust_topology else []
     words += ["--with-weights"] if cell.with_weights else []
     for option in fields(TrainingOptions):
@@ -61,6 +63,12 @@ def preparation_arguments(cells: Sequence[Cell], origins: Origins) -> tuple[str,
     return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
 
 
+def arguments_of_all(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the arguments that run cells one after another; words: the arguments of each."""
+    first, *others = words
+    return (*first, *(word for more in others for word in (THEN, *more)))
+
+
 def process_command(words: Sequence[str]) -> tuple[str, ...]:
     """Return the command that starts a process with these arguments."""
     return (sys.executable, "-m", "benchmarks.execution.one_cell", *words)
@@ -76,11 +84,11 @@ def cell_from_arguments(words: Sequence[str]) -> Cell:
     ).cell()
 
 
-def _split_backbones(words: Sequence[str]) -> list[list[str]]:
-    """Split the arguments at each AND."""
+def _split(words: Sequence[str], separator: str) -> list[list[str]]:
+    """Split the arguments at each separator."""
     parts: list[list[str]] = [[]]
     for word in words:
-        if word == AND:
+        if word == separator:
             parts.append([])
         else:
             parts[-1].append(word)
@@ -110,14 +118,28 @@ def run(cell: Cell) -> int:
             return 0
 
 
+def run_all_of(cells: Sequence[Cell]) -> int:
+    """Run cells one after another; return 1 if any failed.
+
+    The status of a killed process is returned at once: the cells after it can go on later.
+    """
+    failed = 0
+    for cell in cells:
+        status = run(cell)
+        if status > 1:
+            return status
+        failed |= status
+    return failed
+
+
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     stop.listen()
     try:
         if words[:1] != [PREPARE]:
-            return run(cell_from_arguments(words))
+            return run_all_of([cell_from_arguments(part) for part in _split(words, THEN)])
         for key in words[1].split(","):
-            prepare([cell_from_arguments([key, *part]) for part in _split_backbones(words[2:])])
+            prepare([cell_from_arguments([key, *part]) for part in _split(words[2:], AND)])
             stop.exit_if_requested()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -2,8 +2,11 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from benchmarks.execution.overall import overall_progress
+from benchmarks.execution.run_file import refresh_page
 from benchmarks.planning.plan import PlannedCell
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
@@ -19,17 +22,18 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     failed = []
     reasons: dict[Path, str] = {}
     """Reasons of failed cells and classifiers, by record path."""
-    waiting = [row.cell for row in rows if row.state == "run"]
-    waiting.sort(key=lambda cell: cell.needed is not None)  # classifiers are trained before use
-    for number, cell in enumerate(waiting, 1):
-        stop.exit_if_requested()
-        print(
-            f"[{number}/{len(waiting)}] {cell.backbone.name}  {cell.key}",
-            file=sys.stderr,
-            flush=True,
-        )
-        if not run_cell(cell, waiting[number:], reasons):
-            failed.append(cell)
+    planned = [row for row in rows if row.state == "run"]
+    planned.sort(key=lambda row: row.cell.needed is not None)  # classifiers are trained before use
+    waiting = [row.cell for row in planned]
+    page = partial(refresh_page, planned[0].cell.settings.runs) if planned else lambda: None
+    with overall_progress([row.gpu_hours for row in planned], page) as overall:
+        for number, row in enumerate(planned, 1):
+            stop.exit_if_requested()
+            cell = row.cell
+            overall.begin(f"{cell.backbone.name}  {cell.key}")
+            if not run_cell(cell, waiting[number:], reasons):
+                failed.append(cell)
+            overall.end(row.gpu_hours, failed=failed[-1:] == [cell])
     return failed
 
 

@@ -1,6 +1,7 @@
 """Cells side by side on this machine: a process for each, with GPUs of its own where there are any.
 
-A cell that uses a classifier starts once the classifier is trained, and not at all if that failed.
+Cells that read the same pass over images run one after another in one process. A cell that uses a
+classifier starts once the classifier is trained, and not at all if that failed.
 Before such cells of several backbones, one process decodes the images once and extracts features.
 Ctrl-C and the signals of schedulers are passed on: each cell saves, and the same command continues.
 """
@@ -11,13 +12,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.execution.one_cell import arguments_of, preparation_arguments, process_command
+from benchmarks.execution.one_cell import (
+    arguments_of,
+    arguments_of_all,
+    preparation_arguments,
+    process_command,
+)
 from benchmarks.planning.checkpoints import Origins
-from benchmarks.planning.plan import PlannedCell, groups_sharing_features
+from benchmarks.planning.plan import (
+    PlannedCell,
+    groups_sharing_features,
+    groups_sharing_passes,
+)
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
@@ -35,13 +45,18 @@ SIGNAL_DELAY_S = 1.0
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one process: to run a cell, or to extract features for several."""
+    """Work of one process: to run the cells of one pass, or to extract features for several."""
 
-    cell: Cell
-    """Cell that is run, or one of those that the features are for."""
+    cells: tuple[Cell, ...]
+    """Cells that are run, or those that the features are for."""
     words: tuple[str, ...]
     prepares: bool = False
     """Only features are extracted."""
+
+    @property
+    def cell(self) -> Cell:
+        """First cell, whose GPUs and classifier are those of all."""
+        return self.cells[0]
 
     @property
     def needs(self) -> Path | None:
@@ -52,7 +67,7 @@ class Work:
         """Return whether the other work has to end first."""
         if other.prepares:
             return not self.prepares and other.cell.task == self.cell.task
-        return other.cell.path == self.needs
+        return self.needs in [cell.path for cell in other.cells]
 
 
 @dataclass
@@ -62,6 +77,8 @@ class Pool:
     free: list[str]
     """Names of GPUs as CUDA_VISIBLE_DEVICES has them; empty on a machine without."""
     running: dict[subprocess.Popen[bytes], tuple[Work, list[str]]] = field(default_factory=dict)
+    old_failures: dict[Path, int] = field(default_factory=dict)
+    """Version of each failure file before the cell's process was started, by the cell's record."""
 
 
 def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int) -> list[Cell]:
@@ -89,10 +106,11 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
             waiting.remove(work)
             number += 1
             what = "features for" if work.prepares else work.cell.backbone.name
-            print(f"[{number}/{total}] {what}  {work.cell.key}", file=sys.stderr)
+            keys = work.cell.key if work.prepares else ", ".join(cell.key for cell in work.cells)
+            print(f"[{number}/{total}] {what}  {keys}", file=sys.stderr)
             needed = [cell for cell in failed if cell.path == work.needs]
             if needed:
-                failed.append(_skip_cell(work.cell, needed[0]))
+                failed += [_skip_cell(cell, needed[0]) for cell in work.cells]
             else:
                 _start(work, pool, len(gpus))
         failed += _collect_ended(pool)
@@ -127,15 +145,19 @@ def _all_work(rows: Sequence[PlannedCell], origins: Origins) -> list[Work]:
     """Return all work in order: joint features of several backbones come first, cells that use a
     classifier last."""
     waiting = [row for row in rows if row.state == "run"]
-    cells = sorted((row.cell for row in waiting), key=lambda cell: cell.needed is not None)
-    groups = [[row.cell for row in group] for group in groups_sharing_features(waiting)]
+    passes = [tuple(row.cell for row in group) for group in groups_sharing_passes(waiting)]
+    passes.sort(key=lambda cells: cells[0].needed is not None)
+    groups = [tuple(row.cell for row in group) for group in groups_sharing_features(waiting)]
     return [
         *(
-            Work(group[0], preparation_arguments(group, origins), prepares=True)
+            Work(group, preparation_arguments(group, origins), prepares=True)
             for group in groups
             if len({cell.backbone.sha256 for cell in group}) > 1
         ),
-        *(Work(cell, arguments_of(cell, origins)) for cell in cells),
+        *(
+            Work(cells, arguments_of_all(arguments_of(cell, origins) for cell in cells))
+            for cells in passes
+        ),
     ]
 
 
@@ -181,6 +203,7 @@ def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     environment = dict(os.environ)
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    pool.old_failures |= {cell.path: _failure_version(cell) for cell in work.cells}
     process = subprocess.Popen(
         process_command(work.words),
         env=environment,
@@ -190,23 +213,37 @@ def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     pool.running[process] = (work, gpus)
 
 
+def _failure_version(cell: Cell) -> int:
+    """Return the modification time of a cell's failure file in ns; 0 if there is none."""
+    path = failure_path(cell.path)
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
 def _collect_ended(pool: Pool) -> list[Cell]:
     """Remove the processes that have ended and free their GPUs; return the cells that failed."""
     failed = []
     for process in [process for process in pool.running if process.poll() is not None]:
         work, gpus = pool.running.pop(process)
         pool.free += gpus
-        status, cell = process.returncode, work.cell
+        status = process.returncode
         if status == 0 or _was_stopped(status):
             continue
         if work.prepares:
             warning = f"joint extraction failed: {_exit_reason(status)}; each cell extracts alone"
-            print(f"{cell.key}  {warning}", file=sys.stderr, flush=True)
+            print(f"{work.cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
-        if status != FAILURE_WRITTEN and finished(cell) is not None:
-            continue  # it was killed after it had written its record
-        failed.append(cell)
-        if status != FAILURE_WRITTEN:
+        failed += _failed_cells(work, status, pool.old_failures)
+    return failed
+
+
+def _failed_cells(work: Work, status: int, old_failures: Mapping[Path, int]) -> list[Cell]:
+    """Return the cells of a process that have no record, and see that each has a failure file."""
+    if status == FAILURE_WRITTEN and len(work.cells) == 1:
+        return [work.cell]
+    # a process may be killed after it has written a record
+    failed = [cell for cell in work.cells if finished(cell) is None]
+    for cell in failed:
+        if status != FAILURE_WRITTEN and _failure_version(cell) == old_failures[cell.path]:
             note_failure(cell, RuntimeError(_exit_reason(status)))
             print(f"{cell.key}  failed: {_exit_reason(status)}", file=sys.stderr, flush=True)
     return failed

@@ -6,11 +6,13 @@ conditions.py  the conditions under which a result was computed
 reasons.py     reasons why a result may not stand beside a paper's numbers
 blocks.py      groups of results that may share a column
 explanation.py  everything behind one record
+numbers.py     one row per record and metric, and results.csv
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference
 matching.py    the published rows of a backbone
 against.py     our numbers beside the published ones of the same method
 calibration.py the line on the public checkpoint that was reproduced
+final_screen.py the last screen of a run: its numbers, verdicts and failures
 overview.py    every backbone and every task on one page
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts

@@ -17,7 +17,7 @@ from transfer.cells.declaration import with_declared_recipe
 from transfer.record import commit, write_json
 from transfer.running.content_hash import content_hash
 
-VERSION = 3  # of the cached description: raise it when a backbone's fields or their meaning change
+VERSION = 4  # of the cached description: raise it when a backbone's fields or their meaning change
 WEIGHTLESS = ("state_dict", "name", "input")
 """Fields that are not cached as they are."""
 

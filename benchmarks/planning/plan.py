@@ -82,21 +82,43 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
 
 
 def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
-    """Return the rows with no cost for heads that another row trains in the same pass.
+    """Return the rows, each pass over images at the cost of its longest training.
 
-    This holds only where rows run one after another in one process.
+    A row costs what it needs beyond the rows before it that read the same pass.
     """
-    first: dict[object, str] = {}
+    first: dict[object, tuple[str, float]] = {}
     priced = []
     for row in rows:
-        cell, shared_pass = row.cell, row.cell.task.shared_pass
-        if row.state == "run" and shared_pass is not None:
-            work = (cell.backbone.sha256, cell.seed, shared_pass)
-            trainer = first.setdefault(work, cell.key)
-            if trainer != cell.key:
-                row = replace(row, gpu_hours=0.0, why=f"its head is trained by {trainer}")
+        read = _pass_of(row)
+        if read is not None:
+            key, hours = first.get(read, ("", 0.0))
+            first[read] = (key or row.cell.key, max(hours, row.gpu_hours))
+            if key:
+                left = max(0.0, row.gpu_hours - hours)
+                why = f"continues the pass of {key}" if left else f"its head is trained by {key}"
+                row = replace(row, gpu_hours=left, why=why)
         priced.append(row)
     return priced
+
+
+def groups_sharing_passes(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """Return the rows in groups that one process runs: those of one pass over images, or one row.
+
+    Groups stand at the place of their first row.
+    """
+    groups: dict[object, list[PlannedCell]] = {}
+    for row in rows:
+        read = _pass_of(row)
+        groups.setdefault(id(row) if read is None else read, []).append(row)
+    return list(groups.values())
+
+
+def _pass_of(row: PlannedCell) -> object:
+    """Return what identifies the pass over images that a row will read; None if it shares none."""
+    cell, shared_pass = row.cell, row.cell.task.shared_pass
+    if row.state != "run" or shared_pass is None:
+        return None
+    return (cell.backbone.sha256, cell.seed, shared_pass)
 
 
 def groups_sharing_features(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:

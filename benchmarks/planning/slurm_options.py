@@ -16,7 +16,9 @@ class SlurmOptions:
     """Submit the cells that are not finished as job arrays, and exit. With --plan, only print the
     scripts that sbatch would get."""
     status: bool = False
-    """Print the states of all submitted cells."""
+    """Print the states of all cells that were submitted, or started on a machine."""
+    watch: bool = False
+    """With --status: show the states until all cells have ended, and write runs/status.html."""
     retry_failed: bool = False
     """Submit the failed and cancelled cells again; each continues from its last checkpoint."""
     cancel: bool = False
@@ -42,4 +44,4 @@ class SlurmOptions:
     @property
     def concerns_submitted_cells(self) -> bool:
         """Return whether the options concern cells that were submitted before."""
-        return self.status or self.retry_failed or self.cancel
+        return self.status or self.watch or self.retry_failed or self.cancel

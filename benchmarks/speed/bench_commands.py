@@ -21,6 +21,7 @@ LIGHT_COMMANDS = (
     (RUN_ALL, "--help"),
     (RUN_ALL, "--status"),
     ("-m", "benchmarks.tables", "--help"),
+    ("-m", "benchmarks.report", "--help"),
     ("-m", "benchmarks.status", "--help"),
     ("-m", "benchmarks.curves", "--help"),
     ("-m", "benchmarks.figures", "--list"),

@@ -2,7 +2,6 @@
 
 images.py       training images, their order and their pixels
 image_files.py  their paths, packed
-image_sizes.py  their sizes, from headers
 kept_listing.py  listings of earlier starts
 last_writes.py  notice of images that were written meanwhile
 tree.py         files and folders, also behind links

@@ -6,50 +6,23 @@ uint8, and every operation rounds as PIL's does; the tests bound the difference 
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from pretrain.data.augment import LUMA, texture_kernels
 from pretrain.data.random_numbers import Floats
-from pretrain.data.views import Colors, Integers, ViewRecipe
-
-Image = NDArray[Any]  # uint8; OpenCV's stubs know no number types
+from pretrain.data.views import Colors, ViewRecipe
+from pretrain.pixels.crop_cpu import QUARTER_TURNS
+from pretrain.pixels.decoding import Pixels as Image
 
 ROUND_DOWN = -0.499
 """Offset before OpenCV rounds to the nearest level, since PIL's blends drop the fraction; not -0.5,
 so that whole numbers stay the same."""
 SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
 """Table level -> level (256,); levels from a half up are inverted."""
-QUARTER_TURNS = {
-    1: cv2.ROTATE_90_COUNTERCLOCKWISE,
-    2: cv2.ROTATE_180,
-    3: cv2.ROTATE_90_CLOCKWISE,
-}
-
-
-def worker_threads() -> None:
-    """Restrict OpenCV to the calling thread; the workers already occupy the cores."""
-    cv2.setNumThreads(0)
-
-
-def crop(pixels: Image, box: Integers, size_px: int) -> Image:
-    """Cut a box (4,), top, left, height, width, out of (H, W, 3) and resize it to (S, S, 3).
-
-    Bilinear with antialiasing.
-    """
-    top, left, height, width = box.tolist()
-    cut = torch.from_numpy(pixels[top : top + height, left : left + width])
-    # with a batch axis torch recognizes channels last, for which its resize is fast
-    image = cut[None].permute(0, 3, 1, 2)
-    resized = interpolate(image, size=(size_px, size_px), mode="bilinear", antialias=True)
-    view: Image = resized[0].permute(1, 2, 0).contiguous().numpy()
-    return view
 
 
 def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:

@@ -23,7 +23,6 @@ from pretrain.data.augment import (
     Constants,
     color_changes,
     constants_on,
-    crop,
     finish,
     normalize,
 )
@@ -43,6 +42,7 @@ from pretrain.data.views import (
 )
 from pretrain.data.waiting import Waiting
 from pretrain.parts.view import View
+from pretrain.pixels import crop_cpu, crop_device
 
 
 class Batch(NamedTuple):
@@ -163,7 +163,7 @@ class Feed:
                 self.groups, _split(numbers, self.groups), strict=True
             ):
                 repeated, boxes, *changes = group
-                images = crop(pixels[repeated], boxes, recipe.size_px)
+                images = crop_device.crop(pixels[repeated], boxes, recipe.size_px)
                 finished = finish(images, changes, recipe, constants)
                 views += finished.chunk(rows.stop - rows.start)
             yield views, indices
@@ -317,5 +317,5 @@ class FileViews(Dataset[list[Tensor]]):
         if styled and found.shape[:2] != tuple(size[:2]):  # a copy may have another size
             scale = np.array(found.shape[:2] * 2) / size
             box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
-        view: NDArray[np.uint8] = augment_cpu.crop(found, box, recipe.size_px)
+        view: NDArray[np.uint8] = crop_cpu.crop(found, box.tolist(), recipe.size_px)
         return view

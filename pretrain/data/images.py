@@ -4,22 +4,20 @@ A folder may be flat or hold a folder per class; only supervised training uses t
 """
 
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress
 from pathlib import Path
 
 import numpy as np
-import simplejpeg
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from pretrain.data.image_files import ImageFiles
-from pretrain.data.image_sizes import image_sizes
 from pretrain.data.tree import FolderState, walk
+from pretrain.pixels.decoding import DECODE_ERRORS, decode
+from pretrain.pixels.image_sizes import image_sizes
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 
@@ -167,13 +165,8 @@ def is_image(path: str) -> bool:
 def read_pixels(file: Path) -> Tensor:
     """Return RGB pixels (H, W, 3), uint8; raise a DecodeError if the file does not decode."""
     try:
-        if file.suffix.lower() in {".jpg", ".jpeg"}:
-            # PIL below reads what simplejpeg refuses: CMYK, and other formats named .jpeg
-            with suppress(ValueError):
-                return torch.from_numpy(simplejpeg.decode_jpeg(file.read_bytes()))
-        with Image.open(file) as image:
-            return torch.from_numpy(np.array(image.convert("RGB")))
-    except (OSError, ValueError, UnidentifiedImageError) as error:
+        return torch.from_numpy(decode(file.read_bytes()))
+    except DECODE_ERRORS as error:
         raise DecodeError(f"{file} does not decode ({error}); replace or delete it") from error
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from pretrain.data.image_files import ImageFiles
-from pretrain.data.image_sizes import UNREADABLE, image_size
 from pretrain.data.images import Listing, TrainingImages, list_images
 from pretrain.data.tree import FolderState
+from pretrain.pixels.image_sizes import UNREADABLE, image_size
 from pretrain.running.checkpoint import write_atomically
 from pretrain.running.progress import print_line
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pretrain.data.augment_cpu import worker_threads
+from pretrain.pixels.crop_cpu import worker_threads
 from pretrain.running.progress import print_line
 from pretrain.running.stop import SIGNALS
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.parts.view import Augmentation, View
+from pretrain.pixels.boxes import NUM_UNIFORMS as NUM_BOX_UNIFORMS
 
-CROP_TRIES = 10
 PLACES: dict[Augmentation, slice] = {
-    "crop": slice(0, 2 * CROP_TRIES + 2),
+    "crop": slice(0, NUM_BOX_UNIFORMS),
     "color": slice(22, 32),
     "blur": slice(32, 34),
     "flip": slice(34, 35),

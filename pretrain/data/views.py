@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pretrain.data.random_numbers import CROP_TRIES, PLACES, Floats
+from pretrain.data.random_numbers import PLACES, Floats
 from pretrain.parts.view import Augmentation, View
+from pretrain.pixels.boxes import ASPECT, boxes_of
 
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)
@@ -33,7 +34,7 @@ class ViewRecipe:
     """Side of the square small views, for methods with such views."""
     small_crop_area: tuple[float, float] = (0.05, 0.14)
     """Range of the share of the image's area that a crop of a small view has."""
-    crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    crop_aspect: tuple[float, float] = ASPECT
     """Range of width over height, whose logarithm is uniform."""
     jitter_probability: float = 0.8
     brightness: float = 0.4
@@ -159,31 +160,10 @@ def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> F
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:
     """Return crops (n, 4), top, left, height, width in px, of images with height and width (n,).
 
-    numbers (n, NUM_UNIFORMS). Ten tries, then the largest central crop of an allowed aspect, as in
-    torchvision's RandomResizedCrop.
+    numbers (n, NUM_UNIFORMS).
     """
-    height, width = height[:, None], width[:, None]
-    numbers = numbers[:, PLACES["crop"]]
-    tries = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
-    area = _interpolate(tries[..., 0], recipe.crop_area) * height * width
-    low, high = recipe.crop_aspect
-    aspect = np.exp(_interpolate(tries[..., 1], (np.log(low), np.log(high))))
-    widths = np.round(np.sqrt(area * aspect)).astype(np.int64)
-    heights = np.round(np.sqrt(area / aspect)).astype(np.int64)
-    fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
-    first = fits.argmax(axis=1)[:, None]
-    any_fits = fits.any(axis=1, keepdims=True)
-    # clipping a whole image to the allowed aspect gives the central crop
-    whole_width = np.minimum(width, np.round(height * high).astype(np.int64))
-    whole_height = np.minimum(height, np.round(width / low).astype(np.int64))
-    crop_width = np.where(any_fits, np.take_along_axis(widths, first, 1), whole_width)
-    crop_height = np.where(any_fits, np.take_along_axis(heights, first, 1), whole_height)
-    places = numbers[:, 2 * CROP_TRIES :]
-    top = np.floor(places[:, :1] * (height - crop_height + 1)).astype(np.int64)
-    left = np.floor(places[:, 1:] * (width - crop_width + 1)).astype(np.int64)
-    top = np.where(any_fits, top, (height - crop_height) // 2)
-    left = np.where(any_fits, left, (width - crop_width) // 2)
-    return np.concatenate([top, left, crop_height, crop_width], axis=1)
+    crop = numbers[:, PLACES["crop"]]
+    return boxes_of(crop, height, width, recipe.crop_area, recipe.crop_aspect)
 
 
 def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:

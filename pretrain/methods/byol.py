@@ -35,6 +35,7 @@ class BYOL(Method):
         # no biases: batch norm cancels the hidden ones, and the released code has none at the end
         projector = mlp_with_plain_output(feature_dim, *widths, num_hidden=1)
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         self.predictor = mlp_with_plain_output(config.embedding_dim, *widths, num_hidden=1)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)

@@ -37,6 +37,7 @@ class CO2(Method):
         self.backbone = backbone  # what export.py writes
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 

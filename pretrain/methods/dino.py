@@ -90,6 +90,7 @@ class DINO(Method):
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
         # exported: the paper evaluates its teacher
         self.backbone = self.target_encoder.network.get_submodule("0")
+        self.projectors = (self.target_encoder.network.get_submodule("1.layers"),)
         # the loop drops these gradients up to a share of the run
         self.frozen_until = {"encoder.1.last_layer.weight": config.last_layer_from}
         self.register_buffer("center", torch.zeros(config.output_dim))

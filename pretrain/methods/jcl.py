@@ -44,7 +44,9 @@ class JCL(Method):
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
         self.backbone = backbone  # what export.py writes
-        self.encoder = nn.Sequential(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
+        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
+        self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 

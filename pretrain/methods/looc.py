@@ -77,6 +77,7 @@ class LooC(Method):
         num_heads = 1 + len(config.designated)
         self.backbone = BranchedResNet(backbone, num_heads) if config.conv5_heads else backbone
         self.encoder = ProjectorHeads(self.backbone, feature_dim, config.embedding_dim, num_heads)
+        self.projectors = tuple(self.encoder.projectors)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 
@@ -140,6 +141,7 @@ class MoCoPP(Method):
         num_heads = config.num_heads
         self.backbone = BranchedResNet(backbone, num_heads)
         self.encoder = ProjectorHeads(self.backbone, feature_dim, config.embedding_dim, num_heads)
+        self.projectors = tuple(self.encoder.projectors)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 

@@ -108,7 +108,9 @@ class LORAC(Method):
         ]
         self.num_large_queries = len(self.query_views) - num_small
         self.backbone = backbone  # what export.py writes
-        encoder = nn.Sequential(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
+        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
+        self.projectors = (projector,)
+        encoder = nn.Sequential(backbone, projector)
         self.key_encoder = MomentumEncoder(encoder, config.momentum)
         # after the copy: only the query encoder's batch norm is synchronous
         self.encoder = synchronize_batch_norms(encoder)

@@ -53,6 +53,7 @@ class SimCLR(Method):
         self.backbone = backbone  # what export.py writes
         projector = simclr_projector(feature_dim, config.hidden_dim, config.embedding_dim)
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
 

@@ -34,6 +34,7 @@ class SimSiam(Method):
         self.backbone = backbone  # what export.py writes
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         self.predictor = predictor(config.embedding_dim, config.predictor_dim)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)

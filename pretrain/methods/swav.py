@@ -75,6 +75,7 @@ class SwAV(Method):
             nn.ReLU(inplace=True),
             nn.Linear(config.hidden_dim, config.embedding_dim),
         )
+        self.projectors = (projector,)
         self.encoder = cast(
             nn.Sequential, synchronize_batch_norms(nn.Sequential(backbone, projector))
         )

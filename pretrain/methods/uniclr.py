@@ -145,6 +145,7 @@ class UniCLR(Method):
         self.backbone = backbone  # what export.py writes
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         self.predictor: nn.Module = nn.Identity()
         if config.predictor:
             self.predictor = predictor(config.embedding_dim, config.predictor_dim)

@@ -79,6 +79,7 @@ class WMSE(Method):
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=config.num_hidden
         )
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
 

@@ -139,6 +139,7 @@ class ZeroCL(Method):
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
         self.encoder = nn.Sequential(backbone, projector)
+        self.projectors = (projector,)
         if config.sync_bn:
             synchronize_batch_norms(self.encoder)
 

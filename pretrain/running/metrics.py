@@ -1,4 +1,7 @@
-"""Log of a run: metrics.jsonl and TensorBoard, with one mean per window of steps."""
+"""Log of a run: metrics.jsonl, TensorBoard and, on request, Weights & Biases.
+
+Each line holds one mean per window of steps.
+"""
 
 import json
 import math
@@ -11,6 +14,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from pretrain.running.checkpoint import explain_write_errors, write_atomically
+from pretrain.running.wandb_log import WandbLog
 
 LOG_FILE = "metrics.jsonl"
 RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
@@ -65,7 +69,8 @@ class Window:
 class Log:
     """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`."""
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    def __init__(self, folder: Path, first_step: int, remote: WandbLog | None = None) -> None:
+        self.remote = remote
         self.path = folder / LOG_FILE
         kept = [line for step, line in _lines(self.path) if step <= first_step]
         # whole or not at all: a kill between emptying and writing it would lose all earlier lines
@@ -82,9 +87,13 @@ class Log:
         with explain_write_errors(self.board_folder):
             for name, value in values.items():
                 self.board.add_scalar(name, value, step)
+        if self.remote is not None:
+            self.remote.write(step, values)
 
     def close(self) -> None:
         self.board.close()
+        if self.remote is not None:
+            self.remote.close()
 
 
 def means_after(folder: Path, first_step: int) -> dict[str, float]:

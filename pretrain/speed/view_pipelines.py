@@ -21,11 +21,11 @@ from torch import Tensor
 from torch.utils.data import default_collate
 from torchvision import transforms
 
-from pretrain.data.augment_cpu import worker_threads
 from pretrain.data.feed import Feed, FileViews
 from pretrain.data.images import BatchPlan, TrainingImages
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
+from pretrain.pixels.crop_cpu import worker_threads
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS
 
 BATCH_SIZE = 32

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("pretrain", "transfer", "benchmarks", "slurm")
+PIXELS = "pretrain.pixels"
+"""The one room of pre-training that transfer may import."""
 MAY_IMPORT = {
-    "pretrain": {"pretrain"},
-    "transfer": {"transfer"},
-    "benchmarks": {"benchmarks", "transfer", "slurm"},
+    "pretrain": {"pretrain", PIXELS},
+    "transfer": {"transfer", PIXELS},
+    "benchmarks": {"benchmarks", "transfer", "slurm", PIXELS},
     "slurm": {"slurm"},
 }
 LAYERS = {
@@ -20,10 +23,12 @@ LAYERS = {
         ("__main__", "readme_tables", "checks"),
         ("cells",),
         ("tasks",),
+        ("galleries",),
         ("detection", "segmentation"),
         ("finetuning",),
         ("frozen",),
         ("topology",),
+        ("projector",),
         ("backbone",),
         ("convert",),
         ("getting",),
@@ -38,6 +43,8 @@ LAYERS = {
         ("cluster",),
         ("execution",),
         ("planning",),
+        ("report",),
+        ("report_parts",),
         ("tables",),
         ("figures",),
         ("drawing",),
@@ -68,6 +75,14 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def room_of(name: str) -> str | None:
+    """Return the room of a module, with PIXELS as a room of its own; None if it is not ours."""
+    if f"{name}.".startswith(f"{PIXELS}."):
+        return PIXELS
+    top = name.split(".")[0]
+    return top if top in ROOMS else None
+
+
 def name_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
@@ -75,8 +90,14 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", sources(), ids=name_of)
 def test_rooms_import_only_what_they_may(path: Path) -> None:
     room = path.relative_to(ROOT).parts[0]
-    used = {name.split(".")[0] for name in imported(ast.parse(path.read_text()))}
-    assert used & set(ROOMS) <= MAY_IMPORT[room]
+    used = {room_of(name) for name in imported(ast.parse(path.read_text()))} - {None}
+    assert used <= MAY_IMPORT[room]
+
+
+def test_pixels_import_nothing_else_of_ours() -> None:
+    files = sorted((ROOT / "pretrain/pixels").glob("*.py"))
+    used = {room_of(name) for path in files for name in imported(ast.parse(path.read_text()))}
+    assert used - {None} == {PIXELS}
 
 
 @pytest.mark.parametrize("path", sources(), ids=name_of)
@@ -132,6 +153,12 @@ def test_imports_go_downwards_between_rooms(path: Path) -> None:
             continue
         below = here is not None and there > here
         assert below or ".".join(name.split(".")[:2]) in BENCHMARKED, f"{own} imports {name}"
+
+
+def test_no_module_hides_a_standard_one_from_a_script_beside_it() -> None:
+    # `python benchmarks/run_all.py` looks for modules in benchmarks/ first
+    beside = {path.stem for path in (ROOT / "benchmarks").iterdir()}
+    assert not beside & sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("room", LAYERS)

@@ -15,10 +15,13 @@ import tyro
 import benchmarks.curves
 import benchmarks.gpu_check
 import benchmarks.run_all
+import benchmarks.speed.bench_annotations
 import benchmarks.speed.bench_commands
+import benchmarks.speed.bench_crops
 import benchmarks.speed.bench_detection
 import benchmarks.speed.bench_features
 import benchmarks.speed.bench_probe
+import benchmarks.speed.bench_rates
 import benchmarks.speed.bench_shared
 import benchmarks.speed.bench_slurm
 import benchmarks.speed.bench_svm
@@ -53,8 +56,16 @@ class CommandLine:
 
 
 BENCHMARKS = {
+    "bench_annotations": CommandLine(
+        benchmarks.speed.bench_annotations.Settings,
+        benchmarks.speed.bench_annotations.main,
+        BENCH_RANGES,
+    ),
     "bench_commands": CommandLine(
         benchmarks.speed.bench_commands.Settings, benchmarks.speed.bench_commands.main, BENCH_RANGES
+    ),
+    "bench_crops": CommandLine(
+        benchmarks.speed.bench_crops.Settings, benchmarks.speed.bench_crops.main, BENCH_RANGES
     ),
     "bench_detection": CommandLine(
         benchmarks.speed.bench_detection.Settings,
@@ -69,6 +80,12 @@ BENCHMARKS = {
     ),
     "bench_probe": CommandLine(
         benchmarks.speed.bench_probe.Settings, benchmarks.speed.bench_probe.main, BENCH_RANGES
+    ),
+    "bench_rates": CommandLine(
+        benchmarks.speed.bench_rates.Settings,
+        benchmarks.speed.bench_rates.main,
+        BENCH_RANGES,
+        ("--photographs", "none"),
     ),
     "bench_shared": CommandLine(
         benchmarks.speed.bench_shared.Settings, benchmarks.speed.bench_shared.main, BENCH_RANGES

@@ -52,6 +52,16 @@ class PretendStream:
         """Wait for nothing."""
 
 
+class PretendEvent:
+    """An event that has always happened."""
+
+    def record(self) -> None:
+        """Mark nothing."""
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+
 @contextmanager
 def pretend_cuda() -> Iterator[None]:
     """Make tensors on "cuda" fake ones, with the rules of autocast on GPUs."""
@@ -60,6 +70,7 @@ def pretend_cuda() -> Iterator[None]:
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
         patch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
         patch.setattr(torch.cuda, "Stream", PretendStream)
+        patch.setattr(torch.cuda, "Event", PretendEvent)
         patch.setattr(torch.cuda, "current_stream", PretendStream)
         patch.setattr(torch.cuda, "stream", nullcontext)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)

@@ -1,5 +1,9 @@
 """Features of a frozen backbone, and what is trained on them, on pretend CUDA tensors."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,15 +11,30 @@ from torch import Tensor
 from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch
-from transfer.backbone import Backbone
-from transfer.frozen import few_shot_heads, nearest
+from tests.pretrain.pixels.photographs import as_jpeg, photograph
+from transfer.backbone import Backbone, InputFormat
+from transfer.datasets.images import Images, image_files
+from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
+from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
-from transfer.frozen.linear_heads import HeadOptimizer, new_heads
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
-from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.transforms import normalize_pixels
+from transfer.frozen.probe_training import Labels, ProbeTraining
+from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.running.memory import image_memory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Images:
+    """Four small photographs of different sizes."""
+    names = [f"{seed}.jpg" for seed in range(4)]
+    for seed, name in enumerate(names):
+        (tmp_path / name).write_bytes(as_jpeg(photograph(20, 24 + seed, seed)))
+    return image_files(tmp_path, names, range(4), [*"abcd"])
+
 
 POOL = Features(torch.ones(20, 16), torch.arange(20) % 2)
 
@@ -23,7 +42,7 @@ POOL = Features(torch.ones(20, 16), torch.arange(20) % 2)
 @pytest.fixture(autouse=True)
 def the_device_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what asks for the device get CUDA."""
-    for module in (nearest, few_shot_heads):
+    for module in (nearest, few_shot_heads, crops, extraction, network):
         monkeypatch.setattr(module, "device", lambda: CUDA)
 
 
@@ -56,6 +75,61 @@ def test_a_step_of_linear_heads_waits_as_often_as_its_budget_says(optimizer: str
     assert (losses.dtype, losses.device, losses.shape) == (torch.float32, CUDA, (3,))
     assert watch.faults == []
     assert watch.waits == allowed_waits("step of linear heads")
+
+
+@pytest.mark.parametrize("labels", ["classes", "rotations"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_batches_of_crops_wait_nowhere(
+    kept: bool, labels: Labels, folder: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crops, "fits_on", lambda *_: kept)
+    view = RandomView(px=8, labels=labels)
+    with pretend_cuda(), image_memory(1.0 * kept):
+        batches = crop_batches(folder, view, InputFormat(), 0, 4, range(3))
+        with Watch():
+            next(batches)
+        with Watch() as watch:
+            pixels, classes = next(batches)
+    assert (pixels.dtype, pixels.device, pixels.shape) == (torch.float32, CUDA, (4, 3, 8, 8))
+    assert (classes.dtype, classes.device, classes.shape) == (torch.int64, CUDA, (4,))
+    assert pixels.is_contiguous(memory_format=torch.channels_last)
+    assert watch.faults == []
+    assert watch.waits == allowed_waits("crops")
+
+
+def extract_on_cuda(
+    backbone: Backbone, images: Images, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], Watch]:
+    """Return the order of forward passes and writes of an extraction, one image per batch."""
+    log: list[str] = []
+    write = UnfinishedRows.write
+
+    def logged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*words: Any) -> Any:
+            log.append(name)
+            return function(*words)
+
+        return run
+
+    with monkeypatch.context() as patch, pretend_cuda(), Watch() as watch:
+        patch.setattr(extraction, "IMAGES_PER_BATCH", 1)
+        patch.setattr(extraction, "forward", logged("forward", forward))
+        patch.setattr(UnfinishedRows, "write", logged("write", write))
+        extraction.extract({path: backbone}, images, EvalTransform(resize_px=32, crop_px=32), "")
+    return log, watch
+
+
+def test_features_are_read_back_while_the_next_batch_runs(
+    small_backbone: Backbone, folder: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "entry.npy"
+    log, watch = extract_on_cuda(small_backbone, folder, path, monkeypatch)
+    assert log == ["forward", *["forward", "write"] * 3, "write"]
+    two = folder.subset([0, 1])
+    _, shorter = extract_on_cuda(small_backbone, two, tmp_path / "two.npy", monkeypatch)
+    assert watch.waits == shorter.waits, "a batch waits for the device"
+    assert watch.faults == []
+    assert path.exists()
 
 
 def few_shot_waits(iterations: int) -> tuple[Watch, list[Tensor]]:

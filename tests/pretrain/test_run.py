@@ -197,7 +197,12 @@ def test_loocpp_writes_both_files_in_both_formats(image_folder: Path) -> None:
         "backbone.safetensors",
         "backbone-head0.pt",
         "backbone-head0.safetensors",
+        "encoder.pt",
     }
+    content = torch.load(path.parent / "encoder.pt", weights_only=True)
+    heads = [head["features"] for head in content["projectors"]]
+    assert heads == [[512 * head, 512 * (head + 1)] for head in range(len(heads))]
+    assert content["arch"] == f"resnet18-heads{len(heads)}"
     alone = torch.load(path.parent / "backbone-head0.pt", weights_only=True)
     assert torch.load(path, weights_only=True)["arch"] == "resnet18-heads2"
     assert alone["arch"] == "resnet18"

@@ -57,3 +57,18 @@ def test_a_run_killed_at_a_pause_comes_to_it_again(image_folder: Path, tmp_path:
     killed.close()  # as the kill of the process that was about to write the snapshot
     again = prepare("moco/smoke", replace(command), CPU)
     assert list(train_to_snapshots(again, StopRequest())) == [0, 2, 4]
+
+
+@pytest.mark.slow
+def test_a_finished_run_that_is_started_again_writes_the_encoder_file_it_lacks(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert main(words(image_folder, out)) == 0
+    log, encoder = (out / "metrics.jsonl").read_bytes(), (out / "encoder.pt").read_bytes()
+    backbone = (out / "backbone.pt").read_bytes()
+    (out / "encoder.pt").unlink()
+    assert main(words(image_folder, out)) == 0
+    assert (out / "encoder.pt").read_bytes() == encoder
+    assert (out / "backbone.pt").read_bytes() == backbone
+    assert (out / "metrics.jsonl").read_bytes() == log

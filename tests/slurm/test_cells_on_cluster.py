@@ -62,7 +62,7 @@ def there(request: RunAll) -> RunAll:
 def finished(request: RunAll) -> list[CellStatus]:
     """Once the tables of the last submission are made."""
     *_, last = submissions(request.runs)
-    wait_for_all([*last.helpers, *(cell.job for cell in last.cells)])
+    wait_for_all([*last.helpers, *dict.fromkeys(cell.job for cell in last.cells)])
     return statuses(request.runs)[0]
 
 
@@ -91,6 +91,21 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     before = len(list(submissions(request.runs)))
     run(request)  # all is recorded
     assert len(list(submissions(request.runs))) == before
+
+
+def test_readings_of_one_pass_are_one_job_and_leave_the_records_of_a_local_run(
+    request_here: RunAll,
+) -> None:
+    readings = ",".join(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac"))
+    here = replace(request_here, tasks=readings, random=False)
+    request = there(here)
+    assert run(request) == 0
+    assert [status.state for status in finished(request)] == ["done"] * 3
+    (submission,) = submissions(request.runs)
+    assert len({cell.job for cell in submission.cells}) == 1
+    assert len(list((request.runs / "cache" / "heads").glob("stream-*"))) == 1
+    assert run(here) == 0
+    assert load_records(request.results) == load_records(here.results)
 
 
 def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(

@@ -57,6 +57,9 @@ class Evaluate:
     """Heads of a LooC++ or MoCo++ file, such as 0 2, with concatenated features; default all."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    image_memory_gb: float | None = None
+    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
+    decoded for every pass if they need more; default a quarter of the free memory."""
     trust_topology: bool = False
     """Take a foreign network as assumed, even if its running statistics contradict."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
@@ -109,6 +112,7 @@ class Evaluate:
             tolerated=self.tolerate,
             training=self.training,
             features_in=self.features_in,
+            image_memory_gb=self.image_memory_gb,
             trust_topology=self.trust_topology,
         )
         backbone = load_backbone(self.ckpt, name=self.name, branch=self.branch)

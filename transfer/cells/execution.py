@@ -28,9 +28,10 @@ from transfer.cells.shared_classifier import (
     why_missing,
 )
 from transfer.cells.staleness import classifier_hash, finished
-from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import write_list
+from transfer.galleries.store import keep_gallery
 from transfer.record import (
     Record,
     features_in,
@@ -42,8 +43,10 @@ from transfer.record import (
     stored_fields,
     write_failure,
 )
+from transfer.running.console import PROGRESS_FILE, progress_file
 from transfer.running.folders import Folders
 from transfer.running.lock import lock_folder
+from transfer.running.memory import image_memory
 from transfer.running.processes import Process, this_process
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
@@ -59,12 +62,14 @@ def evaluate(cell: Cell) -> Record:
     import torch.distributed as dist
 
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
+    map_annotations(cell.task.datasets(), cell.folders)
     record = finished(cell)
     if record is not None:
         return record
     process = this_process()
     if process.is_main:
-        with lock_folder(cell.folders.work):
+        work = cell.folders.work
+        with lock_folder(work), progress_file(work / PROGRESS_FILE):
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
@@ -92,7 +97,8 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         return cell.task.prepare(cell.computing, folders), folders
 
     reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
-    predictions = cell.task.run(prepared, folders, cell.seed)
+    with image_memory(cell.settings.image_memory_gb):
+        predictions = cell.task.run(prepared, folders, cell.seed)
     if not process.is_main:
         return None
     record = Record(
@@ -114,7 +120,9 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         **run_environment(),
     )
     require_still_same(reports, cell.settings.data)
-    return store_record(cell.path, record)
+    file = store_record(cell.path, record)
+    keep_gallery(file, lambda: cell.task.gallery(predictions, folders))
+    return file
 
 
 def _require_whole_data(cell: Cell) -> None:
@@ -176,6 +184,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
         first = next(iter(alike.values()))
+        map_annotations(task.datasets(), first.folders)
         with without_state_of_changed_data(first.folders):
             reports, _ = _on_checked_data(first, partial(_fill_cache, task, backbones), start)
             require_still_same(reports, first.settings.data)

@@ -21,6 +21,7 @@ from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
 from transfer.cells.staleness import finished
+from transfer.datasets.catalog import map_annotations
 from transfer.record import Record
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, write_whole
@@ -58,6 +59,7 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     asked = here if alone else task.num_processes(cell.settings.training)
     if asked == here or finished(cell) is not None:
         return evaluate(cell)
+    map_annotations(task.datasets(), cell.folders)
     for key in task.datasets():
         check_once(key, cell.settings.data, cell.settings.tolerated)
     work = cell.folders.work

@@ -30,6 +30,8 @@ class CellSettings:
     """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks."""
+    image_memory_gb: float | None = None
+    """Memory for the decoded training images of a probe; None: a quarter of the free memory."""
     trust_topology: bool = False
     """Foreign networks are taken as assumed, also where their running statistics contradict."""
 

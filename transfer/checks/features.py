@@ -13,7 +13,7 @@ from transfer.checks.report import Facts, Place
 from transfer.checks.speed import seconds_per_call, with_peak_memory
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
-from transfer.frozen.linear_heads import HeadOptimizer, new_heads
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, frozen_network, in_bfloat16
 from transfer.frozen.probe_training import ProbeTraining

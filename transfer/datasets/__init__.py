@@ -12,7 +12,9 @@ catalog.py        merges the data sets into DATASETS; opens a split of a set
 info.py           the form of a description
 source.py         the form of an origin: archives, addresses, checksums, terms, layout
 images.py         one split: images decoded on demand, labels, fingerprint
+thumbnails.py     what a record holds of a single image, to show it
 scenes.py         one split of a detection set: images with objects; which are used for training
+scene_arrays.py   one image with its objects; all of them in arrays that processes share
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them
 class_folders.py  images in one folder per class
 upright.py        images turned by their EXIF orientation

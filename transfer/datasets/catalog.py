@@ -11,6 +11,8 @@ Counts are those of the sets as published. Those of detection sets are of all im
 without objects.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from transfer.datasets.classification import (
@@ -41,6 +43,7 @@ from transfer.datasets.info import AnySplit, DatasetInfo
 from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
+from transfer.running.folders import Folders
 from transfer.running.nearest import nearest
 
 SPLITS = ("train", "val", "trainval", "test")
@@ -69,6 +72,8 @@ FILES = (
     coco,
 )
 """The files that describe data sets, in the order of the tables of `check-data`."""
+DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
+"""What torchvision, scipy and our own readers raise on absent and damaged annotation files."""
 DATASETS: dict[str, DatasetInfo] = {
     key: info for file in FILES for key, info in file.DATASETS.items()
 }
@@ -118,6 +123,18 @@ def open_segmented(key: str, data: Path, split: str) -> Segmented:
     raise DataError(f"{dataset_info(key).title} has no masks of classes")
 
 
+def map_annotations(keys: Iterable[str], folders: Folders) -> None:
+    """Parse large annotation files of these sets once for all processes, which map their arrays.
+
+    Sets that are absent or broken are left to the functions that open them, which say so.
+    """
+    for key in keys:
+        info = dataset_info(key)
+        if info.map_annotations is not None and info.is_there(folders.data):
+            with suppress(DataError, *DAMAGES):
+                info.map_annotations(folders.data, folders.cache)
+
+
 def open_any(key: str, data: Path, split: str) -> AnySplit:
     """Open one split of any set below the data folder; all kinds have names and a fingerprint."""
     info = dataset_info(key)
@@ -129,8 +146,7 @@ def open_any(key: str, data: Path, split: str) -> AnySplit:
         return info.read(data, split, expected_sizes(key, data))
     except DataError as error:
         raise DataError(f"{info.title}, split {split}: {error}. {info.how_to_get}") from error
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError) as error:
-        # what torchvision, scipy and our own readers raise on absent and damaged annotation files
+    except DAMAGES as error:
         raise DataError(
             f"{info.title}, split {split}: {type(error).__name__}: {error}. {info.how_to_get}"
         ) from error

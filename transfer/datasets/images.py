@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+
+from pretrain.pixels import decoding
+from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-JPEG_START = b"\xff\xd8\xff"
-SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
-"""JPEG color spaces of which simplejpeg decodes the same pixels as Pillow, unlike CMYK."""
 
 
 class DataError(ValueError):
@@ -45,7 +43,13 @@ class ImageFiles:
 
     def decode(self, i: int) -> Image.Image:
         """Return an RGB image."""
-        return decode_file(self.folder / self.name(i))
+        return Image.fromarray(self.read(i))
+
+    def read(self, i: int) -> Pixels:
+        """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
+        file = self.folder / self.name(i)
+        with name_in_errors(file):
+            return decoding.decode(file.read_bytes())
 
     def take(self, indices: NDArray[np.int64]) -> ImageFiles:
         """Return the images at these positions, in this order."""
@@ -92,6 +96,11 @@ class ImageArrays:
     def decode(self, i: int) -> Image.Image:
         """Return an RGB image."""
         return Image.fromarray(self.pixels[i])
+
+    def read(self, i: int) -> Pixels:
+        """Return RGB pixels (H, W, 3), uint8."""
+        pixels: Pixels = self.pixels[i]
+        return pixels
 
     def take(self, indices: NDArray[np.int64]) -> ImageArrays:
         """Return the images at these positions, in this order."""
@@ -205,7 +214,7 @@ def name_in_errors(file: Path) -> Iterator[None]:
     """Turn errors of reading and decoding into a DataError that names the file."""
     try:
         yield
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
+    except DECODE_ERRORS as error:
         raise DataError(
             f"{file}: cannot be decoded ({error}); replace the file, "
             "python -m transfer check-data lists all such files"
@@ -213,17 +222,5 @@ def name_in_errors(file: Path) -> Iterator[None]:
 
 
 def decode(content: bytes) -> Image.Image:
-    """Return the RGB image of a file's content.
-
-    Pillow decides what is readable; simplejpeg gives the same pixels in half the time.
-    """
-    import simplejpeg
-
-    if content.startswith(JPEG_START):
-        try:
-            if simplejpeg.decode_jpeg_header(content)[2] in SAME_AS_PILLOW:
-                return Image.fromarray(simplejpeg.decode_jpeg(content, "RGB"))
-        except ValueError:
-            pass  # simplejpeg also refuses small flaws that Pillow accepts
-    with Image.open(io.BytesIO(content)) as image:
-        return image.convert("RGB")
+    """Return the RGB image of a file's content."""
+    return Image.fromarray(decoding.decode(content))

@@ -1,10 +1,8 @@
-"""Images with objects, the content of detection sets, packed to be shared by loader processes."""
+"""Images with objects, the content of detection sets, and what is broken or odd about them."""
 
 import hashlib
-import pickle
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -13,45 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.images import ImageFiles
+from transfer.datasets.scene_arrays import (
+    Scene,
+    SceneArrays,
+    any_per_image,
+    pack_scenes,
+)
 
 BORDER_PX = 2.0
 """A box gets a note if it passes the image's border by more than this. Rounding, and files that
 count pixels from 0 where VOC counts from 1, stay below it."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scene:
-    """One image and its m objects, in px of the original image.
-
-    Boxes are (left, top, right, bottom). Missing an `aside` object in a test is no error. In
-    training, the crowds of COCO are left out; the difficult objects of VOC count like any other.
-    """
-
-    name: str
-    """File below the data folder."""
-    image_id: int | str
-    """COCO's number, VOC's name."""
-    width: int
-    height: int
-    boxes: NDArray[np.float64]
-    """(m, 4)."""
-    classes: NDArray[np.int64]
-    """(m,), from 0."""
-    aside: NDArray[np.bool_]
-    """(m,): crowd (COCO) or difficult (VOC)."""
-    polygons: tuple[tuple[NDArray[np.float64], ...], ...] | None = None
-    """Outlines x, y, x, y, ... of each of the m objects; empty for crowds. None: not published."""
-    keypoints: NDArray[np.float64] | None = None
-    """(m, 17, 3): x, y as published, and 0 not labeled, 1 hidden, 2 visible."""
-
-    def parts(self) -> Iterator[bytes]:
-        """Yield all that is known about the image, for the fingerprint."""
-        yield f"{self.image_id} {self.width} {self.height} {len(self.boxes)}".encode()
-        for values in (self.boxes, self.classes, self.aside, self.keypoints):
-            yield b"" if values is None else values.tobytes()
-        for outlines in self.polygons or ():
-            yield b"%d" % len(outlines)
-            yield from (outline.tobytes() for outline in outlines)
 
 
 class Scenes:
@@ -60,7 +29,7 @@ class Scenes:
     def __init__(
         self,
         folder: Path,
-        scenes: Iterable[Scene],
+        scenes: Iterable[Scene] | SceneArrays,
         class_names: Sequence[str],
         *,
         category_ids: Sequence[int] = (),
@@ -68,15 +37,17 @@ class Scenes:
         faulty: Collection[int] = (),
         faults: Sequence[str] = (),
         notes: Sequence[str] = (),
+        order: NDArray[np.int64] | None = None,
     ) -> None:
-        packed: list[bytes] = []
-        names: list[bytes] = []
-        sizes: list[tuple[int, int]] = []
-        for scene in scenes:
-            packed.append(pickle.dumps(scene, protocol=5))
-            names.append(scene.name.encode())
-            sizes.append((scene.width, scene.height))
-        self.source = ImageFiles(folder, np.array(names, dtype=np.bytes_))
+        """Pack scenes, or refer to packed ones.
+
+        order: positions of this split's images among the scenes; None: all of them.
+        """
+        self.arrays = scenes if isinstance(scenes, SceneArrays) else pack_scenes(scenes)
+        """Images and objects of the published split, which its parts share."""
+        self.order = np.arange(len(self.arrays)) if order is None else order
+        """Positions (n,) of the images of this split in the arrays."""
+        self.source = ImageFiles(folder, self.arrays.names[self.order])
         self.class_names = tuple(class_names)
         self.category_ids = tuple(category_ids)
         """COCO's number of each class."""
@@ -88,16 +59,13 @@ class Scenes:
         """Broken annotations of the published split, which were left out, one line each."""
         self.notes = tuple(notes)
         """Lines on odd annotations, which complete sets have too."""
-        self.sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)
+        self.sizes = self.arrays.sizes[self.order]
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
         """Whether the image is wider than high (n,), for batches of one orientation."""
-        self._ends = np.cumsum([len(content) for content in packed], dtype=np.int64)
-        # one array: a list of a hundred thousand objects is copied into every loading process
-        self._packed = np.frombuffer(b"".join(packed), dtype=np.uint8)
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.order)
 
     def __iter__(self) -> Iterator[Scene]:
         return (self.scene(i) for i in range(len(self)))
@@ -109,9 +77,7 @@ class Scenes:
 
     def scene(self, i: int) -> Scene:
         """Return one image with its objects."""
-        start = int(self._ends[i - 1]) if i else 0
-        scene: Scene = pickle.loads(self._packed[start : int(self._ends[i])].data)
-        return scene
+        return self.arrays.scene(int(self.order[i]))
 
     def name(self, i: int) -> str:
         """Return the file of an image below the data folder."""
@@ -121,13 +87,14 @@ class Scenes:
         """Return the images at these positions, in this order."""
         return Scenes(
             self.source.folder,
-            (self.scene(int(i)) for i in indices),
+            self.arrays,
             self.class_names,
             category_ids=self.category_ids,
             annotations=self.annotations,
             faulty=self.faulty,
             faults=self.faults,
             notes=self.notes,
+            order=self.order[np.asarray(indices, dtype=np.int64)],
         )
 
     def without(self, names: Collection[str]) -> "Scenes":
@@ -138,10 +105,11 @@ class Scenes:
 
     def objects_per_class(self) -> NDArray[np.int64]:
         """Return the number of objects of each class (L,), those aside not counted."""
-        counts = np.zeros(len(self.class_names), dtype=np.int64)
-        for scene in self:
-            np.add.at(counts, scene.classes[~scene.aside], 1)
-        return counts
+        arrays = self.arrays
+        times = np.bincount(self.order, minlength=len(arrays))
+        per_object = np.repeat(times, np.diff(arrays.object_ends, prepend=0))
+        counted = np.repeat(arrays.classes, per_object * ~arrays.aside)
+        return np.bincount(counted, minlength=len(self.class_names))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -164,14 +132,13 @@ def usable_for_training(
     without a labeled keypoint. Difficult objects of VOC count like any other. Of COCO's 118,287
     training images 117,266 are left for boxes and masks.
     """
-    usable = []
-    for i, scene in enumerate(scenes):
-        keep = not scene.aside.all() if scenes.aside_are_crowds else len(scene.boxes) > 0
-        if keep and finds == "keypoints":
-            keep = scene.keypoints is not None and bool((scene.keypoints[:, :, 2] > 0).any())
-        if keep:
-            usable.append(i)
-    return np.array(usable, dtype=np.int64)
+    arrays = scenes.arrays
+    # without a Scene per image, which would take ten seconds for COCO
+    kept = ~arrays.aside if scenes.aside_are_crowds else np.ones_like(arrays.aside)
+    usable = any_per_image(kept, arrays.object_ends)
+    if finds == "keypoints":
+        usable &= any_per_image(arrays.keypoints[:, 2] > 0, arrays.point_ends)
+    return np.flatnonzero(usable[scenes.order])
 
 
 def box_fault(box: object, width: int, height: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from transfer.datasets.objects.coco import is_outline
+from transfer.datasets.objects.coco_faults import is_outline
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, check_same_images
 

@@ -12,7 +12,8 @@ from pycocotools import mask as coco_mask
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.sample import ResizedDetections
 
 MASK_THRESHOLD = 0.5

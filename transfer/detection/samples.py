@@ -13,7 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from transfer.datasets.images import DataError
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.datasets.upright import decode_upright
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Polygons, Sample

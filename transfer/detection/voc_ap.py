@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, check_same_images
 
 Floats = NDArray[np.float64]

@@ -1,6 +1,7 @@
 """Training of whole networks for hours: detectors, segmentation, classification with few labels.
 
 loop.py                  the training loop
+side_by_side.py          several networks trained on one stream of images
 state.py                 its checkpoint
 schedule.py              the settings that it reads, and the learning rate of a step
 stream.py                the order of the images

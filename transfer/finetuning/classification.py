@@ -1,5 +1,6 @@
 """Fine-tuning of a backbone with a linear classifier: network, training and scores."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from transfer.datasets.images import Images
 from transfer.finetuning import loop
 from transfer.finetuning.gpu import fused
 from transfer.finetuning.schedule import Precision
+from transfer.finetuning.side_by_side import Competitor, train_side_by_side
 from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
 from transfer.frozen.crops import RandomView, draw_seed
@@ -23,6 +25,7 @@ from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.running import stop
 from transfer.running.console import progress
 from transfer.running.loader import load_stacked
+from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process, any_process, this_process
 
 
@@ -155,6 +158,41 @@ def train(
         name=name,
         one_size=True,
     )
+
+
+def train_rates(
+    classifiers: Sequence[Classifier],
+    images: Images,
+    courses: Sequence[FineTuning],
+    *,
+    seed: int,
+    folders: Sequence[Path],
+    process: Process,
+    names: Sequence[str],
+) -> list[TrainingSummary | NotFiniteError]:
+    """Train classifiers on the same random crops, several of them side by side.
+
+    The error of one that diverges takes the place of its summary; a single one raises it.
+    """
+    if len(classifiers) == 1:
+        (classifier,), (course,), (folder,), (name,) = classifiers, courses, folders, names
+        return [
+            train(classifier, images, course, seed=seed, folder=folder, process=process, name=name)
+        ]
+    competitors = []
+    for classifier, course, folder, name in zip(classifiers, courses, folders, names, strict=True):
+        classifier.to(process.device)
+        competitors.append(
+            Competitor(
+                network=classifier,
+                optimizer=classifier.optimizer(course),
+                course=course,
+                folder=folder,
+                name=name,
+            )
+        )
+    samples = TrainingSamples(images, courses[0].crop_px, seed)
+    return train_side_by_side(competitors, samples, seed=seed, process=process, one_size=True)
 
 
 def predict_scores(

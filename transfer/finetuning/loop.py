@@ -80,11 +80,30 @@ def train(
     num_workers: processes that load images for each training process. one_size: whether all samples
     have the same size, for which a GPU may measure its algorithms.
     """
-    _check(course, process)
+    check(course, process)
+    job = job_of(samples, course, seed, folder, process, num_workers, name)
+    training = restored_training(network, optimizer, job)
+    if not training.finished:
+        with measured_convolutions(process.device, one_size=one_size):
+            _iterate(job, training)
+    finish(job, training)
+    return summary(training)
+
+
+def job_of(
+    samples: Samples[Sample],
+    course: TrainingSchedule,
+    seed: int,
+    folder: Path,
+    process: Process,
+    num_workers: int | None,
+    name: str,
+) -> Job:
+    """Return the inputs of a training, with the usual number of loader processes if it is None."""
     if num_workers is None:
         num_workers = usual_workers(course.iterations * course.batch_size)
         num_workers = -(-num_workers // process.num_processes)
-    job = Job(
+    return Job(
         samples=samples,
         course=course,
         seed=seed,
@@ -93,19 +112,20 @@ def train(
         num_workers=num_workers,
         name=name,
     )
-    training = _restored_training(network, optimizer, job)
+
+
+def finish(job: Job, training: Training) -> None:
+    """Make the norms' statistics precise and save the weights, unless that is done."""
     if not training.finished:
-        with measured_convolutions(process.device, one_size=one_size):
-            _iterate(job, training)
         _make_norms_precise(job, training)
         training.finished = True
-        if process.is_main:
+        if job.process.is_main:
             save(training, job.path)
-    network.eval()
-    return summary(training)
+    training.network.eval()
 
 
-def _check(course: TrainingSchedule, process: Process) -> None:
+def check(course: TrainingSchedule, process: Process) -> None:
+    """Raise ValueError for settings that cannot run in these processes."""
     images_per_pass(course, process)
     if course.precision == "float16" and process.device.type != "cuda":
         raise ValueError(
@@ -113,7 +133,7 @@ def _check(course: TrainingSchedule, process: Process) -> None:
         )
 
 
-def _restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
+def restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) -> Training:
     """Return the training in its saved state if there is one, else in its initial state."""
     if job.process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.process.device)
@@ -138,7 +158,7 @@ def _iterate(job: Job, training: Training) -> None:
     with _progress(job, training.iteration) as counter:
         while training.iteration < total:
             try:
-                _step(job, training, network, batches)
+                step(job, training, network, batches)
             except FloatingPointError as error:
                 # both engines raise it for proposals that are not finite; the diverged iteration
                 # may be an earlier, unread one
@@ -152,7 +172,7 @@ def _iterate(job: Job, training: Training) -> None:
             due = time.monotonic() - saved_s > SAVE_EVERY_S
             stopping, due = any_process([stop.is_requested(), due], job.process)
             if reading or stopping or due:
-                _read_losses(job, training)
+                read_losses(job, training)
             if counter is not None:
                 _show(job, training, counter)
             if last or stopping or due:
@@ -163,9 +183,7 @@ def _iterate(job: Job, training: Training) -> None:
                 _stop_together(job.process)
 
 
-def _step(
-    job: Job, training: Training, network: nn.Module, batches: Iterator[list[Sample]]
-) -> None:
+def step(job: Job, training: Training, network: nn.Module, batches: Iterator[list[Sample]]) -> None:
     """Make one optimizer step; its losses stay on the device and are read later."""
     course, device = job.course, job.process.device.type
     set_rate(training.optimizer, learning_rate(course, training.iteration))
@@ -238,7 +256,7 @@ def _norm_batches(job: Job, count: int) -> Iterator[list[Sample]]:
         yield batch
 
 
-def _read_losses(job: Job, training: Training) -> None:
+def read_losses(job: Job, training: Training) -> None:
     """Copy the losses from the device; NotFiniteError, in every process, if one is not finite."""
     if not training.unread:
         return

@@ -40,6 +40,10 @@ class TrainingOptions:
     """Learning rates; for few labels, those of the classifier. Several are compared on a held-out
     part of the training set; a single one is used directly. None given: the protocol's."""
 
+    rates_at_once: int = 0
+    """Learning rates of few labels that train side by side on the same crops; the weights are those
+    of one after another. 0: one on a CPU, on a GPU as many as its memory holds."""
+
     @property
     def searched_rates(self) -> tuple[float, ...]:
         """Learning rates to compare; empty if there are fewer than two."""

@@ -1,10 +1,11 @@
 """Extraction of features, part by part, into files of the cache."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
@@ -12,11 +13,11 @@ from torchvision.transforms import v2
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.frozen.feature_file import UnfinishedRows, unfinished_rows
-from transfer.frozen.network import forward, frozen_network
-from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.frozen.network import device, forward, frozen_network
+from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running import stop
 from transfer.running.console import progress
-from transfer.running.loader import load_stacked
+from transfer.running.loader import load_batches
 
 IMAGES_PER_BATCH = 256
 IMAGES_PER_PART = 8192  # progress is stored after each part
@@ -47,18 +48,49 @@ class _Entry:
     def __init__(self, backbone: Backbone, rows: UnfinishedRows) -> None:
         self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
+        self.under_way: _ReadBack | None = None
 
-    def put(self, start: int, raw: Tensor) -> None:
-        """Write the features of pixels (n, 3, H, W) uint8 from row `start` on, unless finished."""
-        if start + len(raw) > self.rows.done:
-            features = forward(self.network, normalize_pixels(raw, self.form))
-            self.rows.write(start, features.cpu().numpy())
+    def put(self, start: int, pixels: Tensor) -> None:
+        """Write the features of normalized pixels from row `start` on, unless finished.
+
+        Those of a GPU are written when the next ones are put or these are kept.
+        """
+        if start + len(pixels) > self.rows.done:
+            features = _ReadBack(start, forward(self.network, pixels))
+            self._write_last()
+            self.under_way = features
+            if pixels.device.type == "cpu":
+                self._write_last()
 
     def keep(self, done: int) -> None:
         """Mark `done` rows as finished; a later call continues there."""
+        self._write_last()
         if done > self.rows.done:
             self.rows.mark(done)
         self.rows.require_in_place()
+
+    def _write_last(self) -> None:
+        features, self.under_way = self.under_way, None
+        if features is not None:
+            self.rows.write(features.start, features.wait().numpy())
+
+
+class _ReadBack:
+    """Features on their way from a device to the host."""
+
+    def __init__(self, start: int, features: Tensor) -> None:
+        self.start = start
+        # the copy from a GPU goes to pinned memory, so the host does not wait for it
+        self.host = features.to("cpu", non_blocking=True)
+        self.copied = torch.cuda.Event() if features.is_cuda else None
+        if self.copied is not None:
+            self.copied.record()
+
+    def wait(self) -> Tensor:
+        """Return the features (n, C) when they have arrived."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.host
 
 
 def extract(
@@ -83,21 +115,47 @@ def extract(
 def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None:
     """Extract all rows that any of the entries lacks, and finish the entries."""
     done, total = min(entry.rows.done for entry in entries), len(prepared)
+    where = device()
+    forms = {entry.form: Normalization(entry.form, where) for entry in entries}
     with progress("features", subject, total, done=done) as counter:
-        while done < total:
-            upto = min(done + IMAGES_PER_PART, total)
-            part, workers = range(done, upto), num_workers(upto - done)
-            for batch in load_stacked(prepared, part, IMAGES_PER_BATCH, workers):
-                for entry in entries:
-                    entry.put(done, batch)
-                done += len(batch)
-                counter.add(len(batch))
-                if (
-                    stop.is_requested()
-                ):  # a whole part may take longer than the scheduler's grace period
-                    break
+        for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
+            inputs = {form: normalize(raw) for form, normalize in forms.items()}
             for entry in entries:
-                entry.keep(done)
-            stop.exit_if_requested()
+                entry.put(indices.start, inputs[entry.form])
+            counter.add(len(raw))
+            ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
+            # a whole part may take longer than the scheduler's grace period
+            if ends_part or stop.is_requested():
+                for entry in entries:
+                    entry.keep(indices.stop)
+                stop.exit_if_requested()
     for entry in entries:
         entry.rows.finish()
+
+
+def raw_batches(
+    prepared: EvalImages, start: int, *, pinned: bool
+) -> Iterator[tuple[range, Tensor]]:
+    """Yield the indices and the pixels (n, 3, H, W) uint8 of batches from `start` on.
+
+    One loader makes all of them. Batches end where parts end, so that an interrupted extraction
+    continues with the batches of an uninterrupted one.
+    """
+    total = len(prepared)
+    chunks = [
+        range(first, min(first + IMAGES_PER_BATCH, part + IMAGES_PER_PART, total))
+        for part in range(start, total, IMAGES_PER_PART)
+        for first in range(part, min(part + IMAGES_PER_PART, total), IMAGES_PER_BATCH)
+    ]
+
+    def read(indices: range) -> Tensor:
+        # as channels last, in which the network computes
+        return torch.stack([prepared[i].permute(1, 2, 0) for i in indices]).permute(0, 3, 1, 2)
+
+    batches = load_batches(
+        read,
+        chunks,
+        num_workers=num_workers(total - start),
+        pin=Tensor.pin_memory if pinned else None,
+    )
+    yield from zip(chunks, batches, strict=True)

@@ -6,37 +6,94 @@ image's class are taken relative to their mean over classes, so that what raises
 counts for nothing, and a head that speaks against the class has no share.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 from transfer.frozen.classifier import Heads
 
 IMAGES_PER_PART = 4096
+NUM_BINS = 20
+"""Bins of the histogram of a head's shares."""
+NUM_EXAMPLES = 12
+"""Images whose shares a record holds one by one."""
 
 
-def head_shares(classifier: Heads, features: Tensor, labels: Tensor, num_heads: int) -> list[float]:
-    """Return the mean share of each head (num_heads,) over correctly classified images.
+def image_shares(
+    classifier: Heads, features: Tensor, labels: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor]:
+    """Return the shares (m, num_heads) of each head in m images, and their indices (m,).
 
-    classifier: R = 1. features (n, C), heads side by side; labels (n,). The shares of an image are
-    at least 0 and add up to 1; empty if no image is classified correctly.
+    classifier: R = 1. features (n, C), heads side by side; labels (n,). Only correctly classified
+    images count, of which a head speaks for the class. The shares of an image are at least 0 and
+    add up to 1.
     """
     weight = classifier.weight[0].float()
     relative = weight - weight.mean(dim=0)
-    total, count = torch.zeros(num_heads, dtype=torch.float64), 0
-    for part, classes in zip(
-        features.split(IMAGES_PER_PART), labels.split(IMAGES_PER_PART), strict=True
-    ):
-        right = classifier.scores(part.float())[0].argmax(dim=1) == classes
-        products = part[right].float() * relative[classes[right]]
+    shares, indices = [], []
+    for start in range(0, len(features), IMAGES_PER_PART):
+        part = features[start : start + IMAGES_PER_PART].float()
+        classes = labels[start : start + IMAGES_PER_PART]
+        right = (classifier.scores(part)[0].argmax(dim=1) == classes).nonzero()[:, 0]
+        products = part[right] * relative[classes[right]]
         evidence = products.unflatten(1, (num_heads, -1)).sum(dim=2).clamp_min(0)
         known = evidence.sum(dim=1) > 0
-        shares = evidence[known] / evidence[known].sum(dim=1, keepdim=True)
-        total += shares.double().sum(dim=0)
-        count += len(shares)
-    return (total / count).tolist() if count else []
+        shares.append(evidence[known] / evidence[known].sum(dim=1, keepdim=True))
+        indices.append(start + right[known])
+    return torch.cat(shares).double(), torch.cat(indices)
+
+
+def share_details(
+    classifier: Heads, features: Tensor, labels: Tensor, num_heads: int
+) -> dict[str, object]:
+    """Return the details of `image_shares` for the record; empty if there are no shares.
+
+    "head_shares" are the means over images, and "head_entropy_bits" is the entropy of these means,
+    as the paper prints it; "image_entropy_bits" is the mean of the images' entropies.
+    "head_is_largest" is the share of images in which a head has the largest share.
+    "head_share_histograms" counts the images in bins of a head's share, "class_head_shares" holds
+    the means over the images of each class (null without any), and "head_share_examples" the shares
+    of a few images, by their index in the test split.
+    """
+    shares, indices = image_shares(classifier, features, labels, num_heads)
+    if not len(shares):
+        return {}
+    means, classes = shares.mean(dim=0).tolist(), labels[indices]
+    edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)
+    of_class = [shares[classes == label] for label in range(classifier.weight.shape[1])]
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randperm(len(shares), generator=generator)[:NUM_EXAMPLES].sort().values.tolist()
+    return {
+        "head_shares": means,
+        "head_entropy_bits": entropy_bits(means),
+        "image_entropy_bits": float(entropies_bits(shares).mean()),
+        "head_is_largest": [
+            float((shares.argmax(dim=1) == head).double().mean()) for head in range(num_heads)
+        ],
+        "head_share_histograms": {
+            "edges": edges.tolist(),
+            "counts": [
+                [int(count) for count in torch.histogram(column, edges).hist]
+                for column in shares.T.contiguous()
+            ],
+        },
+        "class_head_shares": [
+            rows.mean(dim=0).tolist() if len(rows) else None for rows in of_class
+        ],
+        "head_share_examples": [
+            {"index": int(indices[i]), "label": int(classes[i]), "shares": shares[i].tolist()}
+            for i in drawn
+        ],
+        "num_images_with_shares": len(shares),
+    }
+
+
+def entropies_bits(shares: Tensor) -> Tensor:
+    """Return the entropies (m,) of rows (m, h) that add up to 1, from 0 to log2 h."""
+    return -torch.xlogy(shares, shares).sum(dim=1) / math.log(2)
 
 
 def entropy_bits(shares: list[float]) -> float:
     """Return the entropy of shares that add up to 1, from 0 to log2 of their number."""
-    p = torch.tensor(shares, dtype=torch.float64)
-    return float(-torch.xlogy(p, p).sum() / torch.log(torch.tensor(2.0, dtype=torch.float64)))
+    return float(entropies_bits(torch.tensor([shares], dtype=torch.float64)))

@@ -1,18 +1,19 @@
-"""Training of linear heads on a frozen backbone, with several learning rates at once.
+"""Training of linear heads on a frozen backbone, with several probes and rates at once.
 
 The forward pass of the frozen backbone dominates the cost. Heads that differ only in learning rate
-and decay see the same random crops and share this pass: a search over seven rates costs as much as
-one training, and so do four papers' readings of one probe. Each head ends with the weights that a
-separate training would give it.
+and decay are rows of one matrix: a search over seven rates costs as much as one training. Probes
+that differ in batch size, optimizer or length read the same stream of features: their crops depend
+only on the seed and the place in the stream, so that a batch of 1024 is four consecutive batches of
+256. Each probe takes its own batches from the stream and leaves it when it is done. Each head ends
+with the weights that a separate training would give it.
 """
 
-import io
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
 from torch import Tensor, nn
@@ -20,122 +21,30 @@ from torch import Tensor, nn
 from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
+from transfer.frozen.class_results import class_results
 from transfer.frozen.classifier import Heads, save_classifier
-from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.crops import CROPS, RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.head_shares import entropy_bits, head_shares
-from transfer.frozen.network import forward, frozen_network, upload
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
+from transfer.frozen.head_shares import share_details
+from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.running_probe import EpochAccuracies, RunningProbe, SavedTraining
 from transfer.frozen.transforms import QUARTER_TURNS
-from transfer.metrics import top1
 from transfer.running import stop
-from transfer.running.atomic_files import write_whole
 from transfer.running.console import print_line, progress
 from transfer.running.content_hash import content_hash
 from transfer.running.lock import BusyError, lock_folder
 from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
-TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
-"""Errors of torch.load for a file that was cut short or filled with zeros."""
+FORWARD_IMAGES = 256
+"""Images of a forward pass where the batch size is a multiple of it. All published batches are, so
+a probe's features are rounded alike whether it is alone in its stream or not."""
 
 
 class NotFrozenError(RuntimeError):
     """Error for a frozen backbone that has changed."""
-
-
-class HeadOptimizer:
-    """SGD with momentum in the form of torch.optim.SGD, with a learning rate per head.
-
-    The R heads are rows of one matrix, so that a step is one product forward and one backward.
-    """
-
-    def __init__(self, heads: Heads, training: ProbeTraining, where: torch.device) -> None:
-        count, classes, width = heads.weight.shape
-        self.shape = (count, classes, width)
-        self.training = training
-        self.weight = heads.weight.reshape(count * classes, width).to(where).clone()
-        self.bias = heads.bias.reshape(count * classes).to(where).clone()
-        self.velocity = [torch.zeros_like(self.weight), torch.zeros_like(self.bias)]
-        rates = torch.tensor(training.learning_rates, dtype=self.weight.dtype, device=where)
-        self.rates = rates.repeat_interleave(classes)
-
-    def step(self, features: Tensor, labels: Tensor, share: float) -> Tensor:
-        """Update every head on features (n, C) and labels (n,); return the heads' losses (R,).
-
-        share: finished share of the training.
-        """
-        count, classes, _ = self.shape
-        factors = torch.tensor(self.training.rate_factors(share), dtype=self.rates.dtype)
-        rates = self.rates * upload(factors, self.rates.device).repeat_interleave(classes)
-        logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
-        log_p = logits.log_softmax(dim=2)
-        picked = labels.view(-1, 1, 1).expand(-1, count, 1)
-        losses = -log_p.gather(2, picked).squeeze(2).mean(dim=0)
-        # d loss / d logits of cross-entropy: softmax minus one-hot
-        slope = log_p.exp_()
-        slope.scatter_add_(2, picked, slope.new_full(picked.shape, -1.0))
-        slope = slope.view(len(labels), count * classes) / len(labels)
-        self._update(0, self.weight, slope.T @ features, rates[:, None])
-        self._update(1, self.bias, slope.sum(dim=0), rates)
-        return losses
-
-    def _update(self, index: int, parameter: Tensor, slope: Tensor, rate: Tensor) -> None:
-        direction = slope
-        if self.training.weight_decay:
-            direction = slope.add(parameter, alpha=self.training.weight_decay)
-        if self.training.optimizer == "lars":
-            direction = direction * self._ratios(parameter, slope).view_as(rate)
-        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(direction)
-        parameter.sub_(rate * velocity)
-
-    def _ratios(self, parameter: Tensor, slope: Tensor) -> Tensor:
-        """Return LARS's local rates (R * L,); 1 if a head's parameter or gradient is all zero."""
-        count, classes, _ = self.shape
-        size, gradient = (t.reshape(count, -1).norm(dim=1) for t in (parameter, slope))
-        ratio = self.training.trust_coefficient * size
-        ratio = ratio / (gradient + self.training.weight_decay * size + 1e-8)
-        defined = (size > 0) & (gradient > 0)
-        return torch.where(defined, ratio, torch.ones_like(ratio)).repeat_interleave(classes)
-
-    def heads(self) -> Heads:
-        """Return the current heads, on the CPU."""
-        return Heads(self.weight.view(self.shape).cpu(), self.bias.view(self.shape[:2]).cpu())
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the state that a resumed run needs."""
-        names = ("weight", "bias", "weight_velocity", "bias_velocity")
-        return dict(zip(names, (self.weight, self.bias, *self.velocity), strict=True))
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Restore a saved state."""
-        for name, tensor in self.state().items():
-            tensor.copy_(state[name])
-
-
-def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
-    """Return R heads with equal initial weights, those that R separate runs of the seed have."""
-    generator = torch.Generator().manual_seed(seed)
-    weight = std * torch.randn(num_classes, width, generator=generator)
-    count = len(rates)
-    return Heads(weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes))
-
-
-class EpochAccuracies:
-    """Top-1 of each head on given features after each pass over the training images.
-
-    It is only reported; nothing is chosen by it. The value of a diverged head is -1.
-    """
-
-    def __init__(self, features: Features) -> None:
-        self.features = features
-        self.top1: list[list[float]] = []
-
-    def add(self, heads: Heads) -> None:
-        """Measure the heads after one more pass."""
-        scores = heads.scores(self.features.features)
-        labels = self.features.labels
-        self.top1.append([top1(s, labels) if bool(s.isfinite().all()) else -1.0 for s in scores])
 
 
 def train_heads(
@@ -145,43 +54,107 @@ def train_heads(
     seed: int,
     folder: Path,
     curve: EpochAccuracies | None = None,
+    peers: Sequence[ProbeTraining] = (),
 ) -> Heads:
     """Train a head per learning rate on random crops of the images; the state is in the folder.
 
     An interrupted call, repeated with the same arguments, ends with the same weights. A head whose
     rate is too large may diverge, with scores that are not finite; NotFiniteError if all diverge.
     NotFrozenError if a bit of the backbone has changed since the first pass.
+    peers: trainings that go along on the same crops, as far as this one needs them. Their state is
+    in the folder too, where a later call for one of them continues it. Their divergence ends
+    nothing.
     """
     network = frozen_network(backbone)
-    before = weights_of(network)
     where = next(network.parameters()).device
-    num_classes = QUARTER_TURNS if training.labels == "rotations" else len(images.class_names)
-    rates = training.learning_rates
-    heads = new_heads(rates, num_classes, backbone.feature_dim, training.weight_std, seed)
-    optimizer = HeadOptimizer(heads, training, where)
-    ends = training.pass_ends(len(images))
-    steps = ends[-1]
-    saved = SavedTraining(folder / _file(backbone, images, training, seed))
-    start = saved.restore(optimizer, curve)
-    with progress("train", f"{len(rates)} rates", steps, "steps", done=start) as counter:
-        view = RandomView(px=training.crop_px, labels=training.labels)
-        batches = crop_batches(
-            images, view, backbone.input, seed, training.batch_size, range(start, steps)
-        )
-        for step, (pixels, labels) in enumerate(batches, start):
-            losses = optimizer.step(forward(network, pixels), labels.to(where), step / steps)
-            counter.add(1)
-            done = step + 1
-            if step % 50 == 0 or done == steps:
-                _require_finite(losses, step)
-            if done in (start + ends[0], steps):
-                require_frozen(network, before)
-            if curve is not None and done in ends:
-                curve.add(optimizer.heads())
-            saved.save_when_due(optimizer, done, curve)
-    if start < steps:
-        saved.save(optimizer, steps, curve)
-    return optimizer.heads()
+
+    def start(one: ProbeTraining) -> RunningProbe:
+        num_classes = QUARTER_TURNS if one.labels == "rotations" else len(images.class_names)
+        width, std = backbone.feature_dim, one.weight_std
+        heads = new_heads(one.learning_rates, num_classes, width, std, seed)
+        saved = SavedTraining(folder / _file(backbone, images, one, seed))
+        own_curve = curve and EpochAccuracies(curve.features)
+        return RunningProbe(one, len(images), HeadOptimizer(heads, one, where), saved, own_curve)
+
+    own = start(training)
+    if not own.finished:
+        others = [other for other in map(start, peers) if other.can_join(own)]
+        _Stream(backbone, images, seed, network, own, others).run()
+    if curve is not None and own.curve is not None:
+        curve.top1 = own.curve.top1
+    return own.optimizer.heads()
+
+
+class _Stream:
+    """One pass of crops through the network, and the probes that read its features."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        images: Images,
+        seed: int,
+        network: nn.Module,
+        own: RunningProbe,
+        others: Sequence[RunningProbe],
+    ) -> None:
+        self.network, self.own = network, own
+        self.before = weights_of(network)
+        self.going = [own, *others]
+        self.chunk = min(_forward_images(probe.training.batch_size) for probe in self.going)
+        # the chunks of an interrupted run are those of an undisturbed one
+        self.first = min(probe.place for probe in self.going) // self.chunk
+        self.last_save = time.monotonic()
+        view = RandomView(px=own.training.crop_px, labels=own.training.labels)
+        chunks = range(self.first, math.ceil(own.end / self.chunk))
+        self.batches = crop_batches(images, view, backbone.input, seed, self.chunk, chunks)
+
+    def run(self) -> None:
+        """Read the stream until the own probe is done; then all others have saved."""
+        own = self.own
+        check_at = own.step + own.ends[0]
+        label = f"{len(own.training.learning_rates)} rates"
+        if len(self.going) > 1:
+            label += f" (and {len(self.going) - 1} probes on the same crops)"
+        where = own.optimizer.weight.device
+        with progress("train", label, own.ends[-1], "steps", done=own.step) as counter:
+            for number, (pixels, labels) in enumerate(self.batches, self.first):
+                features, before = forward(self.network, pixels), own.step
+                self._train_all(number * self.chunk, features, labels.to(where))
+                counter.add(own.step - before)
+                if before < check_at <= own.step:
+                    require_frozen(self.network, self.before)
+                self._save_when_due()
+        for probe in self.going:
+            probe.save()
+
+    def _train_all(self, place: int, features: Tensor, labels: Tensor) -> None:
+        """Give the features of the images from a place on to every probe."""
+        for probe in list(self.going):
+            try:
+                probe.receive(place, features, labels)
+            except NotFiniteError as error:
+                if probe is self.own:
+                    raise
+                self.going.remove(probe)
+                print_line("train", f"a probe on the same crops is left out: {error}")
+                continue
+            if probe.finished:
+                require_frozen(self.network, self.before)
+                probe.save()
+                self.going.remove(probe)
+
+    def _save_when_due(self) -> None:
+        """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
+        if stop.is_requested() or time.monotonic() - self.last_save > SAVE_EVERY_S:
+            for probe in self.going:
+                probe.save()
+            self.last_save = time.monotonic()
+            stop.exit_if_requested()
+
+
+def _forward_images(batch_size: int) -> int:
+    """Return the number of images in a forward pass for a probe of this batch size alone."""
+    return batch_size if batch_size % FORWARD_IMAGES else FORWARD_IMAGES
 
 
 def train_and_score(
@@ -193,18 +166,23 @@ def train_and_score(
     folder: Path,
     head: int = 0,
     shared: Path | None = None,
+    peers: Sequence[ProbeTraining] = (),
 ) -> Predictions:
     """Train heads, and score test with the final weights of one of them.
 
     These weights are stored in the folder, for tasks that use the classifier; the details name
     them. The details also hold top-1 after each pass and the best of these, which is not the
-    result, and the shares of a network's heads. shared: a folder where cells that train the same
-    heads share their state.
+    result, and the shares of a network's heads.
+    shared: a folder where cells that read the same crops share their state; peers: the trainings of
+    these cells, which go along.
     """
     curve = EpochAccuracies(test)
-    file = _file(backbone, images, training, seed)
-    with _place(folder, shared or folder, file) as place:
-        heads = train_heads(backbone, images, training, seed, place, curve).only(head)
+    own_file = folder / _file(backbone, images, training, seed)
+    stream = shared and shared / _stream_name(backbone, images, training, seed)
+    with _lock_stream(own_file, stream) as place:
+        together = () if place is None else peers
+        found = train_heads(backbone, images, training, seed, place or folder, curve, together)
+    heads = found.only(head)
     scores = heads.scores(test.features)[0]
     if not bool(scores.isfinite().all()):
         raise NotFiniteError(
@@ -217,34 +195,35 @@ def train_and_score(
         "top1_after_each_pass": passes,
         "best_top1": passes[best],
         "best_pass": best + 1,
+        "crops": CROPS,
     }
     details |= _share_details(backbone, heads, test)
+    turns = tuple(f"turned by {90 * quarter}°" for quarter in range(QUARTER_TURNS))
+    names = turns if training.labels == "rotations" else images.class_names
+    details |= class_results(scores, test.labels, names)
     return Predictions(scores, test.labels, details | kept)
 
 
 def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dict[str, object]:
     """Return the shares of the network's heads in correct predictions, if it has several."""
     num_heads = network_and_heads(backbone.arch)[1]
-    shares = head_shares(classifier, test.features, test.labels, num_heads) if num_heads else []
-    return {"head_shares": shares, "head_entropy_bits": entropy_bits(shares)} if shares else {}
+    return share_details(classifier, test.features, test.labels, num_heads) if num_heads else {}
 
 
 @contextmanager
-def _place(own: Path, shared: Path, file: str) -> Iterator[Path]:
-    """Yield the folder to train in: the shared one, locked, or the cell's own.
+def _lock_stream(own_file: Path, shared: Path | None) -> Iterator[Path | None]:
+    """Yield the shared folder of a stream, locked; None to train in the cell's own folder.
 
     The cell's own is used if a training has begun there, or if another process trains in the shared
     one. Waiting instead would leave a GPU idle.
     """
-    if own == shared or (own / file).exists():
-        yield own
-        return
-    place = shared / file.removesuffix(".pt")
     with ExitStack() as stack:
-        try:
-            stack.enter_context(lock_folder(place))
-        except BusyError:
-            place = own
+        place = None if own_file.exists() else shared
+        if place is not None:
+            try:
+                stack.enter_context(lock_folder(place))
+            except BusyError:
+                place = None
         yield place
 
 
@@ -266,60 +245,13 @@ def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
         )
 
 
-def _require_finite(losses: Tensor, step: int) -> None:
-    if not bool(losses.isfinite().any()):
-        raise NotFiniteError(
-            f"step {step}: the loss of all {len(losses)} heads is infinite or not a number; "
-            "no result is written. Check the backbone's features, or lower the rates"
-        )
+def _stream_name(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
+    """Return the name of a stream: a hash of all that its features depend on."""
+    view = [training.crop_px, training.labels, asdict(backbone.input)]
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, view, seed, CROPS]
+    return f"stream-{content_hash(parts, 16)}"
 
 
 def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
-    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed]
+    parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed, CROPS]
     return f"heads-{content_hash(parts, 16)}.pt"
-
-
-class SavedTraining:
-    """State of the training on disk, replaced as a whole at every save."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.last = time.monotonic()
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-    def restore(self, optimizer: HeadOptimizer, curve: EpochAccuracies | None = None) -> int:
-        """Load the saved state, if any; return its number of finished steps.
-
-        A state that a dying machine has torn counts as none: the training starts anew.
-        """
-        if not self.path.exists():
-            return 0
-        content = io.BytesIO(self.path.read_bytes())  # an unreadable disk is another error
-        try:
-            state = torch.load(content, map_location="cpu", weights_only=True)
-        except TORN as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            print_line("train", f"{self.path} is torn ({reason}); the training starts anew")
-            return 0
-        optimizer.load(state)
-        if curve is not None:
-            curve.top1 = state["curve"]
-        return int(state["step"])
-
-    def save_when_due(
-        self, optimizer: HeadOptimizer, step: int, curve: EpochAccuracies | None
-    ) -> None:
-        """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
-        if stop.is_requested() or time.monotonic() - self.last > SAVE_EVERY_S:
-            self.save(optimizer, step, curve)
-            stop.exit_if_requested()
-
-    def save(
-        self, optimizer: HeadOptimizer, step: int, curve: EpochAccuracies | None = None
-    ) -> None:
-        """Save the state after `step` steps."""
-        content = io.BytesIO()
-        state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}
-        torch.save(state, content)
-        write_whole(self.path, content.getvalue(), "--runs")
-        self.last = time.monotonic()

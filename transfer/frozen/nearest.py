@@ -1,5 +1,7 @@
 """Weighted k-nearest-neighbor votes: Wu et al., CVPR 2018, arXiv:1805.01978."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -21,13 +23,31 @@ def knn_scores(
         raise ValueError(
             f"{num_neighbors} neighbors are asked of a bank of {len(bank.features)} images"
         )
-    where = device()
-    keys = normalize(bank.features.to(where), dim=1)
-    labels = bank.labels.to(where)
+    labels = bank.labels.to(device())
     parts = []
-    for part in queries.split(QUERIES_PER_PART):
-        similarity, nearest = (normalize(part.to(where), dim=1) @ keys.T).topk(num_neighbors)
-        votes = similarity.new_zeros(len(part), num_classes)
+    for similarity, nearest in _nearest_parts(bank.features, queries, num_neighbors):
+        votes = similarity.new_zeros(len(similarity), num_classes)
         votes.scatter_add_(1, labels[nearest], (similarity / temperature).exp())
         parts.append(votes.cpu())
     return torch.cat(parts)
+
+
+def nearest_rows(bank: Tensor, queries: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
+    """Return cosines and indices (n, k) of each query's nearest rows of a bank, nearest first."""
+    parts = [
+        (similarity.cpu(), nearest.cpu())
+        for similarity, nearest in _nearest_parts(bank, queries, num_neighbors)
+    ]
+    similarities, indices = zip(*parts, strict=True)
+    return torch.cat(similarities), torch.cat(indices)
+
+
+def _nearest_parts(
+    bank: Tensor, queries: Tensor, num_neighbors: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield cosines and indices (q, k) for parts of the queries (n, C), on the device."""
+    where = device()
+    keys = normalize(bank.to(where), dim=1)
+    for part in queries.split(QUERIES_PER_PART):
+        similarity, nearest = (normalize(part.to(where), dim=1) @ keys.T).topk(num_neighbors)
+        yield similarity, nearest

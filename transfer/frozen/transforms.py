@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from transfer.backbone import InputFormat
 
 if TYPE_CHECKING:
+    import torch
     from PIL import Image
     from torch import Tensor
 
@@ -66,6 +67,36 @@ def normalize_image(image: Image.Image, form: InputFormat) -> Tensor:
     from torchvision.transforms import v2
 
     return normalize_pixels(v2.functional.pil_to_tensor(image), form)
+
+
+class Normalization:
+    """Normalization of raw pixels on the device of the network; the values of normalize_pixels."""
+
+    def __init__(self, form: InputFormat, where: torch.device) -> None:
+        """Keep the constants on the device, since an upload for each batch would wait for it."""
+        import torch
+
+        self.where = where
+        levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1)[..., None]
+        self.table = normalize_pixels(levels, form).permute(2, 1, 0).contiguous().numpy()
+        """Value of each level and channel, (1, 256, 3)."""
+        self.mean, self.std = torch.tensor([form.mean, form.std])[..., None, None].to(where)
+
+    def __call__(self, raw: Tensor) -> Tensor:
+        """Return pixels (n, 3, H, W) float32, channels last, of uint8 pixels on the host."""
+        import cv2
+        import torch
+
+        if self.where.type == "cpu":
+            # a table of 256 levels takes a third of the time of three passes of arithmetic
+            levels = raw.permute(0, 2, 3, 1).contiguous()
+            values = torch.empty(levels.shape)
+            rows = levels.flatten(0, 1).numpy()
+            cv2.LUT(rows, self.table, values.flatten(0, 1).numpy())
+            return values.permute(0, 3, 1, 2)
+        there = raw.to(self.where, non_blocking=True)
+        # the operations of torchvision's v2.ToDtype and v2.Normalize, in their order
+        return there.to(torch.float32).mul_(1 / 255).sub_(self.mean).div_(self.std)
 
 
 def normalize_pixels(raw: Tensor, form: InputFormat) -> Tensor:

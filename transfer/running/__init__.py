@@ -6,11 +6,12 @@ lock.py          locks that admit one process to a folder or a file
 content_hash.py  the hash that names cached and unfinished work
 stop.py          an orderly stop after a signal
 loader.py        a data loader whose worker processes make batches ahead
+memory.py        free memory, and the share of it that decoded images may take
 shared_memory.py batches for another process, in shared memory or copied
 portable.py      errors that another process can raise again
 processes.py     the processes of a run, the GPUs of a machine
 measured_rates.py  measured speed of GPUs, for plans
-console.py       log lines and progress
+console.py       log lines and progress, as bars in a terminal
 folders.py       the folders of a cell
 option_ranges.py the range of every numeric option
 nearest.py       advice on a mistyped name

@@ -1,9 +1,37 @@
-"""Log lines and progress on stderr: done, total, rate and time left."""
+"""Log lines and progress on stderr: done, total, rate and time left.
 
+In a terminal, progress is a bar that is drawn again in place, below the lines that are printed
+meanwhile. Elsewhere it is a line every half minute. With `--quiet` it is neither. A running cell
+also tells its progress in a file, for `--status`.
+"""
+
+import json
+import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transfer.running.atomic_files import WriteError, write_whole
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+QUIET = "SSL_BENCHMARK_QUIET"
+"""Environment variable that silences log lines and progress, also of processes started later."""
+LINE_INTERVAL_S = 30.0
+BAR_INTERVAL_S = 0.2
+FILE_INTERVAL_S = 5.0
+BAR_WIDTH = 24
+PROGRESS_FILE = "progress.json"
+"""Name of the file in the working folder of a running cell that tells its progress."""
+
+_bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
+_progress_file: ContextVar[Path | None] = ContextVar("progress_file", default=None)
 
 
 def format_duration(seconds: float) -> str:
@@ -15,41 +43,124 @@ def format_duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
+def is_quiet() -> bool:
+    """Return whether log lines and progress are silenced."""
+    return bool(os.environ.get(QUIET))
+
+
+def is_live() -> bool:
+    """Return whether progress is drawn as bars: stderr is a terminal that can move its cursor."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_quiet()
+
+
 def print_line(room: str, text: str) -> None:
     """Print a line to stderr, after the time and the name of the step (`room`)."""
-    print(f"{time.strftime('%H:%M:%S')}  {room:<10}  {text}", file=sys.stderr, flush=True)
+    if not is_quiet():
+        print(f"{time.strftime('%H:%M:%S')}  {room:<10}  {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def live_bars() -> "Iterator[Bars | None]":
+    """Yield the bars of this terminal, those of an outer call if there is one; None elsewhere."""
+    outer = _bars.get()
+    if outer is not None or not is_live():
+        yield outer
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    text = TextColumn("{task.description}", markup=False)
+    # without a thread of its own: loader processes are forked, and a lock that it holds stays held
+    with Bars(
+        text,
+        BarColumn(bar_width=BAR_WIDTH),
+        TextColumn("{task.fields[count]}", markup=False),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        transient=True,
+    ) as bars:
+        token = _bars.set(bars)
+        try:
+            yield bars
+        finally:
+            _bars.reset(token)
+
+
+@contextmanager
+def progress_file(path: Path) -> Iterator[None]:
+    """Write the progress of the work inside to a file as well, and remove the file at the end."""
+    token = _progress_file.set(path)
+    _store(path, step="starts", subject="", state="")
+    try:
+        yield
+    finally:
+        _progress_file.reset(token)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 class Progress:
-    """A progress display: live on a terminal, elsewhere a line every half minute."""
+    """A progress display, started and ended by `progress`."""
 
-    def __init__(self, step: str, subject: str, total: int, unit: str, done: int = 0) -> None:
+    def __init__(
+        self,
+        step: str,
+        subject: str,
+        total: int,
+        unit: str,
+        done: int = 0,
+        bars: "Bars | None" = None,
+    ) -> None:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
         self.done = self.start_count = done
-        self.start = self.last = time.monotonic()
-        self.live = sys.stderr.isatty()
+        self.start = self.shown = self.stored = time.monotonic()
+        self.bars, self.file = bars, _progress_file.get()
+        self.bar = None if bars is None else bars.add_task(self._title(), total=total, count="")
 
     def add(self, count: int) -> None:
         """Add `count` finished items."""
         self.done += count
         now = time.monotonic()
-        if now - self.last >= (0.5 if self.live else 30):
-            self.last = now
-            self._show("\r" if self.live else "\n")
+        if self.file is not None and now - self.stored >= FILE_INTERVAL_S:
+            self.stored = now
+            _store(self.file, step=self.step, subject=self.subject, state=self.state())
+        if now - self.shown < (LINE_INTERVAL_S if self.bars is None else BAR_INTERVAL_S):
+            return
+        self.shown = now
+        if self.bars is None or self.bar is None:
+            self._print()
+        else:
+            done, total = self.done, max(self.total, self.done)
+            title, state = self._title(), self.state()
+            self.bars.update(self.bar, description=title, completed=done, total=total, count=state)
+            self.bars.refresh()
 
-    def _show(self, end: str) -> None:
-        elapsed = time.monotonic() - self.start
-        rate = (self.done - self.start_count) / max(elapsed, 1e-9)
-        text = f"{self.subject}  {self.done}/{self.total} {self.unit}   {rate:.0f} {self.unit}/s"
+    def state(self) -> str:
+        """Return words such as "256/2000 images   94 images/s   1 min 20 s left"."""
+        rate = (self.done - self.start_count) / max(time.monotonic() - self.start, 1e-9)
+        text = f"{self.done}/{self.total} {self.unit}   {rate:.0f} {self.unit}/s"
         left = (self.total - self.done) / rate if rate else 0.0
-        if left > 60:
-            text += f"   {format_duration(left)} left"
-        stamp = time.strftime("%H:%M:%S")
-        print(f"{stamp}  {self.step:<10}  {text:<80}", file=sys.stderr, end=end, flush=True)
+        return f"{text}   {format_duration(left)} left" if left > 60 else text
 
     def close(self) -> None:
         """Print the last line."""
-        self._show("\n")
+        if self.bars is not None and self.bar is not None:
+            self.bars.remove_task(self.bar)
+        self._print()
+
+    def _title(self) -> str:
+        return f"{time.strftime('%H:%M:%S')}  {self.step:<10}  {self.subject}"
+
+    def _print(self) -> None:
+        if not is_quiet():
+            print(f"{self._title()}  {self.state()}", file=sys.stderr, flush=True)
+
+
+def _store(path: Path, **told: str) -> None:
+    content = {**told, "host": socket.gethostname(), "pid": os.getpid()}
+    with suppress(WriteError):  # a full disk stops the work elsewhere, with its reason
+        write_whole(path, json.dumps(content).encode(), "--runs")
 
 
 @contextmanager
@@ -57,8 +168,9 @@ def progress(
     step: str, subject: str, total: int, unit: str = "images", done: int = 0
 ) -> Iterator[Progress]:
     """Yield a Progress, and close it also when the work is interrupted."""
-    counter = Progress(step, subject, total, unit, done)
-    try:
-        yield counter
-    finally:
-        counter.close()
+    with live_bars() as bars:
+        counter = Progress(step, subject, total, unit, done, bars)
+        try:
+            yield counter
+        finally:
+            counter.close()

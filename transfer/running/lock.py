@@ -1,11 +1,16 @@
 """Exclusive locks on folders and open files; a lock ends with its process at the latest."""
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
+
+LOOK_AGAIN_S = 0.2
+"""Time between attempts to lock a file that another process has locked."""
 
 
 class BusyError(RuntimeError):
@@ -26,6 +31,26 @@ def lock_folder(work: Path) -> Iterator[None]:
             locked = lock_file(file.fileno())
         if not locked:
             raise BusyError(f"{work}: another process works on this cell; wait for it, or stop it")
+        yield
+
+
+@contextmanager
+def wait_for_lock(path: Path, option: str = "") -> Iterator[None]:
+    """Lock a file, which stays, and wait while another process has it locked.
+
+    WriteError if the file cannot be written, or is on a file system without locks; `option` is the
+    command-line option that selects another folder.
+    """
+    with explain_write_errors(path, option):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    with file:
+        while True:
+            with explain_write_errors(path, option):
+                if lock_file(file.fileno()):
+                    break
+            stop.exit_if_requested()
+            time.sleep(LOOK_AGAIN_S)
         yield
 
 

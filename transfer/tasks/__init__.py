@@ -15,6 +15,8 @@ corruptions.py      the ImageNet-100 classifier on ImageNet-C (LooC Tables 3, 4,
 semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LORAC Table III)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
 segmentation.py     VOC 2012 segmentation (CO2 Table 3)
+view_statistics.py  how much the views of an image differ (JCL Figure 3, LORAC Figures 3, 4)
+neighbors.py        the nearest training images of a few queries (LooC Figure 3)
 
 A key is the task's id in the papers' tables. Where papers differ in the protocol of a task,
 "@reading" follows.
@@ -29,10 +31,12 @@ from transfer.tasks import (
     linear_probe,
     linear_transfer,
     low_shot_knn,
+    neighbors,
     objectnet,
     rotation,
     segmentation,
     semi_supervised,
+    view_statistics,
     voc_svm,
 )
 from transfer.tasks.task import Task
@@ -50,6 +54,8 @@ TASKS: dict[str, Task] = {
     **semi_supervised.TASKS,
     **detection.TASKS,
     **segmentation.TASKS,
+    **view_statistics.TASKS,
+    **neighbors.TASKS,
 }
 """All tasks by key; those that are not `by_default` run only when they are named."""
 

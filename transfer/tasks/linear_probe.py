@@ -1,8 +1,8 @@
 """Linear probes with a fixed learning rate, as the papers set them.
 
 A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
-split after the last epoch. Each paper's reading is a named instance of one dataclass. Readings that
-differ only in learning rate and decay are trained in one pass over the images.
+split after the last epoch. Each paper's reading is a named instance of one dataclass. All readings
+of a data set are trained on one stream of random crops.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.convert.architectures import network_and_heads
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
@@ -23,6 +24,7 @@ from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Prepared:
     backbone: Backbone
     train: Images
     test: Features
+    shown: Images | None = None
+    """Test images, some of which the record shows with the shares of the network's heads; None for
+    a network without several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +65,27 @@ class LinearProbe(TaskDefaults):
     """Pixel standard deviation of the protocol; None: the backbone's."""
     engine: Literal["torch"] = "torch"
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
-    """Learning rate and decay of all readings that are trained in the same pass; empty for a single
-    reading."""
+    """Learning rate and decay of all readings that are trained with the same updates; empty for a
+    single reading."""
+    peers: tuple[LinearProbe, ...] = field(default=(), metadata={"hashed": False, "stored": False})
+    """A probe for each other training on the same crops; batch, optimizer or length differ."""
 
     @property
-    def shared_pass(self) -> LinearProbe:
-        """Return the settings that probes of one pass share: equal crops and kind of update."""
+    def shared_pass(self) -> tuple[object, ...]:
+        """Return the settings that probes of one pass share: those of its crops."""
+        return (self.dataset, "classes", self.crop_px, self.margin_px)
+
+    @property
+    def updates(self) -> LinearProbe:
+        """Return the settings that readings share whose heads are rows of one matrix."""
         return replace(
-            self, protocol="", learning_rate=0.0, decay="cosine", together=(), by_default=True
+            self,
+            protocol="",
+            learning_rate=0.0,
+            decay="cosine",
+            together=(),
+            peers=(),
+            by_default=True,
         )
 
     def datasets(self) -> tuple[str, ...]:
@@ -76,16 +94,18 @@ class LinearProbe(TaskDefaults):
 
     def at_schedule(self, schedule: str) -> LinearProbe:
         """Return the protocol at the length of a schedule."""
-        if schedule == "smoke":
-            return replace(self, epochs=self.epochs / 25, batch_size=32)
         if schedule == "paper":
             return self
-        return replace(self, epochs=self.epochs * length_fraction(schedule))
+        peers = tuple(peer.at_schedule(schedule) for peer in self.peers)
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / 25, batch_size=32, peers=peers)
+        return replace(self, epochs=self.epochs * length_fraction(schedule), peers=peers)
 
     def for_backbone(self, backbone: Backbone) -> LinearProbe:
         """Return the protocol with the backbone's image size and pixel scale."""
         std = self.std and backbone.input.std
-        return replace(self, crop_px=backbone.input.size_px, std=std)
+        peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
+        return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
@@ -96,10 +116,12 @@ class LinearProbe(TaskDefaults):
         from transfer.frozen.feature_cache import frozen_features, open_images
 
         transform = EvalTransform.center(self.crop_px, self.margin_px)
+        several = network_and_heads(backbone.arch)[1] > 0
         return Prepared(
             backbone,
             open_images(self.dataset, "trainval", folders),
             frozen_features(backbone, self.dataset, "test", transform, folders),
+            open_images(self.dataset, "test", folders) if several else None,
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -108,8 +130,30 @@ class LinearProbe(TaskDefaults):
 
         own = (self.learning_rate, self.decay)
         heads = self.together or (own,)
-        rates, decays = zip(*heads, strict=True)
-        training = ProbeTraining(
+        predictions = train_and_score(
+            prepared.backbone,
+            prepared.train,
+            self.training(),
+            prepared.test,
+            seed,
+            folders.work,
+            heads.index(own),
+            folders.cache / "heads",
+            tuple(peer.training() for peer in self.peers),
+        )
+        if len(heads) > 1:
+            predictions.details["heads_of_the_training"] = [list(head) for head in heads]
+        if prepared.shown is not None:
+            from transfer.datasets.thumbnails import describe_image
+
+            for example in predictions.details.get("head_share_examples", []):
+                example |= describe_image(prepared.shown, example["index"])
+        return predictions
+
+    def training(self) -> ProbeTraining:
+        """Return the settings of the training loop, with a head for each reading."""
+        rates, decays = zip(*(self.together or ((self.learning_rate, self.decay),)), strict=True)
+        return ProbeTraining(
             learning_rates=rates,
             batch_size=self.batch_size,
             epochs=self.epochs,
@@ -119,19 +163,6 @@ class LinearProbe(TaskDefaults):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-        predictions = train_and_score(
-            prepared.backbone,
-            prepared.train,
-            training,
-            prepared.test,
-            seed,
-            folders.work,
-            heads.index(own),
-            folders.cache / "heads",
-        )
-        if len(heads) > 1:
-            predictions.details["heads_of_the_training"] = [list(head) for head in heads]
-        return predictions
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
@@ -146,16 +177,36 @@ class LinearProbe(TaskDefaults):
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
 
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
+
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
-    """Return the probes with `together` set where they see the same crops in the same batches."""
-    passes: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
+    """Return the probes with `together` and `peers` set where they see the same crops."""
+    heads: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
     for probe in probes.values():
-        passes.setdefault(probe.shared_pass, {})[(probe.learning_rate, probe.decay)] = None
+        heads.setdefault(probe.updates, {})[(probe.learning_rate, probe.decay)] = None
+    whole = {
+        key: replace(probe, together=tuple(heads[probe.updates])) for key, probe in probes.items()
+    }
+    passes: dict[tuple[object, ...], dict[LinearProbe, LinearProbe]] = {}
+    for probe in whole.values():
+        passes.setdefault(probe.shared_pass, {}).setdefault(probe.updates, probe)
     return {
-        key: replace(probe, together=tuple(heads))
-        for key, probe in probes.items()
-        for heads in [passes[probe.shared_pass]]
+        key: replace(
+            probe,
+            peers=tuple(
+                other
+                for updates, other in passes[probe.shared_pass].items()
+                if updates != probe.updates
+            ),
+        )
+        for key, probe in whole.items()
     }
 
 

@@ -30,7 +30,9 @@ from transfer.tasks.task import PlannedTask, TaskDefaults
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
-    from transfer.finetuning.classification import FineTuning
+    from transfer.finetuning.classification import Classifier, FineTuning
+    from transfer.finetuning.state import TrainingSummary
+    from transfer.galleries.tile import Tile
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
@@ -44,6 +46,18 @@ class Prepared:
     backbone: Backbone
     labelled: Images
     test: Images
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network after its training."""
+
+    name: str
+    rate: float
+    course: FineTuning
+    classifier: Classifier
+    summary: TrainingSummary
+    num_labelled: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +93,9 @@ class SemiSupervised(TaskDefaults):
     """Margin around the crop, as in the linear probe."""
     precision: Precision = field(default="float32", metadata={"added": True})
     """Precision of the passes in training; bfloat16 and float16 by autocast."""
+    rates_at_once: int = field(default=0, metadata={"hashed": False, "stored": False})
+    """Rates of the search that train side by side; 0: as many as the GPU holds, one on a CPU. It is
+    not part of the hash, since it changes no weight."""
     engine: Literal["torch"] = "torch"
 
     def datasets(self) -> tuple[str, ...]:
@@ -105,6 +122,7 @@ class SemiSupervised(TaskDefaults):
             self,
             head_rates=options.learning_rates or self.head_rates,
             precision=options.precision or self.precision,
+            rates_at_once=options.rates_at_once,
         )
 
     def with_data(self, data: Path) -> Self:
@@ -162,7 +180,10 @@ class SemiSupervised(TaskDefaults):
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
         from transfer.finetuning.learning_rate_search import best_rate, scores_by_name
+        from transfer.frozen.kept_images import with_kept_pixels
 
+        passes = self.epochs * len(self.head_rates)
+        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, passes))
         labelled, held_out = prepared.labelled, {}
         if len(self.head_rates) > 1:
             held_out = self.search(prepared, folders, seed)
@@ -196,6 +217,7 @@ class SemiSupervised(TaskDefaults):
         import numpy as np
 
         from transfer.finetuning.learning_rate_search import search_learning_rates
+        from transfer.finetuning.side_by_side import number_at_once
         from transfer.metrics import top1
 
         labelled = prepared.labelled
@@ -205,10 +227,18 @@ class SemiSupervised(TaskDefaults):
             balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")
         )
 
+        at_once = number_at_once(self.rates_at_once, prepared.backbone, this_process())
+        trained: dict[float, Trained | NotFiniteError] = {}
+
         def score(rate: float) -> float:
-            name = f"rate-{rate:g}"
-            done = self.train(prepared, learned, judged, rate, folders, seed, name)
-            return top1(done.scores, done.labels)
+            if rate not in trained:
+                at = self.head_rates.index(rate)
+                rates = self.head_rates[at : at + at_once]
+                names = [f"rate-{rate:g}" for rate in rates]
+                done = self.fine_tune(prepared, learned, rates, folders, seed, names)
+                trained.update(zip(rates, done, strict=True))
+            found = self.predict(prepared, trained.pop(rate), judged)
+            return top1(found.scores, found.labels)
 
         return search_learning_rates(self.head_rates, score, "top-1")
 
@@ -223,33 +253,64 @@ class SemiSupervised(TaskDefaults):
         name: str,
     ) -> Predictions:
         """Fine-tune on `learned` with a rate of the classifier; return the scores of `judged`."""
-        from transfer.finetuning.classification import Classifier, predict_scores
-        from transfer.finetuning.classification import train as train_classifier
+        (trained,) = self.fine_tune(prepared, learned, [rate], folders, seed, [name])
+        return self.predict(prepared, trained, judged)
+
+    def fine_tune(
+        self,
+        prepared: Prepared,
+        learned: Images,
+        rates: Sequence[float],
+        folders: Folders,
+        seed: int,
+        names: Sequence[str],
+    ) -> list[Trained | NotFiniteError]:
+        """Fine-tune on `learned` with rates of the classifier, side by side; return each network.
+
+        The error of a rate that diverges takes the place of its network.
+        """
+        from transfer.finetuning.classification import Classifier, train_rates
 
         backbone, process = prepared.backbone, this_process()
-        course = self.course(len(learned), rate)
-        parts = [CODE_VERSION, backbone.sha256, learned.fingerprint, asdict(course), seed]
-        same = content_hash(parts, 12)
-        classifier = Classifier(backbone, len(learned.class_names), seed)
-        training = train_classifier(
-            classifier,
-            learned,
-            course,
-            seed=seed,
-            folder=folders.work / f"{name}-{same}",
-            process=process,
-            name=name,
+        courses = [self.course(len(learned), rate) for rate in rates]
+        same = [CODE_VERSION, backbone.sha256, learned.fingerprint]
+        hashes = [content_hash([*same, asdict(course), seed], 12) for course in courses]
+        places = [folders.work / f"{name}-{of}" for name, of in zip(names, hashes, strict=True)]
+        classifiers = [Classifier(backbone, len(learned.class_names), seed) for _ in rates]
+        summaries = train_rates(
+            classifiers, learned, courses, seed=seed, folders=places, process=process, names=names
         )
+        networks: list[Trained | NotFiniteError] = []
+        rows = zip(names, rates, courses, classifiers, summaries, strict=True)
+        for name, rate, course, classifier, done in rows:
+            if isinstance(done, NotFiniteError):
+                networks.append(done)
+            else:
+                networks.append(Trained(name, rate, course, classifier, done, len(learned)))
+        return networks
+
+    def predict(
+        self, prepared: Prepared, trained: Trained | NotFiniteError, judged: Images
+    ) -> Predictions:
+        """Return the scores of `judged`; NotFiniteError if the training has diverged."""
+        from transfer.finetuning.classification import predict_scores
+        from transfer.frozen.class_results import class_results
+
+        if isinstance(trained, NotFiniteError):
+            raise trained
         transform = EvalTransform.center(self.crop_px, self.margin_px)
-        scores = predict_scores(classifier, judged, transform, backbone.input)
+        scores = predict_scores(trained.classifier, judged, transform, prepared.backbone.input)
         if not bool(scores.isfinite().all()):
-            raise NotFiniteError(f"{name}: the network trained at rate {rate:g} has diverged")
+            raise NotFiniteError(
+                f"{trained.name}: the network trained at rate {trained.rate:g} has diverged"
+            )
         details: Mapping[str, object] = {
-            "head_rate": rate,
-            "backbone_rate": course.learning_rate,
-            "precision": course.precision,
-            "num_labelled": len(learned),
-            "training": asdict(training),
+            "head_rate": trained.rate,
+            "backbone_rate": trained.course.learning_rate,
+            "precision": trained.course.precision,
+            "num_labelled": trained.num_labelled,
+            "training": asdict(trained.summary),
+            **class_results(scores, judged.labels, judged.class_names),
         }
         return Predictions(scores, judged.labels, dict(details))
 
@@ -283,6 +344,14 @@ class SemiSupervised(TaskDefaults):
         import torch
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from transfer.backbone import FORMAT, Backbone, BackboneError
+from transfer.backbone import OWN_FORMATS, Backbone, BackboneError
 from transfer.record import write_json
 from transfer.running.content_hash import content_hash
 from transfer.topology.check import (
@@ -47,7 +47,8 @@ def with_checked_topology(
 
 def is_foreign(backbone: Backbone) -> bool:
     """Return whether the backbone comes from a file of another project."""
-    return bool(backbone.file_sha256) and f": {FORMAT} layout" not in backbone.source
+    is_own = any(f": {form} layout" in backbone.source for form in OWN_FORMATS)
+    return bool(backbone.file_sha256) and not is_own
 
 
 def topology_of(backbone: Backbone, data: Path, cache: Path) -> Topology:

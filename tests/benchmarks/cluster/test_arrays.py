@@ -18,7 +18,7 @@ from benchmarks.cluster.arrays import (
 from benchmarks.cluster.cell_status import failed_helper_lines, render_statuses, statuses
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
-from benchmarks.execution.one_cell import AND, PREPARE
+from benchmarks.execution.one_cell import AND, PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
 from benchmarks.planning.plan import PlannedCell
@@ -109,6 +109,43 @@ def test_cells_that_share_features_wait_for_one_extraction(rows: Rows) -> None:
         assert isinstance(work, Command)
         assert work.words[work.words.index(PREPARE) + 1] == "voc07_svm,voc07_svm@11point"
     assert sorted((len(array.work), array.after) for array in others[:-1]) == [(2, ()), (4, (0,))]
+
+
+PASS = ("in100_linear@jcl", "in100_linear@looc")
+
+
+def test_cells_of_one_pass_are_one_job_as_long_as_both(rows: Rows) -> None:
+    found = [replace(row, gpu_hours=2.0) for row in rows("objectnet13_eval", *PASS)]
+    extract, probes, using, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
+    assert (extract.name, len(probes.work), len(using.work), using.after) == ("extract", 1, 1, (1,))
+    (work,) = probes.work
+    assert isinstance(work, Command)
+    assert [word for word in work.words if word in PASS] == list(PASS)
+    assert work.words.count(THEN) == 1
+    assert probes.resources.hours == 4 * MARGIN
+
+
+def test_cells_of_one_pass_have_one_job_and_a_state_each(
+    rows: Rows, settings: CellSettings, programs: Path
+) -> None:
+    submission = submit_cells(rows(*PASS), ORIGINS, OPTIONS, settings.runs, Cluster({}))
+    assert submission is not None
+    jobs = {cell.job for cell in submission.cells}
+    assert len(jobs) == 1
+    assert len(submission.cells) == 2
+    (job,) = jobs
+    (programs / "queue").write_text(f"{job}|RUNNING|None|n1\n")
+    done = Path(submission.cells[0].record)
+    done.parent.mkdir(parents=True, exist_ok=True)
+    done.write_text("{}")
+    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "running"]
+    assert cancel_all(settings.runs) == 1
+    (programs / "queue").write_text(f"{job}|TIMEOUT|None|n1\n")
+    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "failed"]
+    done.unlink()
+    (again,) = retry_failed(settings.runs, SlurmOptions())
+    assert [cell.key for cell in again.cells] == list(PASS)
+    assert len({cell.job for cell in again.cells}) == 1
 
 
 def test_cells_that_use_a_classifier_wait_for_the_array_that_trains_it(rows: Rows) -> None:

@@ -15,6 +15,7 @@ import transfer.frozen.extraction
 from benchmarks.execution.one_cell import (
     PREPARE,
     arguments_of,
+    arguments_of_all,
     cell_from_arguments,
     main,
     preparation_arguments,
@@ -46,6 +47,7 @@ def same_cell(cell: Cell, origin: Origin) -> bool:
     other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
     assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
     assert other.settings.features_in == cell.settings.features_in
+    assert other.settings.image_memory_gb == cell.settings.image_memory_gb
     assert other.backbone.made_by == cell.backbone.made_by
     task_id = reading_of(cell.key)[0]
     assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
@@ -59,7 +61,7 @@ def test_a_cells_words_mean_the_cell(
 ) -> None:
     origin = Origin(ckpt=checkpoint, name="a name", random=random)
     (backbone,) = load_backbones([origin])
-    settings = replace(settings, training=SPARE, features_in="bfloat16")
+    settings = replace(settings, training=SPARE, features_in="bfloat16", image_memory_gb=0.5)
     assert same_cell(Cell(key=key, backbone=backbone, seed=3, settings=settings), origin)
 
 
@@ -137,6 +139,29 @@ def test_a_killed_process_is_no_failure_of_the_cell(
     monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", killed)
     assert run(cell) == 137
     assert not failure_path(cell.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"), [((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)]
+)
+def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
+    cell: Cell,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: tuple[int, int],
+    expected: int,
+) -> None:
+    cells = [cell, replace(cell, key="cifar10_linear")]
+    origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
+    answers, keys = iter(statuses), []
+
+    def answer(one: Cell) -> int:
+        keys.append(one.key)
+        return next(answers)
+
+    monkeypatch.setattr(benchmarks.execution.one_cell, "run", answer)
+    assert main(list(arguments_of_all(arguments_of(one, origins) for one in cells))) == expected
+    assert keys == ["cifar10_knn", "cifar10_linear"][: 1 if expected > 1 else 2]
 
 
 def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:

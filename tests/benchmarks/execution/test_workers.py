@@ -136,6 +136,51 @@ def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
     assert "killed by SIGKILL" in reason
 
 
+PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
+
+
+def test_cells_of_one_pass_are_one_process(
+    small_backbone: Backbone,
+    settings: CellSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = rows_of([small_backbone], settings, "objectnet13_eval", *PASS, "cifar10_knn")
+    log = tmp_path / "log"
+    monkeypatch.setattr(
+        benchmarks.execution.workers,
+        "process_command",
+        lambda words: ("bash", "-c", f"echo {' '.join(words)} >> {log}"),
+    )
+    assert run_side_by_side(rows, ORIGINS, 1) == []
+    first, second, third = (line.split() for line in log.read_text().splitlines())
+    assert [word for word in first if word in PASS] == list(PASS)
+    assert first.count("--then") == 2
+    assert (second[0], third[0]) == ("cifar10_knn", "objectnet13_eval")
+
+
+@pytest.mark.parametrize("line", ["exit 1", "kill -9 $$"])
+def test_of_a_pass_those_fail_that_have_left_no_record(
+    small_backbone: Backbone,
+    settings: CellSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+) -> None:
+    rows = rows_of([small_backbone], settings, *PASS)
+    first, second, third = (row.cell for row in rows)
+    instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{failure_path(second.path)}'; {line}")
+    failure_path(third.path).parent.mkdir(parents=True)
+    failure_path(third.path).write_text('{"reason": "of an earlier run"}')
+    done = {first.path: read_record}
+    monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
+    assert run_side_by_side(rows, ORIGINS, 1) == [second, third]
+    reasons = [
+        json.loads(failure_path(cell.path).read_text())["reason"] for cell in (second, third)
+    ]
+    assert reasons[0] == "own"
+    assert ("SIGKILL" in reasons[1]) == (line != "exit 1")
+
+
 @pytest.mark.parametrize("status", [0, 1])
 def test_features_of_several_backbones_are_made_before_the_cells_that_use_classifiers(
     small_backbone: Backbone,

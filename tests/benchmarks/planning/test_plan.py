@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan, with_shared_heads
+from benchmarks.planning.plan import (
+    PlannedCell,
+    State,
+    groups_sharing_passes,
+    plan_cell,
+    render_plan,
+    with_shared_heads,
+)
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
@@ -29,10 +36,41 @@ def test_heads_that_another_row_trains_are_counted_once(
         for key in keys
     ]
     found = with_shared_heads(rows)
-    assert [row.gpu_hours for row in found] == [2.0, 0.0, 2.0, 2.0] * 4
-    assert found[1].why == "its head is trained by in1k_linear@jcl"
+    assert [row.gpu_hours for row in found] == [2.0, 0.0, 0.0, 2.0] * 4
+    assert found[1].why == found[2].why == "its head is trained by in1k_linear@jcl"
     done = replace(rows[0], state="cached", gpu_hours=0.0)
     assert with_shared_heads([done, *rows[1:4]])[1].gpu_hours == 2.0
+
+
+def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    cells = [
+        Cell(key=f"in100_linear@{reading}", backbone=small_backbone, seed=0, settings=settings)
+        for reading in ("jcl", "looc", "lorac")
+    ]
+    hours = (1.0, 2.5, 1.0)
+    rows = [PlannedCell(cell, "run", (), h) for cell, h in zip(cells, hours, strict=True)]
+    found = with_shared_heads(rows)
+    assert [row.gpu_hours for row in found] == [1.0, 1.5, 0.0]
+    assert found[1].why == "continues the pass of in100_linear@jcl"
+    assert [row.gpu_hours for row in with_shared_heads(rows[1:])] == [2.5, 0.0]
+
+
+def test_rows_of_one_pass_form_a_group_where_its_first_row_stands(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    keys = ("in100_linear@jcl", "in100_knn", "in100_linear@looc", "rotation4_linear")
+    states: tuple[State, ...] = ("run", "run", "cached")
+    rows = [
+        PlannedCell(
+            Cell(key=key, backbone=small_backbone, seed=seed, settings=settings), state, (), 0
+        )
+        for seed, state in enumerate(states)
+        for key in keys
+    ]
+    groups = [[rows.index(row) for row in group] for group in groups_sharing_passes(rows)]
+    assert groups == [[0, 2], [1], [3], [4, 6], [5], [7], [8], [9], [10], [11]]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pretrain.data import augment
 from pretrain.data.augment import blur, color_changes, constants_on, solarize, texture_kernels
 from pretrain.data.packing import pack, unpack
 from pretrain.data.random_numbers import NUM_UNIFORMS, Floats
-from pretrain.data.views import Colors, Integers, ViewRecipe, draw_colors
+from pretrain.data.views import Colors, ViewRecipe, draw_colors
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
 
 Operation = Callable[[Tensor, Tensor], Tensor]
@@ -31,10 +31,6 @@ def finish(images: Tensor, colors: Colors, recipe: ViewRecipe) -> Tensor:
     """Images after one upload of what colors change."""
     changes = unpack(pack(color_changes(colors, recipe)), CPU)
     return augment.finish(images, changes, recipe, constants_on(CPU, recipe))
-
-
-def crop(images: Tensor, boxes: Integers, size_px: int) -> Tensor:
-    return augment.crop(images, torch.from_numpy(boxes).float(), size_px)
 
 
 def to_gray(images: Tensor) -> Tensor:
@@ -129,24 +125,6 @@ def test_blur_is_within_one_level_on_average(sigma_px: float) -> None:
     apart = levels_apart(blur(image / 255, torch.tensor([sigma_px]), 2.0), theirs)
     assert apart.mean() < 1
     assert apart.max() < 3
-
-
-@pytest.mark.parametrize("box", [(0, 0, 40, 50), (3, 5, 30, 20), (10, 40, 7, 9)])
-@pytest.mark.parametrize("size_px", [12, 32])
-def test_a_crop_is_within_one_level(box: tuple[int, int, int, int], size_px: int) -> None:
-    image = pixels()
-    ours = crop(image, np.array([box]), size_px)
-    theirs = functional.resized_crop(as_pil(image), *box, [size_px, size_px])
-    assert levels_apart(ours, theirs).max() < 1.01
-
-
-def test_padding_around_an_image_does_not_reach_its_crop() -> None:
-    image = pixels()
-    padded = torch.full((1, 3, 60, 70), 255, dtype=torch.uint8)
-    padded[:, :, :40, :50] = image
-    box = np.array([[0, 0, 40, 50]])
-    # its weights are zeros; that the sums are longer may change their order
-    assert_equal_up_to_rounding(crop(padded, box, 24), crop(image, box, 24), magnitude=1.0)
 
 
 def test_each_image_of_a_batch_gets_its_own_numbers() -> None:

@@ -22,7 +22,6 @@ from pretrain.data.augment_cpu import (
     brightness,
     color,
     contrast,
-    crop,
     filter_luma,
     hue,
     saturation,
@@ -30,6 +29,7 @@ from pretrain.data.augment_cpu import (
 )
 from pretrain.data.random_numbers import NUM_UNIFORMS
 from pretrain.data.views import Colors, ViewRecipe, draw_boxes, draw_colors
+from pretrain.pixels.crop_cpu import crop
 from pretrain.speed.view_pipelines import usual_transform
 from tests.rounding import assert_equal_up_to_rounding
 
@@ -127,16 +127,6 @@ def test_three_box_filters_have_the_variance_of_the_gaussian(sigma_px: float) ->
     places = np.arange(len(taps)) - len(taps) // 2
     assert taps.sum() == pytest.approx(1)
     assert (taps * places**2).sum() == pytest.approx(sigma_px**2)
-
-
-@pytest.mark.parametrize("size_px", [24, 48])
-@pytest.mark.parametrize("box", [(0, 0, 64, 90), (3, 5, 50, 30), (40, 80, 1, 9), (7, 2, 20, 20)])
-def test_a_crop_is_pils(box: tuple[int, int, int, int], size_px: int) -> None:
-    image = photograph(width=90)
-    ours = crop(image, np.array(box), size_px)
-    theirs = functional.resized_crop(Image.fromarray(image), *box, [size_px, size_px])
-    assert ours.flags.c_contiguous
-    assert levels_apart(ours, theirs) < 0.2
 
 
 def test_normalized_values_are_torchvisions() -> None:
@@ -246,7 +236,7 @@ def test_views_are_distributed_as_torchvisions(statistic: Callable[..., Any]) ->
     boxes = draw_boxes(RECIPE, numbers, np.full(number, 60), np.full(number, 80))
     colors = draw_colors(RECIPE, numbers)
     ours = [
-        normalize(color(crop(image, box, 32), colors, row, RECIPE), RECIPE)
+        normalize(color(crop(image, box.tolist(), 32), colors, row, RECIPE), RECIPE)
         for row, box in enumerate(boxes)
     ]
     torch.manual_seed(0)

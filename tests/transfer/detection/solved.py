@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, run_lengths
 from transfer.tasks.detection import Detected, Detection
 

@@ -15,7 +15,8 @@ from pycocotools import mask as coco_mask
 
 from transfer.datasets.expected import Sizes
 from transfer.datasets.objects.coco import read_coco17, read_coco17_keypoints
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.results import Detections, to_original_size
 from transfer.detection.sample import ResizedDetections

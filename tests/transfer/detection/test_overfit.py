@@ -10,7 +10,8 @@ import torch
 from PIL import Image, ImageDraw
 
 from transfer.backbone import random_backbone
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.detect import detect
 from transfer.detection.engines import build_detector

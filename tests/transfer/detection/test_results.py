@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.results import (
     Detections,
     check_same_images,

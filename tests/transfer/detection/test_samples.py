@@ -11,7 +11,8 @@ from PIL import Image
 
 from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
 from transfer.datasets.images import DataError
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
 from transfer.detection.samples import (

@@ -9,7 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections
 from transfer.detection.voc_ap import THRESHOLDS, pixel_iou, voc_ap
 

@@ -10,7 +10,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, dropout
 
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
 

@@ -8,10 +8,13 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
+import transfer.frozen.crops
+from tests.pretrain.pixels.photographs import photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
-from transfer.frozen.crops import BatchIndices, RandomCrops, RandomView, draw_seed
-from transfer.frozen.transforms import normalize_image, rotate_quarters
+from transfer.datasets.images import DataError, image_files
+from transfer.frozen.crops import BatchIndices, RandomCrops, RandomView, crop_batches, draw_seed
+from transfer.frozen.transforms import normalize_pixels
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
@@ -27,22 +30,58 @@ def test_places_after_an_interruption_are_those_of_the_whole_run() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 7, 128_000_000])
-def test_seed_0_draws_by_the_position_alone_as_all_records_so_far(
+def test_seed_0_draws_by_the_position_alone_within_two_levels_of_torchvision(
     position: int, small_data: Path
 ) -> None:
-    images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
-    crops = RandomCrops(images, RandomView(px=32), form, seed=0)
+    images = open_split("cars", small_data, "train")
+    crops = RandomCrops(images, RandomView(px=32), seed=0)
     torch.manual_seed(position)
     crop = v2.RandomResizedCrop(32, scale=(0.08, 1.0), antialias=True)
-    expected = normalize_image(v2.RandomHorizontalFlip()(crop(images[3][0])), form)
-    assert torch.equal(crops[position, 3][0], expected)
+    expected = v2.functional.pil_to_tensor(v2.RandomHorizontalFlip()(crop(images[3][0])))
+    pixels, labels = crops([(position, 3)])
+    assert labels.tolist() == [images[3][1]]
+    assert (pixels[0].int() - expected.int()).abs().max() <= 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_view_of_a_pil_image_is_torchvisions(seed: int) -> None:
+    image = Image.fromarray(photograph(48, 60))
+    torch.manual_seed(seed)
+    crop = v2.RandomResizedCrop(16, scale=(0.08, 1.0), antialias=True)
+    expected = v2.RandomHorizontalFlip()(crop(image))
+    view, label = RandomView(px=16)(image, 7, seed)
+    assert label == 7
+    assert view.tobytes() == expected.tobytes()
 
 
 def test_other_seeds_draw_other_crops_of_the_same_image(small_data: Path) -> None:
-    images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
-    drawn = [RandomCrops(images, RandomView(px=32), form, seed)[5, 3][0] for seed in range(8)]
+    images = open_split("cars", small_data, "train")
+    drawn = [RandomCrops(images, RandomView(px=32), seed)([(5, 3)])[0] for seed in range(8)]
     assert not any(torch.equal(drawn[0], other) for other in drawn[1:])
     assert not any(torch.equal(drawn[1], other) for other in drawn[2:])
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interruption(
+    num_workers: int, small_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
+    view = RandomView(px=32, labels="rotations")
+    monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
+    batches = list(crop_batches(images, view, form, 3, 8, range(2, 5)))
+    for step, (pixels, labels) in enumerate(batches, 2):
+        places = next(iter(BatchIndices(len(images), 8, 3, range(step, step + 1))))
+        raw, expected = RandomCrops(images, view, 3)(places)
+        assert torch.equal(pixels, normalize_pixels(raw, form))
+        assert torch.equal(labels, expected)
+
+
+def test_a_broken_image_is_named(small_data: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"\xff\xd8\xff no image")
+    images = image_files(tmp_path, ["broken.jpg"], [0], ["a"])
+    with pytest.raises(DataError, match=r"broken\.jpg: cannot be decoded"):
+        list(crop_batches(images, RandomView(px=8), InputFormat(), 0, 1, range(1)))
 
 
 def test_seeds_share_no_draw_within_ten_million() -> None:
@@ -57,15 +96,16 @@ def test_other_seeds_shuffle_otherwise() -> None:
     assert len({tuple(index for _, index in order) for order in orders}) == 3
 
 
-def test_a_turn_is_told_and_undone_by_its_complement() -> None:
+def test_a_rotated_view_is_the_plain_one_turned_by_its_label() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (48, 40, 3), dtype=np.uint8)
-    image, told = Image.fromarray(pixels), set()
+    labels = set()
     for seed in range(24):
-        plain, label = RandomView(px=16)(image, 7, seed)
-        assert label == 7
-        view, quarters = RandomView(px=16, labels="rotations")(image, 7, seed)
-        assert rotate_quarters(view, (4 - quarters) % 4).tobytes() == plain.tobytes()
-        # numpy turns as Pillow does, counterclockwise
-        assert np.array_equal(np.rot90(np.asarray(plain), quarters), np.asarray(view))
-        told.add(quarters)
-    assert told == {0, 1, 2, 3}
+        plain, turned = (np.empty((16, 16, 3), np.uint8) for _ in range(2))
+        assert RandomView(px=16).write(pixels, seed, plain) == 0
+        quarters = RandomView(px=16, labels="rotations").write(pixels, seed, turned)
+        assert np.array_equal(np.rot90(plain, quarters), turned)
+        by_pillow, label = RandomView(px=16, labels="rotations")(Image.fromarray(pixels), 7, seed)
+        assert label == quarters
+        assert np.abs(np.asarray(by_pillow).astype(int) - turned).max() <= 2
+        labels.add(quarters)
+    assert labels == {0, 1, 2, 3}

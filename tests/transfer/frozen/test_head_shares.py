@@ -1,14 +1,21 @@
 """Shares of heads in correct predictions: cases whose shares are known."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from transfer.frozen.classifier import Heads
-from transfer.frozen.head_shares import entropy_bits, head_shares
+from transfer.frozen.head_shares import entropy_bits, image_shares, share_details
 
 
 def classifier(weight: torch.Tensor) -> Heads:
     return Heads(weight[None], torch.zeros(1, len(weight)))
+
+
+def head_shares(heads: Heads, features: torch.Tensor, labels: torch.Tensor, num_heads: int) -> Any:
+    """Mean shares; none if no image counts."""
+    return share_details(heads, features, labels, num_heads).get("head_shares", [])
 
 
 def test_a_head_whose_weights_are_zero_has_no_share() -> None:
@@ -41,3 +48,51 @@ def test_what_raises_all_scores_alike_counts_for_nothing() -> None:
 @pytest.mark.parametrize(("shares", "bits"), [([1.0, 0.0], 0.0), ([0.5, 0.5, 0.0, 0.0], 1.0)])
 def test_entropy_is_in_bits(shares: list[float], bits: float) -> None:
     assert entropy_bits(shares) == pytest.approx(bits)
+
+
+def two_kinds_of_images() -> dict[str, Any]:
+    """Three images, of which the first head speaks for two and both heads for the third."""
+    weight = torch.cat([torch.eye(3), torch.eye(3)], dim=1)
+    both = torch.tensor([0.0, 0.0, 1.0])
+    features = torch.cat([torch.eye(3), torch.stack([0 * both, 0 * both, both])], dim=1)
+    return share_details(classifier(weight), features, torch.arange(3), 2)
+
+
+def test_the_entropy_of_the_mean_is_not_the_mean_of_the_entropies() -> None:
+    details = two_kinds_of_images()
+    assert details["head_shares"] == pytest.approx([5 / 6, 1 / 6])
+    assert details["head_entropy_bits"] == pytest.approx(entropy_bits([5 / 6, 1 / 6]))
+    assert details["image_entropy_bits"] == pytest.approx(1 / 3)
+
+
+def test_histograms_count_every_image_once_for_each_head() -> None:
+    details = two_kinds_of_images()
+    first, second = details["head_share_histograms"]["counts"]
+    assert (sum(first), sum(second), details["num_images_with_shares"]) == (3, 3, 3)
+    assert (first[10], first[-1], second[0], second[10]) == (1, 2, 2, 1)
+
+
+def test_classes_and_examples_have_the_shares_of_their_images() -> None:
+    details = two_kinds_of_images()
+    assert details["class_head_shares"] == [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]
+    assert details["head_share_examples"][2] == {"index": 2, "label": 2, "shares": [0.5, 0.5]}
+    assert details["head_is_largest"][0] >= 2 / 3
+
+
+def test_a_class_without_correct_images_has_no_shares() -> None:
+    weight = torch.cat([torch.eye(2), torch.zeros(2, 2)], dim=1)
+    features = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    details = share_details(classifier(weight), features, torch.tensor([0, 1]), 2)
+    assert details["class_head_shares"] == [[1.0, 0.0], None]
+
+
+def test_parts_of_the_images_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(5, 8, generator=generator)
+    features = torch.rand(50, 8, generator=generator)
+    labels = torch.randint(5, (50,), generator=generator)
+    whole = image_shares(classifier(weight), features, labels, 2)
+    monkeypatch.setattr("transfer.frozen.head_shares.IMAGES_PER_PART", 7)
+    parts = image_shares(classifier(weight), features, labels, 2)
+    assert torch.equal(parts[1], whole[1])
+    torch.testing.assert_close(parts[0], whole[0])

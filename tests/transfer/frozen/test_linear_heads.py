@@ -14,18 +14,16 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.linear_heads import (
-    EpochAccuracies,
-    HeadOptimizer,
     NotFrozenError,
-    SavedTraining,
-    new_heads,
     require_frozen,
     train_and_score,
     train_heads,
     weights_of,
 )
 from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.running_probe import EpochAccuracies, SavedTraining
 from transfer.running import stop
 
 CPU = torch.device("cpu")
@@ -146,16 +144,6 @@ def test_a_state_that_a_dying_machine_has_torn_counts_as_none(
     optimizer = HeadOptimizer(start(), training, CPU)
     assert saved.restore(optimizer) == 0
     assert torch.equal(optimizer.heads().weight, start().weight)
-
-
-def test_a_training_that_saves_in_between_goes_on_from_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer.frozen.linear_heads, "SAVE_EVERY_S", -1)  # always due
-    saved = SavedTraining(tmp_path / "heads.pt")
-    optimizer = HeadOptimizer(start(), ProbeTraining(learning_rates=RATES, steps=10), CPU)
-    saved.save_when_due(optimizer, 3, None)
-    assert saved.restore(optimizer) == 3
 
 
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:

@@ -3,13 +3,15 @@
 import errno
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from transfer.frozen.feature_file import unfinished_rows
+from transfer.running import stop
 from transfer.running.atomic_files import WriteError
-from transfer.running.lock import BusyError, lock_folder
+from transfer.running.lock import BusyError, lock_folder, wait_for_lock
 
 
 def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:
@@ -17,6 +19,28 @@ def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:
         lock_folder(tmp_path / "cell").__enter__()
     with lock_folder(tmp_path / "cell"):
         pass
+
+
+def test_a_lock_is_waited_for(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with wait_for_lock(tmp_path / "folder" / "lock"):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with wait_for_lock(tmp_path / "folder" / "lock"):
+        thread.start()
+        thread.join(0.3)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_request_to_stop_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop, "_asked", [15])
+    with wait_for_lock(tmp_path / "lock"), pytest.raises(stop.Stopped):
+        wait_for_lock(tmp_path / "lock").__enter__()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
@@ -30,5 +54,7 @@ def test_a_file_system_without_locks_is_named_before_any_work(
     words = "cannot be locked .*; its file system must have locks, .*, or give another --runs"
     with pytest.raises(WriteError, match=f"lock: {words}"):
         lock_folder(tmp_path / "cell").__enter__()
+    with pytest.raises(WriteError, match=f"b: {words}"):
+        wait_for_lock(tmp_path / "b", "--runs").__enter__()
     with pytest.raises(WriteError, match=rf"a\.partial: {words}"):
         unfinished_rows(tmp_path / "a.npy", (2, 3)).__enter__()

@@ -111,10 +111,21 @@ def test_readings_that_see_the_same_crops_are_trained_in_one_pass() -> None:
     assert jcl == ((30.0, "step"), (15.0, "step"), (1.2, "cosine"))  # also MoCo's, CO2's, LORAC's
     for reading in ("co2", "lorac", "moco"):
         assert probe(f"in1k_linear@{reading}").together == jcl
+    assert [peer.batch_size for peer in probe("in1k_linear@jcl").peers] == [1024, 2048]
     uniclr = probe("in1k_linear@uniclr").together
     assert uniclr == probe("in1k_linear@uniclr-0.4").together  # by LARS, 90 epochs
     assert [rate for rate, _ in uniclr] == pytest.approx([0.08, 0.4])
     assert probe("in100_linear@looc").together == ((30.0, "step"),)  # 200 epochs
+    assert [peer.epochs for peer in probe("in100_linear@looc").peers] == [100]
+
+
+def test_peers_have_the_length_and_the_crops_of_the_probe(small_backbone: Backbone) -> None:
+    task = probe("in1k_linear@jcl").at_schedule("0.1").for_backbone(small_backbone)
+    assert [peer.training() for peer in task.peers] == [
+        probe(f"in1k_linear@{reading}").at_schedule("0.1").for_backbone(small_backbone).training()
+        for reading in ("uniclr", "lorac-code")
+    ]
+    assert {peer.shared_pass for peer in task.peers} == {task.shared_pass}
 
 
 def ran(key: str, backbone: Backbone, folders: Folders) -> Predictions:
@@ -145,8 +156,11 @@ def test_where_another_process_trains_the_heads_nobody_waits(
 ) -> None:
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
     first = ran(READINGS[0], small_backbone, folders)
-    (state,) = (tmp_path / "cache" / "heads").glob("*/heads-*.pt")
-    state.unlink()
-    with lock_folder(state.parent):
+    (stream,) = (tmp_path / "cache" / "heads").glob("stream-*")
+    states = sorted(stream.glob("heads-*.pt"))
+    assert len(states) == 2  # with LooC's probe of twice the length
+    for state in states:
+        state.unlink()
+    with lock_folder(stream):
         assert torch.equal(ran(READINGS[0], small_backbone, folders).scores, first.scores)
-    assert not state.exists()
+    assert not any(state.exists() for state in states)

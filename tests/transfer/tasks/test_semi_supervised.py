@@ -261,3 +261,42 @@ def test_a_run_reports_every_setting(
 
 def test_every_key_of_few_labels_is_a_task() -> None:
     assert all(isinstance(TASKS[key], SemiSupervised) for key in TASKS)
+
+
+def test_rates_side_by_side_score_and_train_as_one_after_another(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    train_rates = transfer.finetuning.classification.train_rates
+
+    def counted(classifiers: Any, *arguments: Any, **options: Any) -> Any:
+        groups.append(len(classifiers))
+        return train_rates(classifiers, *arguments, **options)
+
+    monkeypatch.setattr(transfer.finetuning.classification, "train_rates", counted)
+    task = replace(
+        TASKS["cifar10_semi_10pct"].at_schedule("smoke"), head_rates=(0.01, 0.1, 1.0), crop_px=16
+    )
+    scores, details = {}, {}
+    for at_once in (1, 2):
+        asked = replace(task, rates_at_once=at_once)
+        where = folders(small_data, tmp_path / str(at_once) / "work")
+        predictions = asked.run(asked.prepare(small_backbone, where), where, seed=0)
+        scores[at_once] = predictions.scores
+        details[at_once] = {**predictions.details, "training": None}
+    assert groups == [1, 1, 1, 1, 2, 1, 1]
+    assert torch.equal(scores[1], scores[2])
+    assert details[1] == details[2]
+
+
+def test_the_number_of_rates_at_once_changes_neither_hash_nor_departures(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    asked = replace(settings, schedule="paper", training=TrainingOptions(rates_at_once=3))
+    cell = Cell(key="cifar10_semi_10pct", backbone=small_backbone, seed=0, settings=asked)
+    task = cell.task
+    assert isinstance(task, SemiSupervised)
+    assert task.rates_at_once == 3
+    plain = replace(task, rates_at_once=0)
+    assert protocol_hash("cifar10_semi_10pct", task) == protocol_hash("cifar10_semi_10pct", plain)
+    assert not any("at_once" in line for line in departures(cell))

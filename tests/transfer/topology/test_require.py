@@ -61,10 +61,11 @@ def test_without_photographs_the_source_says_that_topology_was_not_checked(tmp_p
     assert not (tmp_path / "cache").exists()  # photographs may come
 
 
+@pytest.mark.parametrize("form", ["ssl-backbone/1", "ssl-encoder/1"])
 def test_our_own_file_and_a_random_network_are_not_compared(
-    comparisons: list[Topology], tmp_path: Path
+    form: str, comparisons: list[Topology], tmp_path: Path
 ) -> None:
-    own = replace(foreign(), source="jcl.pt: ssl-backbone/1 layout, prefix state_dict.")
+    own = replace(foreign(), source=f"jcl.pt: {form} layout, prefix state_dict.")
     random = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     for backbone in (own, random):
         assert require.with_checked_topology(backbone, tmp_path, tmp_path) is backbone

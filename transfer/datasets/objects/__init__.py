@@ -6,4 +6,6 @@ voc_masks.py    VOC 2012: masks of classes, with those of SBD
 voc_classes.py  the twenty class names
 sbd.py          converts SBD's masks to PNG files for voc_masks.py
 coco.py         COCO 2017: objects with outlines, persons with keypoints
+coco_faults.py  COCO 2017: what is wrong with an annotation
+annotation_store.py  large annotation files, parsed once per machine and mapped by all processes
 """

@@ -8,12 +8,11 @@ three points or more, and an object without one is left out. trainval is train20
 
 import copy
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +20,20 @@ from numpy.typing import NDArray
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat, is_number
+from transfer.datasets.objects.annotation_store import read_once
+from transfer.datasets.objects.coco_faults import (
+    NUM_KEYPOINTS,
+    Kind,
+    annotation_fault,
+    is_outline,
+)
+from transfer.datasets.scene_arrays import Scene, pack_scenes
+from transfer.datasets.scenes import Scenes, box_note, is_flat
 from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import uniform_split_by_sizes
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
 FOLDER = "coco"
-NUM_KEYPOINTS = 17
 LISTS = ("images", "annotations", "categories")
 UNPACK = "unpack annotations_trainval2017.zip again"
 HOW_TO_GET = (
@@ -36,7 +42,8 @@ HOW_TO_GET = (
 )
 SMALL_VAL = 12
 """Images of the small set that are held out as val."""
-Kind = Literal["instances", "person_keypoints"]
+NUM_RECENT = 4
+"""Annotation files that a process keeps in memory."""
 Numbered = tuple[int, dict[str, Any]]
 """The index of an annotation in the list of its file, and the annotation."""
 
@@ -51,35 +58,88 @@ def read_coco17_keypoints(data: Path, split: str, sizes: Sizes) -> Scenes:
     return _read_split(data, split, sizes, "person_keypoints")
 
 
+def map_coco17(data: Path, cache: Path) -> None:
+    """Parse coco/annotations/instances_{train,val}2017.json once for all processes."""
+    _map(data, cache, "instances")
+
+
+def map_coco17_keypoints(data: Path, cache: Path) -> None:
+    """Parse coco/annotations/person_keypoints_{train,val}2017.json once for all processes."""
+    _map(data, cache, "person_keypoints")
+
+
 def _read_split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
-    published = "val2017" if split == "test" else "train2017"
-    file = data / FOLDER / "annotations" / f"{kind}_{published}.json"
-    state = file.stat()
-    cached = _read(data, kind, published, state.st_size, state.st_mtime_ns)
+    published = _Published(data, kind, "val2017" if split == "test" else "train2017")
     # a copy, without the cached fingerprint: image files may change while annotations do not
-    scenes = copy.copy(cached)
+    scenes = copy.copy(_opened(published, published.read))
     return scenes if split == "test" else uniform_split_by_sizes(scenes, split, sizes)
 
 
-@lru_cache(maxsize=4)
-def _read(data: Path, kind: Kind, published: str, size: int, time_ns: int) -> Scenes:
-    """Read a published split. The large file takes half a minute, and a run opens it repeatedly."""
-    file = data / FOLDER / "annotations" / f"{kind}_{published}.json"
-    content = _parse(file)
-    names = _categories(file, content["categories"])
+def _map(data: Path, cache: Path, kind: Kind) -> None:
+    for part in ("train2017", "val2017"):
+        published = _Published(data, kind, part)
+        if published.file.is_file():
+            _opened(published, partial(_parse_once, published, cache))
+
+
+def _parse_once(published: "_Published", cache: Path) -> Scenes:
+    name = f"{FOLDER}/{published.part}/{published.kind}"
+    return read_once(published.file, name, cache, published.parse)
+
+
+@dataclass(frozen=True)
+class _Published:
+    """The annotation file of a published split."""
+
+    data: Path
+    kind: Kind
+    part: str
+
+    @property
+    def file(self) -> Path:
+        return self.data / FOLDER / "annotations" / f"{self.kind}_{self.part}.json"
+
+    def read(self) -> Scenes:
+        return self.parse(self.file.read_bytes())
+
+    def parse(self, content: bytes) -> Scenes:
+        """Return the scenes of the content of the file, in half a minute if it is large."""
+        return _parse_scenes(self.data, self.file, self.kind, f"{FOLDER}/{self.part}", content)
+
+
+_recent: dict[_Published, tuple[tuple[int, int], Scenes]] = {}
+"""Size and time of the files opened last, and their scenes: a run opens them repeatedly."""
+
+
+def _opened(published: _Published, read: Callable[[], Scenes]) -> Scenes:
+    """Return the scenes of a file, those of the last time if the file is still the same."""
+    status = published.file.stat()
+    state = (status.st_size, status.st_mtime_ns)
+    before = _recent.get(published)
+    if before is not None and before[0] == state:
+        return before[1]
+    scenes = read()
+    while len(_recent) >= NUM_RECENT:
+        del _recent[next(iter(_recent))]
+    _recent[published] = state, scenes
+    return scenes
+
+
+def _parse_scenes(data: Path, file: Path, kind: Kind, folder: str, content: bytes) -> Scenes:
+    lists = _parse(file, content)
+    names = _categories(file, lists["categories"])
     classes = {number: label for label, number in enumerate(names)}
     log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
-    images = _images(file, content["images"], log)
-    objects = _by_image(content["annotations"], images, log)
-    folder = f"{FOLDER}/{published}"
-    scenes = [
+    images = _images(file, lists["images"], log)
+    objects = _by_image(lists["annotations"], images, log)
+    arrays = pack_scenes(
         _scene(folder, image, objects.pop(number), log)
         for number, image in images
         if _has_size(image)
-    ]
+    )
     return Scenes(
         data,
-        scenes,
+        arrays,
         list(names.values()),
         category_ids=list(names),
         annotations=file,
@@ -115,9 +175,9 @@ class _Log:
         return f"{self.file}: image {image}, annotation {number}: {why}"
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _parse(file: Path, text: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(text)
     except ValueError as error:
         raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
     missing = [
@@ -198,7 +258,7 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
     kept = []
     for numbered in annotations:
         annotation = numbered[1]
-        why = _fault(annotation, image, log)
+        why = annotation_fault(annotation, image, log.kind, log.classes)
         if why:
             log.add_broken(numbered, why)
             continue
@@ -221,81 +281,6 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
         polygons=tuple(map(_outlines, kept)) if log.kind == "instances" else None,
         keypoints=_keypoints(kept) if log.kind == "person_keypoints" else None,
     )
-
-
-def _fault(annotation: dict[str, Any], image: dict[str, Any], log: _Log) -> str:
-    """Return why an annotation cannot be used, empty if it can."""
-    category = annotation.get("category_id")
-    if not isinstance(category, int) or category not in log.classes:
-        return f"category {category} is not among the categories"
-    width, height = image["width"], image["height"]
-    why = _value_fault(annotation, log.kind) or box_fault(annotation.get("bbox"), width, height)
-    # persons with keypoints have the outlines of the other file, and are left out with them
-    if not why and (log.kind == "instances" or annotation.get("segmentation")):
-        why = _mask_fault(annotation, width, height)
-    if not why and log.kind == "person_keypoints":
-        why = _keypoint_fault(annotation.get("keypoints"))
-    return why
-
-
-def _value_fault(annotation: dict[str, Any], kind: Kind) -> str:
-    """Return what is wrong with values that pycocotools needs, which runs after the training."""
-    crowd, area, labeled = (annotation.get(key) for key in ("iscrowd", "area", "num_keypoints"))
-    if crowd not in (0, 1):
-        return f"its iscrowd is {crowd}, not 0 or 1"
-    if not is_number(area) or area < 0:
-        return f"its area is {area}, not a finite number from 0"
-    if kind == "person_keypoints" and not isinstance(labeled, int):
-        return f"its num_keypoints is {labeled}, not a whole number"
-    return ""
-
-
-def _mask_fault(annotation: dict[str, Any], width: int, height: int) -> str:
-    mask = annotation.get("segmentation")
-    if isinstance(mask, dict):
-        if not annotation["iscrowd"]:
-            return "its mask is run lengths, which only crowds have; outlines are needed"
-        if mask.get("size") != [height, width]:
-            return f"its mask is {mask.get('size')}, the image {[height, width]} (height, width)"
-        return _run_length_fault(mask.get("counts"), width * height)
-    if not isinstance(mask, list) or not any(map(is_outline, mask)):
-        return "it has no outline of three points or more"
-    if not all(_is_finite(outline) for outline in mask if is_outline(outline)):
-        return "its outline has a value that is not a finite number"
-    return ""
-
-
-def _run_length_fault(counts: object, num_px: int) -> str:
-    if isinstance(counts, str):
-        return ""
-    if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
-        return f"the run lengths of its mask are {counts}, neither text nor whole numbers"
-    if sum(counts) != num_px:
-        return f"the run lengths of its mask end after {sum(counts)} of {num_px} px"
-    return ""
-
-
-def is_outline(outline: object) -> bool:
-    """Return whether one part of a mask has three points or more."""
-    return isinstance(outline, list) and len(outline) >= 6 and len(outline) % 2 == 0
-
-
-def _is_finite(values: list[Any]) -> bool:
-    try:
-        return math.isfinite(sum(values))
-    except (TypeError, OverflowError):
-        return False
-
-
-def _keypoint_fault(values: object) -> str:
-    if not isinstance(values, list) or len(values) != 3 * NUM_KEYPOINTS:
-        given = f"{len(values)} numbers" if isinstance(values, list) else f"{values}"
-        return f"its keypoints are {given}, not {3 * NUM_KEYPOINTS} numbers"
-    if not _is_finite(values):
-        return "its keypoints have a value that is not a finite number"
-    if not {0, 1, 2}.issuperset(values[2::3]):
-        return f"its keypoints have the marks {sorted(set(values[2::3]))}, not 0, 1 or 2"
-    return ""
 
 
 def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:
@@ -365,6 +350,7 @@ DATASETS = {
         metric="AP",
         counts=split_counts(113_287, 5_000, 5_000),
         read=read_coco17,
+        map_annotations=map_coco17,
         how_to_get=HOW_TO_GET,
         small=SmallVersion(sizes=_small_sizes(len(CATEGORIES)), write=write_coco),
         sources=(SOURCE,),
@@ -376,6 +362,7 @@ DATASETS = {
         metric="AP",
         counts=split_counts(113_287, 5_000, 5_000),
         read=read_coco17_keypoints,
+        map_annotations=map_coco17_keypoints,
         how_to_get=HOW_TO_GET,
         small=SmallVersion(sizes=_small_sizes(1), needs=("coco17",)),
         sources=(SOURCE,),

@@ -15,7 +15,8 @@ from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.objects.voc import VOC07, VOC12
 from transfer.datasets.objects.voc_classes import CLASSES
-from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes, box_fault, box_note, is_flat
 from transfer.datasets.splits import uniform_split_by_sizes
 from transfer.datasets.synthetic.voc import SMALL_IMAGES
 

@@ -1,0 +1,72 @@
+"""Plan of a run on one screen: a line per group of tasks."""
+
+from collections.abc import Sequence
+
+from benchmarks.planning.plan import PlannedCell
+from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
+from transfer.running.measured_rates import ASSUMED
+
+STATES = ("run", "cached", "no data", "unfit")
+HEADER = ("tasks", "cells", "to run", "finished", "no data", "unfit", "GPU hours")
+MOST_NOTES = 6
+"""Deviations from the papers' protocols that are shown."""
+MOST_WHYS = 6
+"""Reasons of unfit backbones, and of data sets that are too small, that are shown."""
+
+
+def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
+    """Return a table with the counts and GPU hours of each group of tasks, and what is missing."""
+    groups: dict[str, list[PlannedCell]] = {}
+    for row in rows:
+        groups.setdefault(row.cell.task.heading, []).append(row)
+    lines = [_line(name, group) for name, group in groups.items()]
+    text = _aligned([HEADER, *lines, _line("all", rows)])
+    return "\n".join([*text, *_rate_lines(rows), *_missing_lines(rows)])
+
+
+def shortened(notes: Sequence[str]) -> list[str]:
+    """Return the first notes, and how many more there are."""
+    more = len(notes) - MOST_NOTES
+    return [*notes[:MOST_NOTES], *[f"... and {more} more, see --plan full"] * (more > 0)]
+
+
+def _line(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:
+    counts = [sum(row.state == state for row in rows) for state in STATES]
+    hours = sum(row.gpu_hours for row in rows if row.state == "run")
+    words = [str(count) if count else "-" for count in counts]
+    return (name, str(len(rows)), *words, f"{hours:.2f}" if counts[0] else "-")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+
+
+def _rate_lines(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return where the hours come from."""
+    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
+    assumed = (
+        ""
+        if rates.features
+        else (
+            f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
+            "ResNet-50, assumed"
+        )
+    )
+    return [f"GPU hours: {rates.source}{assumed}"]
+
+
+def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return the absent data sets, the other reasons why cells do not run, and how to see all."""
+    missing = sorted({key for row in rows for key in row.missing})
+    whys = list(dict.fromkeys(f"{row.cell.key}: {row.why}" for row in rows if _is_kept_from(row)))
+    lines = [f"missing data: {', '.join(missing)}"] * bool(missing)
+    lines += whys[:MOST_WHYS]
+    lines += [f"... and {len(whys) - MOST_WHYS} more"] * (len(whys) > MOST_WHYS)
+    return [*lines, "--plan full prints a line per cell, and how to get each data set"]
+
+
+def _is_kept_from(row: PlannedCell) -> bool:
+    return bool(row.why) and row.state in ("unfit", "no data")

@@ -1,0 +1,122 @@
+"""Boxes of random resized crops: Szegedy et al., CVPR 2015, as torchvision draws them.
+
+Ten tries of an area and an aspect ratio, then the largest central box of an allowed aspect.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Generator
+
+CROP_TRIES = 10
+NUM_UNIFORMS = 2 * CROP_TRIES + 2
+"""Numbers that decide one box: area and aspect of each try, then its place."""
+ASPECT = (3 / 4, 4 / 3)
+"""Range of width over height, whose logarithm is uniform."""
+AREA = (0.08, 1.0)
+"""Range of the share of the image's area, as in torchvision."""
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Box(NamedTuple):
+    """A rectangle in an image, in px."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+def boxes_of(
+    numbers: Floats,
+    height: Integers,
+    width: Integers,
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+) -> Integers:
+    """Return boxes (n, 4), top, left, height, width in px, of images with height and width (n,).
+
+    numbers (n, NUM_UNIFORMS) in [0, 1].
+    """
+    height, width = height[:, None], width[:, None]
+    tries = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
+    areas = _interpolate(tries[..., 0], area) * height * width
+    low, high = aspect
+    aspects = np.exp(_interpolate(tries[..., 1], (np.log(low), np.log(high))))
+    widths = np.round(np.sqrt(areas * aspects)).astype(np.int64)
+    heights = np.round(np.sqrt(areas / aspects)).astype(np.int64)
+    fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
+    first = fits.argmax(axis=1)[:, None]
+    any_fits = fits.any(axis=1, keepdims=True)
+    # clipping a whole image to the allowed aspect gives the central crop
+    whole_width = np.minimum(width, np.round(height * high).astype(np.int64))
+    whole_height = np.minimum(height, np.round(width / low).astype(np.int64))
+    crop_width = np.where(any_fits, np.take_along_axis(widths, first, 1), whole_width)
+    crop_height = np.where(any_fits, np.take_along_axis(heights, first, 1), whole_height)
+    places = numbers[:, 2 * CROP_TRIES :]
+    top = np.floor(places[:, :1] * (height - crop_height + 1)).astype(np.int64)
+    left = np.floor(places[:, 1:] * (width - crop_width + 1)).astype(np.int64)
+    top = np.where(any_fits, top, (height - crop_height) // 2)
+    left = np.where(any_fits, left, (width - crop_width) // 2)
+    return np.concatenate([top, left, crop_height, crop_width], axis=1)
+
+
+def _interpolate(numbers: Floats, interval: tuple[float, float]) -> Floats:
+    low, high = interval
+    return low + (high - low) * numbers
+
+
+def draw_box(generator: Generator, height: int, width: int) -> Box:
+    """Draw the box that torchvision's RandomResizedCrop draws from the same state.
+
+    It has torchvision's ranges AREA and ASPECT.
+    """
+    import torch
+
+    low, high = _log_aspect()
+    for _ in range(CROP_TRIES):
+        area = height * width * _uniform(generator, *AREA).item()
+        # a float32, as in torchvision
+        aspect = torch.exp(_uniform(generator, low, high)).item()
+        box_width = round(math.sqrt(area * aspect))
+        box_height = round(math.sqrt(area / aspect))
+        if 0 < box_width <= width and 0 < box_height <= height:
+            top = int(torch.randint(height - box_height + 1, (1,), generator=generator))
+            left = int(torch.randint(width - box_width + 1, (1,), generator=generator))
+            return Box(top, left, box_height, box_width)
+    return _central_box(height, width)
+
+
+def _central_box(height: int, width: int) -> Box:
+    """Return the largest central box of an allowed aspect."""
+    low, high = ASPECT
+    box_height, box_width = height, width
+    if width / height < low:
+        box_height = round(width / low)
+    elif width / height > high:
+        box_width = round(height * high)
+    return Box((height - box_height) // 2, (width - box_width) // 2, box_height, box_width)
+
+
+def _uniform(generator: Generator, low: float, high: float) -> Any:
+    import torch
+
+    return torch.empty(1).uniform_(low, high, generator=generator)
+
+
+@cache
+def _log_aspect() -> tuple[float, float]:
+    """Return the logarithms of ASPECT as float32 numbers."""
+    import torch
+
+    low, high = torch.log(torch.tensor(ASPECT)).tolist()
+    return low, high

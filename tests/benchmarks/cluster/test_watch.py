@@ -1,0 +1,43 @@
+"""The live view of a run."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cluster import watch as watching
+from benchmarks.cluster.watch import print_states, watch
+from benchmarks.execution.status_rows import STATUS_PAGE, StatusRow
+
+
+def rows(*states: str) -> list[StatusRow]:
+    return [StatusRow("mine", f"task{i}", 0, state, "") for i, state in enumerate(states)]
+
+
+def test_it_ends_when_no_cell_runs_or_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = iter([rows("queued", "running"), rows("queued", "running"), rows("running", "done")])
+    last = rows("done", "failed")
+    monkeypatch.setattr(watching, "all_rows", lambda *_: (next(steps, last), ""))
+    assert watch(tmp_path, interval_s=0.0) == 1
+    told = capsys.readouterr()
+    assert [line[10:] for line in told.err.splitlines()] == [
+        "1 running, 1 queued",
+        "1 running, 1 done",
+        "1 done, 1 failed",
+    ]
+    assert told.out.splitlines()[-1] == "1 done, 1 failed"
+    assert "1 done, 1 failed" in (tmp_path / STATUS_PAGE).read_text()
+
+
+def test_nothing_started_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert watch(tmp_path) == 0
+    assert capsys.readouterr().out == f"nothing was started below {tmp_path}\n"
+
+
+def test_states_are_printed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watching, "local_rows", lambda *_: rows("done", "failed"))
+    assert print_states(tmp_path) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 done, 1 failed"

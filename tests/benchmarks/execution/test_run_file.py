@@ -1,0 +1,108 @@
+"""States of the cells of a run on this machine, from their files."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.execution.run_file import FOLDER, local_rows, write_run_file
+from benchmarks.execution.status_rows import StatusRow, is_over, status_page
+from benchmarks.planning.plan import PlannedCell
+from transfer.backbone import Backbone
+from transfer.cells.execution import evaluate, note_failure
+from transfer.cells.request import Cell, CellSettings
+from transfer.running.console import PROGRESS_FILE, progress_file
+
+
+@pytest.fixture
+def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+    """Return a cell whose run has begun."""
+    cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=settings)
+    write_run_file([PlannedCell(cell, "run", (), 1.0)], settings.runs)
+    return cell
+
+
+def state(cell: Cell) -> tuple[str, str]:
+    (row,) = local_rows(cell.settings.runs)
+    assert (row.backbone, row.key, row.seed) == (cell.backbone.name, cell.key, 0)
+    return row.state, row.detail
+
+
+def change(cell: Cell, **changes: Any) -> None:
+    """Change the run's file."""
+    (path,) = (cell.settings.runs / FOLDER).glob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_cell_waits_until_it_has_files_of_its_own(cell: Cell) -> None:
+    assert state(cell) == ("queued", "")
+
+
+def test_a_running_cell_tells_its_progress(cell: Cell) -> None:
+    with progress_file(cell.folders.work / PROGRESS_FILE):
+        assert state(cell) == ("running", "starts")
+    assert state(cell)[0] == "queued"
+
+
+def test_a_record_ends_a_cell(cell: Cell) -> None:
+    evaluate(cell)
+    assert state(cell) == ("done", "")
+    assert is_over(local_rows(cell.settings.runs))
+
+
+def test_only_a_record_written_since_the_start_counts(cell: Cell) -> None:
+    evaluate(cell)
+    write_run_file([PlannedCell(cell, "run", (), 1.0)], cell.settings.runs)
+    assert state(cell)[0] == "queued"
+
+
+def test_a_failure_shows_its_reason(cell: Cell) -> None:
+    note_failure(cell, MemoryError("too many images"))
+    assert state(cell) == ("failed", "MemoryError: too many images")
+
+
+def test_a_killed_run_is_not_taken_for_a_running_one(cell: Cell) -> None:
+    told = {"step": "train", "host": socket.gethostname(), "pid": 2**22 + 1}
+    cell.folders.work.mkdir(parents=True)
+    (cell.folders.work / PROGRESS_FILE).write_text(json.dumps(told))
+    change(cell, pid=2**22 + 1)
+    assert state(cell) == ("stopped", "its run has ended; the same command continues")
+
+
+def test_silence_on_another_machine_is_told(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"step": "train", "subject": "7 rates", "state": "1/8", "host": "other", "pid": 1}
+    path = cell.folders.work / PROGRESS_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(told))
+    later = path.stat().st_mtime + 300
+    monkeypatch.setattr("benchmarks.execution.run_file.time.time", lambda: later)
+    assert state(cell) == ("running", "train  7 rates  1/8; no progress for 5 min 00 s")
+
+
+def test_files_of_ended_runs_give_way_to_a_new_one(cell: Cell) -> None:
+    change(cell, pid=2**22 + 1)
+    write_run_file([PlannedCell(cell, "run", (), 1.0)], cell.settings.runs)
+    assert len(list((cell.settings.runs / FOLDER).glob("*.json"))) == 1
+    assert state(cell)[0] == "queued"
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"format": "other"}'])
+def test_a_torn_file_is_no_run(cell: Cell, content: str) -> None:
+    (path,) = (cell.settings.runs / FOLDER).glob("*.json")
+    path.write_text(content)
+    assert local_rows(cell.settings.runs) == []
+
+
+def test_another_folder_of_results_is_left_out(cell: Cell, tmp_path: Path) -> None:
+    assert local_rows(cell.settings.runs, tmp_path / "other") == []
+    assert len(local_rows(cell.settings.runs, cell.settings.results)) == 1
+
+
+def test_the_page_shows_hostile_names_as_text() -> None:
+    page = status_page([StatusRow("<img src=x>", "voc07_svm", 0, "failed", "a <b> & c")])
+    assert "<img src=x>" not in page
+    assert "&lt;img src=x&gt;" in page
+    assert "a &lt;b&gt; &amp; c" in page
+    assert 'http-equiv="refresh"' in page

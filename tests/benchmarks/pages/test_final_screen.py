@@ -1,0 +1,78 @@
+"""The last screen of a run."""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages.final_screen import MOST_LINES, RequestedCell, final_screen
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import read_results
+from tests.synthetic_records import failure, record
+
+LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
+SVM = RequestedCell("mine", "voc07_svm", "co2-2021/1", "paper", 0)
+
+
+def screen(results: Path, *cells: RequestedCell) -> list[str]:
+    return final_screen(read_results(results), cells).splitlines()
+
+
+def cell(**changes: Any) -> RequestedCell:
+    fields = {"backbone": "mine", "task": "voc07_svm", "protocol": "co2-2021/1"}
+    return RequestedCell(**{**fields, "schedule": "paper", "seed": 0, **changes})
+
+
+def test_a_number_stands_beside_the_best_published_one(tmp_path: Path) -> None:
+    record(tmp_path, 79.7)
+    header, row = screen(tmp_path, SVM)
+    assert header.split() == ["task", "metric", "mine", "best", "published", "verdict"]
+    assert row.split() == ["voc07_svm", "mAP", "79.7", "85.2", "-"]
+
+
+def test_a_verdict_is_the_worst_of_those_on_the_task(tmp_path: Path) -> None:
+    task = transfer_tasks()[0]
+    record(tmp_path, 47.5, task=task, protocol="lorac-2021/1", made_by=LORAC)
+    asked = cell(task=task, protocol="lorac-2021/1")
+    assert screen(tmp_path, asked)[1].endswith("✓ pass")
+    record(tmp_path, 30.0, task=task, protocol="lorac-2021/1", made_by=LORAC)
+    assert screen(tmp_path, asked)[1].endswith("✗ fail")
+
+
+def test_seeds_become_a_mean_with_its_deviation(tmp_path: Path) -> None:
+    for seed, score in enumerate((70.0, 72.0)):
+        record(tmp_path, score, seed=seed)
+    assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, cell(seed=1))[1]
+
+
+def test_results_of_other_runs_are_left_out(tmp_path: Path) -> None:
+    record(tmp_path, 79.7)
+    record(tmp_path, 10.0, backbone="other", sha256="b" * 64)
+    record(tmp_path, 20.0, schedule="smoke", hash="shorter")
+    lines = screen(tmp_path, SVM)
+    assert len(lines) == 2
+    assert "79.7" in lines[1]
+
+
+def test_it_says_why_no_number_may_be_compared(tmp_path: Path) -> None:
+    record(tmp_path, 20.0, schedule="smoke", hash="shorter", small="generated")
+    lines = screen(tmp_path, cell(schedule="smoke"))
+    assert lines[-1] == "not comparable with the papers: smoke schedule, generated data"
+
+
+def test_a_failed_cell_shows_its_reason(tmp_path: Path) -> None:
+    failure(tmp_path, "voc07_svm", "CUDA out of memory")
+    lines = screen(tmp_path, SVM)
+    assert "failed" in lines[1]
+    assert lines[-1] == "failed  mine  voc07_svm  CUDA out of memory"
+
+
+def test_it_fits_a_screen_whatever_the_number_of_tasks(tmp_path: Path) -> None:
+    asked = [cell(task=f"task{number}") for number in range(100)]
+    for one in asked:
+        record(tmp_path, 50.0, task=one.task)
+    lines = screen(tmp_path, *asked)
+    assert len(lines) <= MOST_LINES
+    assert lines[-1].startswith("... and ")
+
+
+def test_a_run_without_a_number_says_so(tmp_path: Path) -> None:
+    assert screen(tmp_path, SVM) == ["no number of this run"]

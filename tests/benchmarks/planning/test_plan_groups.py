@@ -1,0 +1,56 @@
+"""The plan on one screen."""
+
+from dataclasses import replace
+
+from benchmarks.planning.plan import PlannedCell, State
+from benchmarks.planning.plan_groups import MOST_NOTES, render_plan_groups, shortened
+from transfer.backbone import Backbone
+from transfer.cells.request import Cell, CellSettings
+from transfer.tasks import default_tasks
+
+
+def planned(
+    key: str, backbone: Backbone, settings: CellSettings, state: State = "run", hours: float = 1.5
+) -> PlannedCell:
+    cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
+    return PlannedCell(cell, state, ("cars",) * (state == "no data"), hours * (state == "run"))
+
+
+def test_cells_and_hours_are_counted_by_group(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    rows = [
+        planned("cifar10_knn", small_backbone, settings),
+        planned("in100_knn", small_backbone, settings, "cached"),
+        planned("transfer_linear/cars", small_backbone, settings, "no data"),
+    ]
+    header, neighbors, transfer, total, *_ = render_plan_groups(rows).splitlines()
+    assert header.split()[-1] == "hours"
+    assert neighbors.split() == ["Nearest", "neighbors", "2", "1", "1", "-", "-", "1.50"]
+    assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", "-"]
+    assert total.split() == ["all", "3", "1", "1", "1", "-", "1.50"]
+
+
+def test_missing_data_and_unfit_backbones_are_named(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    unfit = planned("coco_det", small_backbone, settings, "unfit")
+    rows = [
+        planned("transfer_linear/cars", small_backbone, settings, "no data"),
+        replace(unfit, why="heads are not a ResNet"),
+    ]
+    lines = render_plan_groups(rows).splitlines()
+    assert "missing data: cars" in lines
+    assert "coco_det: heads are not a ResNet" in lines
+
+
+def test_the_plan_of_all_tasks_fits_a_screen(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    rows = [planned(key, small_backbone, settings) for key in default_tasks()]
+    assert len(render_plan_groups(rows).splitlines()) <= 24
+
+
+def test_notes_beyond_a_few_are_counted() -> None:
+    assert shortened(["a"] * MOST_NOTES) == ["a"] * MOST_NOTES
+    assert shortened(["a"] * (MOST_NOTES + 2))[-1] == "... and 2 more, see --plan full"

@@ -1,0 +1,148 @@
+"""Kept images have the pixels of decoded ones, and a set without room is decoded each time."""
+
+import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import transfer.frozen.crops
+import transfer.frozen.kept_images
+from tests.pretrain.pixels.photographs import as_jpeg, photograph
+from transfer.backbone import InputFormat
+from transfer.datasets.images import DataError, ImageFiles, Images, image_files
+from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
+from transfer.running import stop
+from transfer.running.memory import image_memory
+
+NUM_IMAGES, STEPS = 7, range(1, 6)
+NUM_BYTES = 3 * sum(40 * (50 + seed) for seed in range(NUM_IMAGES))
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Images:
+    """Images of different widths."""
+    for seed in range(NUM_IMAGES):
+        (tmp_path / f"{seed}.jpg").write_bytes(as_jpeg(photograph(40, 50 + seed, seed)))
+    names = [f"{seed}.jpg" for seed in range(NUM_IMAGES)]
+    return image_files(tmp_path, names, range(NUM_IMAGES), [*"abcdefg"])
+
+
+@pytest.fixture(params=[0, 2])
+def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    for module in (transfer.frozen.crops, transfer.frozen.kept_images):
+        monkeypatch.setattr(module, "num_workers", lambda _: request.param)
+    return int(request.param)
+
+
+def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(crop_batches(images, RandomView(px=16), InputFormat(), 0, 5, STEPS))
+
+
+def test_batches_from_kept_images_are_those_of_decoding_each_time(
+    images: Images, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[KeptImages | None] = []
+
+    def keep(*args: object) -> KeptImages | None:
+        kept.append(keep_images(*args))  # type: ignore[arg-type]
+        return kept[-1]
+
+    monkeypatch.setattr(transfer.frozen.crops, "keep_images", keep)
+    with image_memory(0):
+        decoded = batches(images)
+    with image_memory(1):
+        found = batches(images)
+    assert kept[0] is None
+    assert kept[1] is not None
+    for one, other in zip(decoded, found, strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+
+
+@pytest.mark.parametrize(("limit", "keeps"), [(NUM_BYTES, True), (NUM_BYTES - 1, False)])
+def test_images_are_kept_up_to_the_limit(images: Images, limit: int, keeps: bool) -> None:
+    with image_memory(limit / 1e9):
+        assert (keep_images(images, 100) is not None) == keeps
+
+
+def test_images_that_are_hardly_passed_twice_are_not_kept(images: Images) -> None:
+    assert keep_images(images, 2 * NUM_IMAGES - 1) is None
+    assert keep_images(images, 2 * NUM_IMAGES) is not None
+
+
+def test_a_set_that_is_far_too_large_is_not_looked_through(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.kept_images, "SAMPLE", 2)
+    asked: list[int] = []
+
+    def sizes(files: list[str]) -> np.ndarray:
+        asked.append(len(files))
+        return np.full((len(files), 2), 40)
+
+    monkeypatch.setattr(transfer.frozen.kept_images, "image_sizes", sizes)
+    with image_memory(1e-9):
+        assert keep_images(images, 100) is None
+    assert asked == [2]
+
+
+def test_a_broken_image_is_named(images: Images, workers: int, tmp_path: Path) -> None:
+    (tmp_path / "3.jpg").write_bytes(as_jpeg(photograph(40, 53, 3))[:500])
+    with image_memory(1), pytest.raises(DataError, match=r"3\.jpg: cannot be decoded"):
+        keep_images(images, 100)
+
+
+def test_a_file_without_an_image_is_named(images: Images, tmp_path: Path) -> None:
+    (tmp_path / "3.jpg").write_bytes(b"")
+    with image_memory(1), pytest.raises(DataError, match=r"3\.jpg: cannot be decoded"):
+        keep_images(images, 100)
+
+
+def test_memory_that_is_not_there_is_an_error_with_advice(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.kept_images, "free_memory", lambda: 1000)
+    with image_memory(1), pytest.raises(ImageMemoryError, match="give a smaller --image-memory-gb"):
+        keep_images(images, 100)
+
+
+def test_memory_that_the_system_refuses_is_an_error_with_advice(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with image_memory(1), pytest.raises(ImageMemoryError, match="Cannot allocate memory"):
+        keep_images(images, 100)
+
+
+def test_a_stop_is_heard_while_images_are_decoded(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "_asked", [15])
+    with image_memory(1), pytest.raises(stop.Stopped):
+        keep_images(images, 100)
+
+
+def test_images_with_kept_pixels_and_their_parts_read_no_file(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [images.source.read(i).copy() for i in range(NUM_IMAGES)]
+    kept = with_kept_pixels(images, 30.0)
+    assert kept.fingerprint == images.fingerprint
+    monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
+    assert with_kept_pixels(kept, 30.0) is kept
+    for i, pixels in enumerate(expected):
+        assert np.array_equal(np.asarray(kept[i][0]), pixels)
+        assert kept[i][1] == i
+    part = kept.subset([5, 2, 2])
+    assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
+    assert all(np.array_equal(part.source.read(k), expected[i]) for k, i in enumerate((5, 2, 2)))
+
+
+def test_images_that_are_passed_once_stay_files(images: Images) -> None:
+    assert with_kept_pixels(images, 1.0) is images

@@ -1,0 +1,118 @@
+"""Statistics of views against torch.linalg, and views that only seed and image decide."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.rounding import assert_equal_up_to_rounding
+from transfer.backbone import Backbone
+from transfer.datasets.images import Images, image_files
+from transfer.frozen.random_views import (
+    RandomViews,
+    statistics_of_views,
+    view_statistics,
+)
+from transfer.frozen.view_settings import ViewSettings
+from transfer.running import stop
+
+SETTINGS = ViewSettings(num_views=4, size_px=16)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Images:
+    """Ten images of noise, of 20 px."""
+    generator = np.random.default_rng(0)
+    names = [f"{number}.png" for number in range(10)]
+    for name in names:
+        pixels = generator.integers(256, size=(20, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / name)
+    return image_files(tmp_path, names, [0] * 10, ["noise"])
+
+
+def unit_rows(*shape: int) -> torch.Tensor:
+    rows = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return torch.nn.functional.normalize(rows, dim=-1)
+
+
+@pytest.mark.parametrize("dim", [3, 8, 64])
+def test_statistics_are_those_of_torchs_covariance_and_singular_values(dim: int) -> None:
+    rows = unit_rows(5, 8, dim)
+    cosine, variance, norm = view_statistics(rows).T
+    assert_equal_up_to_rounding(cosine, torch.stack([(r @ r.T).mean() for r in rows]))
+    covariances = [torch.cov(r.T, correction=0).diagonal().mean() for r in rows]
+    assert_equal_up_to_rounding(variance, torch.stack(covariances))
+    # the root of an eigenvalue near zero keeps half of its digits
+    expected = torch.linalg.svdvals(rows).sum(dim=1)
+    torch.testing.assert_close(norm, expected, atol=8 * 1e-7, rtol=0)
+
+
+def test_equal_views_have_the_smallest_norm_and_no_variance() -> None:
+    statistics = view_statistics(unit_rows(1, 1, 16).expand(1, 32, 16))[0]
+    torch.testing.assert_close(
+        statistics, torch.tensor([1.0, 0.0, math.sqrt(32)]).double(), atol=1e-5, rtol=0
+    )
+
+
+def test_orthogonal_views_have_the_largest_norm() -> None:
+    statistics = view_statistics(torch.eye(4)[None])[0]
+    assert_equal_up_to_rounding(statistics, torch.tensor([1 / 4, (1 - 1 / 4) / 4, 4.0]).double())
+
+
+def test_views_of_an_image_differ_and_depend_on_seed_and_index_alone(images: Images) -> None:
+    views, image = RandomViews(SETTINGS), images[0][0]
+    torch.manual_seed(5)
+    first = views(image, 0, 3)
+    assert first.shape == (4, 3, 16, 16)
+    assert not torch.equal(first[0], first[1])
+    torch.manual_seed(6)
+    assert torch.equal(first, views(image, 0, 3))
+    assert not torch.equal(first, views(image, 1, 3))
+    assert not torch.equal(first, views(image, 0, 4))
+
+
+def test_a_view_without_changes_is_the_image(images: Images) -> None:
+    still = ViewSettings(
+        num_views=1,
+        size_px=20,
+        crop_area=(1.0, 1.0),
+        jitter_probability=0,
+        gray_probability=0,
+        blur_probability=0,
+        flip_probability=0,
+    )
+    image = images[0][0]
+    assert (RandomViews(still)(image, 0, 0)[0].permute(1, 2, 0).numpy() == np.asarray(image)).all()
+
+
+def test_an_interrupted_computation_goes_on_to_the_same_statistics(
+    images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute(folder: Path) -> torch.Tensor:
+        folder.mkdir(exist_ok=True)
+        place = tmp_path / folder
+        found = statistics_of_views(small_backbone, None, images, range(10), SETTINGS, 0, place)
+        return found["feature"]
+
+    whole = compute(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            compute(tmp_path / "parts")
+    assert len(list((tmp_path / "parts").iterdir())) == 1
+    assert torch.equal(compute(tmp_path / "parts"), whole)
+
+
+def test_loading_processes_change_nothing(
+    images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute(name: str, workers: int) -> torch.Tensor:
+        monkeypatch.setattr("transfer.frozen.random_views.num_workers", lambda _: workers)
+        (tmp_path / name).mkdir()
+        arguments = (None, images, range(10), SETTINGS, 0, tmp_path / name)
+        return statistics_of_views(small_backbone, *arguments)["feature"]
+
+    assert torch.equal(compute("alone", 0), compute("workers", 2))

@@ -1,0 +1,192 @@
+"""Probes of different batches, optimizers and lengths on one stream of crops are those alone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import transfer.frozen.linear_heads
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import open_split
+from transfer.datasets.images import Images
+from transfer.frozen.classifier import Heads
+from transfer.frozen.features import Features
+from transfer.frozen.linear_heads import train_and_score, train_heads
+from transfer.frozen.network import forward
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.running import stop
+from transfer.running.not_finite import NotFiniteError
+
+SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
+LARGE = ProbeTraining(
+    learning_rates=(0.4,), epochs=3, batch_size=16, crop_px=32, optimizer="lars", weight_std=0.1
+)
+LONG = ProbeTraining(learning_rates=(1.0,), epochs=4, batch_size=4, crop_px=32, decays=("step",))
+ALL = (SMALL, LARGE, LONG)
+
+
+@pytest.fixture(scope="module")
+def images(small_data: Path) -> Images:
+    """Twenty photographs: a batch of sixteen spans two passes over them."""
+    return open_split("cars", small_data, "train").subset(range(20))
+
+
+@pytest.fixture(scope="module")
+def sizes() -> Iterator[list[int]]:
+    """Sizes of all forward passes, through a stand-in network that adds up to six pixels.
+
+    Passes are small, so that probes alone have equal ones.
+    """
+    passes: list[int] = []
+
+    def add_pixels(network: nn.Module, pixels: Tensor) -> Tensor:
+        passes.append(len(pixels))
+        return pixels.reshape(len(pixels), 512, -1).sum(dim=2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 4)
+        patch.setattr(transfer.frozen.linear_heads, "forward", add_pixels)
+        yield passes
+
+
+@pytest.fixture
+def counted(sizes: list[int]) -> list[int]:
+    """Sizes of the forward passes of a test."""
+    sizes.clear()
+    return sizes
+
+
+def peers(own: ProbeTraining) -> tuple[ProbeTraining, ...]:
+    return tuple(one for one in ALL if one != own)
+
+
+def equal(one: Heads, other: Heads) -> bool:
+    return torch.equal(one.weight, other.weight) and torch.equal(one.bias, other.bias)
+
+
+@pytest.fixture(scope="module")
+def alone(
+    small_backbone: Backbone,
+    images: Images,
+    sizes: list[int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[Heads]:
+    """The heads of each probe by itself."""
+    folder = tmp_path_factory.mktemp("alone")
+    return [train_heads(small_backbone, images, one, 0, folder) for one in ALL]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_once(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    alone: list[Heads],
+    counted: list[int],
+    order: tuple[int, ...],
+) -> None:
+    for index in order:
+        found = train_heads(
+            small_backbone, images, ALL[index], 0, tmp_path / "shared", peers=peers(ALL[index])
+        )
+        assert equal(found, alone[index])
+    # the longest needs 80 images; a call that goes on from 60 repeats an incomplete batch at most
+    assert 80 <= sum(counted) <= 80 + 2 * (LARGE.batch_size - 4)
+
+
+def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    alone: list[Heads],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stop, "_asked", [15])
+    stops = 0
+    for index in (2, 0, 1):
+        while True:
+            try:
+                found = train_heads(
+                    small_backbone, images, ALL[index], 0, tmp_path / "s", peers=peers(ALL[index])
+                )
+                break
+            except stop.Stopped:
+                stops += 1
+                # a probe of larger batches saves whole batches: let it have one
+                monkeypatch.setattr(stop, "is_requested", every(LARGE.batch_size // 4 + 1))
+        assert equal(found, alone[index])
+    assert stops >= 3
+
+
+def every(count: int) -> object:
+    """Return a function that is true at each count-th call."""
+    calls = iter(range(1, 10_000))
+    return lambda: next(calls) % count == 0
+
+
+def test_a_longer_probe_goes_on_where_a_shorter_one_has_left(
+    small_backbone: Backbone, images: Images, tmp_path: Path, counted: list[int]
+) -> None:
+    train_heads(small_backbone, images, SMALL, 0, tmp_path, peers=(LONG,))
+    assert sum(counted) == 40  # two passes
+    counted.clear()
+    train_heads(small_backbone, images, LONG, 0, tmp_path, peers=(SMALL,))
+    assert sum(counted) == 40
+
+
+def test_one_that_lags_behind_does_not_delay_another(
+    small_backbone: Backbone, images: Images, tmp_path: Path, counted: list[int]
+) -> None:
+    train_heads(small_backbone, images, SMALL, 0, tmp_path, peers=(LONG,))
+    counted.clear()
+    train_heads(small_backbone, images, LONG, 0, tmp_path, peers=(LARGE,))  # LARGE has no state
+    assert sum(counted) == 40
+
+
+def test_a_probe_that_diverges_ends_only_itself(
+    small_backbone: Backbone, images: Images, tmp_path: Path, alone: list[Heads]
+) -> None:
+    wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
+    found = train_heads(small_backbone, images, SMALL, 0, tmp_path / "both", peers=(wild,))
+    assert equal(found, alone[0])
+    with pytest.raises(NotFiniteError, match="no result is written"):
+        train_heads(small_backbone, images, wild, 0, tmp_path / "both", peers=(SMALL,))
+
+
+@pytest.mark.usefixtures("sizes")
+def test_each_probe_keeps_its_own_curve(
+    small_backbone: Backbone, images: Images, tmp_path: Path
+) -> None:
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    for number, one in enumerate((SMALL, LONG)):
+        by_itself = train_and_score(
+            small_backbone, images, one, test, 0, tmp_path / f"alone-{number}"
+        )
+        shared = train_and_score(
+            *(small_backbone, images, one, test, 0),
+            *(tmp_path / f"own-{number}", 0, tmp_path / "heads", peers(one)),
+        )
+        assert shared.details == by_itself.details
+        assert len(shared.details["top1_after_each_pass"]) == one.epochs
+    assert len(list((tmp_path / "heads").glob("*"))) == 1
+
+
+def test_other_forward_passes_change_heads_by_rounding_only(
+    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large batch in forward passes of four, and in one.
+
+    Its sums have another order: a ResNet-18 adds up to 4,608 products per value in 20 layers, so
+    features differ by less than a thousand eps. Each step moves a head by a mean of them.
+    """
+    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", forward)
+    monkeypatch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 256)
+    short = replace(LARGE, epochs=0, steps=2)
+    whole = train_heads(small_backbone, images, short, 0, tmp_path / "whole").weight
+    monkeypatch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 4)
+    parts = train_heads(small_backbone, images, short, 0, tmp_path / "parts").weight
+    bound = 1000 * short.steps * torch.finfo(torch.float32).eps * float(whole.abs().max())
+    torch.testing.assert_close(parts, whole, rtol=0, atol=bound)

@@ -1,0 +1,104 @@
+"""Log lines and progress."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transfer.running import console
+from transfer.running.console import is_live, live_bars, print_line, progress, progress_file
+
+SHOW = """
+import time
+from transfer.running import console
+console.BAR_INTERVAL_S = 0.0
+with console.live_bars(), console.progress("features", "cifar10 [test]", 40) as counter:
+    counter.add(10)
+    console.print_line("data", "a line meanwhile")
+    counter.add(30)
+"""
+
+
+def in_terminal(program: str, **environment: str) -> str:
+    """Return what a program writes to a terminal."""
+    ours, theirs = pty.openpty()
+    surroundings = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **environment}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=theirs, stderr=theirs, env=surroundings
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    assert process.wait() == 0, written.decode()
+    return written.decode()
+
+
+def test_a_terminal_shows_a_bar_below_the_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    text = in_terminal(SHOW)
+    assert "cifar10 [test]" in text
+    assert "━" in text
+    assert "10/40 images" in text
+    assert text.index("10/40") < text.index("a line meanwhile") < text.rindex("40/40 images")
+
+
+def test_a_dumb_terminal_gets_plain_lines() -> None:
+    text = in_terminal(SHOW, TERM="dumb")
+    assert "━" not in text
+    assert "40/40 images" in text
+
+
+def test_quiet_silences_lines_and_progress() -> None:
+    assert in_terminal(SHOW, **{console.QUIET: "1"}) == ""
+
+
+def test_elsewhere_only_the_last_line_of_short_work_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert not is_live()
+    with live_bars() as bars, progress("features", "cifar10", 2) as counter:
+        assert bars is None
+        counter.add(1)
+        counter.add(1)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "features    cifar10  2/2 images" in line
+
+
+def test_progress_is_told_in_a_file_that_goes_with_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "FILE_INTERVAL_S", 0.0)
+    path = tmp_path / "work" / "progress.json"
+    with progress_file(path), progress("train", "7 rates", 8, "steps", done=2) as counter:
+        counter.add(2)
+        told = json.loads(path.read_text())
+        assert (told["step"], told["subject"]) == ("train", "7 rates")
+        assert told["state"].startswith("4/8 steps")
+    assert not path.exists()
+
+
+def test_a_full_disk_does_not_stop_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "FILE_INTERVAL_S", 0.0)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with progress_file(blocked / "progress.json"), progress("train", "rates", 2) as counter:
+        counter.add(2)
+    assert counter.done == 2
+
+
+def test_lines_name_time_and_step(capsys: pytest.CaptureFixture[str]) -> None:
+    print_line("svm", "person  C 1")
+    assert capsys.readouterr().err[8:] == "  svm         person  C 1\n"

@@ -1,0 +1,62 @@
+"""Free memory of a machine and of the groups that a process is in, read from files made here."""
+
+from pathlib import Path
+
+import pytest
+
+from transfer.running.memory import DEFAULT_SHARE, free_memory, image_memory, image_memory_bytes
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine with 8,000 kB of free memory, and a process in the group job/step."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 8000 kB\n")
+    (tmp_path / "self/cgroup").write_text("0::/job/step\n")
+    (tmp_path / "groups/job/step").mkdir(parents=True)
+    return tmp_path
+
+
+def limit(group: Path, most: str, used: int, cache: int = 0) -> None:
+    (group / "memory.max").write_text(most)
+    (group / "memory.current").write_text(str(used))
+    (group / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
+
+
+def test_without_limits_it_is_what_the_machine_has(machine: Path) -> None:
+    limit(machine / "groups/job/step", "max", 100)
+    assert free_memory(machine, machine / "groups") == 8000 * 1024
+
+
+def test_the_tightest_group_counts_and_its_file_cache_is_free(machine: Path) -> None:
+    limit(machine / "groups/job/step", "6000000", 1_000_000)
+    limit(machine / "groups/job", "3000000", 2_500_000, cache=200_000)
+    assert free_memory(machine, machine / "groups") == 700_000
+
+
+def test_in_a_container_the_visible_root_is_the_group(machine: Path) -> None:
+    (machine / "self/cgroup").write_text("0::/unknown/outside\n")
+    limit(machine / "groups", "500", 100)
+    assert free_memory(machine, machine / "groups") == 400
+
+
+def test_groups_of_version_1_count_as_well(machine: Path) -> None:
+    (machine / "self/cgroup").write_text("5:cpu,cpuacct:/a\n4:memory:/b\n")
+    group = machine / "groups/memory/b"
+    group.mkdir(parents=True)
+    (group / "memory.limit_in_bytes").write_text("900")
+    (group / "memory.usage_in_bytes").write_text("1000")
+    (group / "memory.stat").write_text("total_inactive_file 50\n")
+    assert free_memory(machine, machine / "groups") == 0
+
+
+def test_this_machine_has_some() -> None:
+    assert free_memory() > 0
+
+
+def test_images_may_take_a_share_or_what_is_asked() -> None:
+    with image_memory(1.5):
+        assert image_memory_bytes() == 1_500_000_000
+    with image_memory(0):
+        assert image_memory_bytes() == 0
+    assert image_memory_bytes() <= DEFAULT_SHARE * free_memory() * 1.5

@@ -1,0 +1,54 @@
+"""Records of view statistics, and what backbones without a projector are told."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.transfer.test_projector import encoder_file
+from transfer.backbone import Backbone, load_backbone
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, CellSettings
+from transfer.tasks import TASKS
+from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics, histogram
+
+EMBEDDINGS, FEATURES = "cifar10_view_statistics", "cifar10_view_statistics@feature"
+
+
+def test_every_image_is_counted_once_also_at_the_limits() -> None:
+    found = histogram(torch.tensor([-1e-9, 0.0, 0.5, 1.0, 1.0 + 1e-9]), 0.0, 1.0)
+    assert (sum(found["counts"]), found["counts"][0], found["counts"][-1]) == (5, 2, 2)
+    assert (len(found["edges"]), found["edges"][0], found["edges"][-1]) == (201, 0.0, 1.0)
+
+
+def test_the_metric_is_the_cosine_in_percent_and_the_details_are_in_their_own_units() -> None:
+    task: Any = ViewStatistics(dataset="cifar10")
+    embedding = torch.tensor([[0.5, 0.01, 8.0], [0.7, 0.03, 10.0]])
+    statistics = {"embedding": embedding, "feature": embedding / 2}
+    predictions = ImageStatistics(statistics, {"embedding": 4, "feature": 512})
+    details = task.details(predictions)
+    assert task.metrics(predictions) == {"mean_cosine": pytest.approx(60.0)}
+    assert details["mean_nuclear_norm"] == pytest.approx(9.0)
+    assert details["of_features"]["mean_covariance_diagonal"] == pytest.approx(0.01)
+    assert (details["space"], details["dim"], details["num_images"]) == ("embedding", 4, 2)
+
+
+def test_a_backbone_without_projector_is_unfit_for_embeddings_only(checkpoint: Path) -> None:
+    backbone = load_backbone(checkpoint)
+    assert "without its projector" in TASKS[EMBEDDINGS].unfit(backbone)
+    assert TASKS[FEATURES].unfit(backbone) == ""
+
+
+@pytest.mark.slow
+def test_features_of_both_tasks_are_those_of_the_same_views(
+    small_backbone: Backbone, settings: CellSettings, tmp_path: Path
+) -> None:
+    backbone = load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
+    cell = Cell(key=EMBEDDINGS, backbone=backbone, seed=0, settings=settings)
+    embeddings = evaluate(cell).details
+    features = evaluate(replace(cell, key=FEATURES)).details
+    assert embeddings["of_features"]["histograms"] == features["histograms"]
+    assert (embeddings["num_images"], embeddings["num_views"], embeddings["dim"]) == (20, 32, 4)
+    assert "of_features" not in features

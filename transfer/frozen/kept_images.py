@@ -1,0 +1,161 @@
+"""Decoded images of a small set, kept in memory that all loader processes share.
+
+A probe of a small set passes its images hundreds of times; kept images are decoded once. A set that
+does not fit into the limit of memory is decoded for every pass. There is no store of decoded pixels
+on disk for it: ImageNet's would need 5.4 times the space of the JPEG files, and although reading an
+image takes a seventh of the processor time of decoding it, 3,000 crops/s would read 1.7 GB/s in
+random order.
+"""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pretrain.pixels.decoding import Pixels
+from pretrain.pixels.image_sizes import image_sizes
+from transfer.datasets.images import DataError, ImageFiles, Images
+from transfer.frozen.extraction import num_workers
+from transfer.running import stop
+from transfer.running.console import progress
+from transfer.running.loader import load_batches
+from transfer.running.memory import OPTION, free_memory, image_memory_bytes
+
+LEAST_PASSES = 2
+"""Passes from which on it pays to decode all images first."""
+SAMPLE = 256
+"""Images whose sizes tell whether a set may fit."""
+PER_TURN = 16
+"""Images that a process decodes at a time."""
+
+
+class ImageMemoryError(RuntimeError):
+    """Error for decoded images that find no room in memory."""
+
+
+class KeptImages:
+    """Pixels of all images of a set, one after the other in one block of shared memory."""
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        """Reserve the memory for images of these heights and widths (N, 2)."""
+        self.sizes = sizes
+        self.ends = sizes.prod(axis=1).cumsum() * 3
+        """(N,), the place behind each image."""
+        try:
+            # neither a file nor /dev/shm, which is small in containers; forks inherit it
+            self.pixels = np.frombuffer(mmap.mmap(-1, int(self.ends[-1])), np.uint8)
+        except (OSError, ValueError, OverflowError) as error:
+            raise _no_room(int(self.ends[-1]), str(error)) from error
+
+    def read(self, i: int) -> Pixels:
+        """Return RGB pixels (H, W, 3), uint8, which share the kept memory."""
+        height, width = self.sizes[i].tolist()
+        end = int(self.ends[i])
+        return self.pixels[end - 3 * height * width : end].reshape(height, width, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptFiles(ImageFiles):
+    """Images of files whose pixels are kept."""
+
+    kept: KeptImages
+    places: NDArray[np.int64]
+    """(n,): index of each image among the kept ones."""
+
+    def read(self, i: int) -> Pixels:
+        """Return RGB pixels (H, W, 3), uint8, which share the kept memory."""
+        return self.kept.read(int(self.places[i]))
+
+    def take(self, indices: NDArray[np.int64]) -> "KeptFiles":
+        """Return the images at these positions, in this order, which share the kept memory."""
+        return KeptFiles(self.folder, self.encoded_names[indices], self.kept, self.places[indices])
+
+
+def with_kept_pixels(images: Images, passes: float) -> Images:
+    """Return the images, with their pixels in memory if that pays and they fit; see keep_images.
+
+    Subsets share the pixels. Names and fingerprint are those of the files.
+    """
+    kept = keep_images(images, int(passes * len(images)))
+    if kept is None:
+        return images
+    source = images.source
+    folder = source.folder if isinstance(source, ImageFiles) else Path()
+    files = KeptFiles(folder, source.encoded_names, kept, np.arange(len(images)))
+    return Images(files, images.label_array, images.class_names)
+
+
+def keep_images(images: Images, num_crops: int) -> KeptImages | None:
+    """Decode all images, if that pays for this many crops of them and they fit; else return None.
+
+    ImageMemoryError if they fit into the limit that a user has set, but not into memory.
+    """
+    source = images.source
+    if not isinstance(source, ImageFiles) or isinstance(source, KeptFiles):
+        return None
+    if num_crops < LEAST_PASSES * len(images):
+        return None
+    limit = image_memory_bytes()
+    sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
+    # a few sizes spare a look into every file of a set that is far too large
+    if _num_bytes(_sizes(source.take(sample))) / len(sample) * len(images) > 2 * limit:
+        return None
+    sizes = _sizes(source)
+    num_bytes = _num_bytes(sizes)
+    if num_bytes > limit:
+        return None
+    if num_bytes > (free := free_memory()):
+        raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
+    kept = KeptImages(sizes)
+    _decode_all(source, kept)
+    return kept
+
+
+def _sizes(source: ImageFiles) -> NDArray[np.int64]:
+    """Return heights and widths (N, 2) in px; DataError names a file that is no image."""
+    sizes = image_sizes([f"{source.folder}/{source.name(i)}" for i in range(len(source))])
+    for i in np.flatnonzero(sizes[:, 0] == 0).tolist():
+        sizes[i] = source.read(i).shape[:2]  # in most cases the error that names the file
+    return sizes
+
+
+def _num_bytes(sizes: NDArray[np.int64]) -> int:
+    return 3 * int(sizes.prod(axis=1).sum())
+
+
+def _decode_all(source: ImageFiles, kept: KeptImages) -> None:
+    """Decode all images into their places, in several processes if there are many."""
+
+    def decode(indices: range) -> int:
+        for i in indices:
+            pixels, place = source.read(i), kept.read(i)
+            if pixels.shape != place.shape:
+                raise DataError(
+                    f"{source.folder / source.name(i)}: {pixels.shape[1]} x {pixels.shape[0]} px, "
+                    f"but its header said {place.shape[1]} x {place.shape[0]} a moment ago; it was "
+                    "replaced meanwhile, start the same command again"
+                )
+            place[:] = pixels
+        return len(indices)
+
+    total = len(source)
+    with progress("decode", "images to keep", total) as counter:
+        for number in load_batches(decode, _turns(total), num_workers=num_workers(total)):
+            counter.add(number)
+            stop.exit_if_requested()
+
+
+def _turns(total: int) -> Iterator[range]:
+    for start in range(0, total, PER_TURN):
+        yield range(start, min(start + PER_TURN, total))
+
+
+def _no_room(num_bytes: int, why: str) -> ImageMemoryError:
+    return ImageMemoryError(
+        f"the decoded training images need {num_bytes / 1e9:,.1f} GB, within {OPTION}, but they "
+        f"find no room in memory ({why}); give a smaller {OPTION}, with 0 they are decoded for "
+        "every pass, or give the run more memory"
+    )

@@ -1,0 +1,140 @@
+"""Random views of images as in contrastive pre-training, and how much their features differ.
+
+All draws depend only on the seed, the image and the number of the view, so neither the number of
+loader processes nor an interruption changes a pixel.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from PIL import Image, ImageFilter
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torchvision.transforms import v2
+
+from transfer.backbone import Backbone
+from transfer.datasets.images import Images
+from transfer.frozen.crops import draw_seed
+from transfer.frozen.extraction import num_workers
+from transfer.frozen.network import device, forward, frozen_network
+from transfer.frozen.transforms import normalize_pixels
+from transfer.frozen.view_settings import ViewSettings
+from transfer.projector import Projector
+from transfer.running import stop
+from transfer.running.console import progress
+from transfer.running.content_hash import content_hash
+from transfer.running.loader import load_batches
+from transfer.running.stages import load_stage, save_stage
+
+STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")
+"""Names of the columns of `view_statistics`; each is averaged over images."""
+IMAGES_PER_BATCH = 8
+IMAGES_PER_SAVE = 256
+CODE_VERSION = 1  # part of the name of unfinished work: raise it when the pixels change
+
+
+class Blur(nn.Module):
+    """Gaussian blur by Pillow, as in MoCo's code; torchvision's takes ten times as long."""
+
+    def __init__(self, sigma_px: tuple[float, float]) -> None:
+        super().__init__()
+        self.sigma_px = sigma_px
+
+    def forward(self, image: Image.Image) -> Image.Image:
+        """Return the image blurred by a drawn standard deviation."""
+        sigma_px = float(torch.empty(()).uniform_(*self.sigma_px))
+        return image.filter(ImageFilter.GaussianBlur(sigma_px))
+
+
+class RandomViews:
+    """The views of an image: crop, color jitter, grayscale, blur, flip."""
+
+    def __init__(self, settings: ViewSettings) -> None:
+        self.settings = settings
+        self.steps = v2.Compose(
+            [
+                v2.RandomResizedCrop(settings.size_px, scale=settings.crop_area, antialias=True),
+                v2.RandomApply([v2.ColorJitter(*settings.jitter)], settings.jitter_probability),
+                v2.RandomGrayscale(settings.gray_probability),
+                v2.RandomApply([Blur(settings.blur_sigma_px)], settings.blur_probability),
+                v2.RandomHorizontalFlip(settings.flip_probability),
+                v2.PILToTensor(),
+            ]
+        )
+
+    def __call__(self, image: Image.Image, seed: int, index: int) -> Tensor:
+        """Return views (V, 3, H, W) uint8 of the image at this index of its split."""
+        views, first = [], index * self.settings.num_views
+        with torch.random.fork_rng(devices=[]):
+            for number in range(first, first + self.settings.num_views):
+                # torch.manual_seed would also seed GPUs, which takes longer than the view
+                torch.default_generator.manual_seed(draw_seed(seed, number))
+                views.append(self.steps(image))
+        return torch.stack(views)
+
+
+def view_statistics(embeddings: Tensor) -> Tensor:
+    """Return the three STATISTICS (n, 3), float64, of embeddings (n, V, d) of unit length.
+
+    They are the mean cosine of all V x V pairs of views, a view with itself included; the mean
+    diagonal of the covariance with divisor V, which is (1 - mean cosine) / d; and the nuclear norm
+    of the V x d matrix, from sqrt(V) for equal views to V for orthogonal ones.
+    """
+    rows = embeddings.double()
+    gram = rows @ rows.mT
+    mean_cosine = gram.mean(dim=(1, 2))
+    mean_square = gram.diagonal(dim1=1, dim2=2).mean(dim=1)
+    variance = (mean_square - mean_cosine) / rows.shape[2]
+    # the singular values are the roots of a V x V matrix's eigenvalues: no d x d matrix is built
+    nuclear_norm = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().sum(dim=1)
+    return torch.stack([mean_cosine, variance, nuclear_norm], dim=1).cpu()
+
+
+def statistics_of_views(
+    backbone: Backbone,
+    projector: Projector | None,
+    images: Images,
+    indices: Sequence[int],
+    settings: ViewSettings,
+    seed: int,
+    folder: Path,
+) -> dict[str, Tensor]:
+    """Return the statistics (n, 3) of these images' features and, with a projector, embeddings.
+
+    The keys are "feature" and "embedding". What is finished is kept in the folder, and a later call
+    continues there.
+    """
+    # the projector belongs to the backbone: both are of one training
+    parts = [backbone.sha256, backbone.precision, projector is None, images.fingerprint]
+    parts += [list(indices), asdict(settings), seed, device().type, CODE_VERSION]
+    file = folder / f"views-{content_hash(parts, 16)}.stage"
+    spaces = ["feature"] + ["embedding"] * (projector is not None)
+    finished = load_stage(file) or {space: torch.zeros(0, 3).double() for space in spaces}
+    network = frozen_network(backbone)
+    views = RandomViews(settings)
+    done, last_save = len(finished["feature"]), len(finished["feature"])
+
+    def make(chunk: Sequence[int]) -> Tensor:
+        return torch.stack([views(images[index][0], seed, index) for index in chunk])
+
+    rest = indices[done:]
+    chunks = [rest[at : at + IMAGES_PER_BATCH] for at in range(0, len(rest), IMAGES_PER_BATCH)]
+    workers = num_workers(len(rest) * settings.num_views)
+    with progress("views", "images", len(indices), done=done) as counter:
+        for raw in load_batches(make, chunks, num_workers=workers):
+            features = forward(network, normalize_pixels(raw.flatten(0, 1), backbone.input))
+            rows = {"feature": normalize(features, dim=1)}
+            if projector is not None:
+                rows["embedding"] = projector.embeddings(features)
+            for space, values in rows.items():
+                new = view_statistics(values.unflatten(0, raw.shape[:2]))
+                finished[space] = torch.cat([finished[space], new])
+            done += len(raw)
+            counter.add(len(raw))
+            if stop.is_requested() or done - last_save >= IMAGES_PER_SAVE:
+                save_stage(file, finished)
+                last_save = done
+                stop.exit_if_requested()
+    return finished

@@ -1,0 +1,165 @@
+"""The nearest training images of a few test images, as LooC's figure 3 shows them.
+
+Xiao et al., ICLR 2021, arXiv:2008.05659. The paper does not give number, distance or gallery: here
+they are the eight nearest training images by cosine similarity of features. The queries are drawn
+once for all backbones, so that figures of two backbones show the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import expected_sizes
+from transfer.frozen.features import TrainAndTest
+from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.transforms import EvalTransform
+from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
+from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from transfer.datasets.images import Images
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Input of a run."""
+
+    features: TrainAndTest
+    train: Images
+    test: Images
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The nearest training images of every test image, and what is shown of some."""
+
+    labels: Tensor
+    """(n,) of the test images."""
+    neighbor_labels: Tensor
+    """(n, k), nearest first."""
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    """Shown queries with their neighbors, for the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestImages(TaskDefaults):
+    """The nearest training images of test images, and how many are of the query's class."""
+
+    heading: ClassVar[str] = "Figures"
+    primary_metric: ClassVar[str] = "same_class"
+
+    dataset: str
+    protocol: str = "looc-2020/1"
+    num_neighbors: int = 8
+    """k."""
+    num_queries: int = 20
+    """Test images that the record shows, of as many classes as possible."""
+    query_draw: int = 0
+    """Seed of the draw of the queries, the same for every run."""
+    crop_px: int = 224
+    margin_px: int = 32
+    """Margin around the crop, as in the linear probe."""
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the keys of the data sets it reads."""
+        return (self.dataset,)
+
+    def at_schedule(self, schedule: str) -> NearestImages:
+        """Return the protocol itself: nothing is trained."""
+        return self
+
+    def for_backbone(self, backbone: Backbone) -> NearestImages:
+        """Return the protocol with the backbone's image size."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why there are too few training images for the neighbors; empty if enough."""
+        bank = expected_sizes(self.dataset, data).counts.get("trainval", 0)
+        if not bank or self.num_neighbors <= bank:  # 0: the number is not known
+            return ""
+        return f"{self.num_neighbors} neighbors are shown, but {self.dataset} has {bank} images"
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, rates=rates)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Return the features, extracted or from the cache, and the images."""
+        from transfer.frozen.feature_cache import open_images, train_and_test
+
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
+        return Prepared(
+            train_and_test(backbone, self.dataset, transform, folders),
+            open_images(self.dataset, "trainval", folders),
+            open_images(self.dataset, "test", folders),
+        )
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Neighbors:
+        """Return the neighbors; the seed has no effect, since the queries are the same for all."""
+        from transfer.frozen.nearest import nearest_rows
+
+        features = prepared.features
+        similarities, nearest = nearest_rows(
+            features.train.features, features.test.features, self.num_neighbors
+        )
+        shown = [
+            self.describe_query(prepared, query, nearest[query], similarities[query])
+            for query in self.draw_queries(features.test.labels)
+        ]
+        return Neighbors(features.test.labels, features.train.labels[nearest], shown)
+
+    def draw_queries(self, labels: Tensor) -> list[int]:
+        """Return the test images to show: drawn classes in turn, then drawn images of each."""
+        import torch
+
+        generator = torch.Generator().manual_seed(self.query_draw)
+        order = torch.randperm(len(labels), generator=generator)
+        classes = labels.unique()
+        classes = classes[torch.randperm(len(classes), generator=generator)].tolist()
+        of_class = {label: order[labels[order] == label].tolist() for label in classes}
+        turns = max(map(len, of_class.values()))
+        in_turn = [
+            images[turn]
+            for turn in range(turns)
+            for images in of_class.values()
+            if turn < len(images)
+        ][: self.num_queries]
+        return sorted(in_turn, key=lambda index: (int(labels[index]), index))
+
+    def describe_query(
+        self, prepared: Prepared, query: int, nearest: Tensor, similarities: Tensor
+    ) -> dict[str, Any]:
+        """Return a query and its neighbors (k,), each with what identifies and shows the image."""
+        from transfer.datasets.thumbnails import describe_image
+
+        neighbors = [
+            describe_image(prepared.train, index) | {"cosine": round(cosine, 6)}
+            for index, cosine in zip(nearest.tolist(), similarities.tolist(), strict=True)
+        ]
+        return describe_image(prepared.test, query) | {"neighbors": neighbors}
+
+    def metrics(self, predictions: Neighbors) -> dict[str, float]:
+        """Return the share in percent of neighbors of the query's class, over all test images."""
+        same = predictions.neighbor_labels == predictions.labels[:, None]
+        return {"same_class": 100 * float(same.double().mean())}
+
+    def details(self, predictions: Neighbors) -> dict[str, object]:
+        """Return the shown queries with their neighbors, and the number of test images."""
+        return {"queries": predictions.queries, "num_test": len(predictions.labels)}
+
+
+TASKS = {
+    "cifar10_neighbors": NearestImages(
+        dataset="cifar10", crop_px=32, margin_px=0, by_default=False
+    ),
+    # photographs make larger thumbnails
+    "in100_neighbors": NearestImages(dataset="in100", num_queries=12, by_default=False),
+}

@@ -1,0 +1,199 @@
+"""How much the views of an image differ: JCL, figure 3; LORAC, figures 3 b, 3 c and 4 c.
+
+32 random views of each image, as in pre-training, pass through the backbone and its projector. For
+each image the record's histograms count the mean cosine of all pairs of views, the mean variance of
+a dimension, and the nuclear norm of the matrix of embeddings. Neither paper says which views these
+are, nor of which layer: here they are MoCo v2's for all methods, and embeddings of unit length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from transfer.backbone import Backbone
+from transfer.frozen.pass_hours import forward_hours
+from transfer.frozen.view_settings import ViewSettings
+from transfer.running.folders import Folders
+from transfer.running.measured_rates import ASSUMED, Rates
+from transfer.running.schedule import length_fraction
+from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transfer.datasets.images import Images
+    from transfer.projector import Projector
+
+Space = Literal["embedding", "feature"]
+
+NUM_BINS = 200
+"""Bins of each histogram, over the whole range that its statistic can have."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Input of a run."""
+
+    backbone: Backbone
+    projector: Projector | None
+    images: Images
+
+
+@dataclass(frozen=True)
+class ImageStatistics:
+    """The statistics of every image, as `view_statistics` orders them."""
+
+    of_spaces: dict[str, Tensor]
+    """(n, 3) for "feature" and, where there is a projector, "embedding"."""
+    dims: dict[str, int]
+    """Dimension d of each space."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewStatistics(TaskDefaults):
+    """Statistics of random views in one space, on images drawn from one split."""
+
+    heading: ClassVar[str] = "Figures"
+    primary_metric: ClassVar[str] = "mean_cosine"
+
+    dataset: str
+    protocol: str = "lorac-2021/1"
+    space: Space = "embedding"
+    """Output of the projector, or of the backbone."""
+    split: Literal["test", "trainval"] = "test"
+    num_images: int = 5000
+    """Images drawn from the split; all if it has fewer."""
+    views: ViewSettings = field(default_factory=ViewSettings)
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the keys of the data sets it reads."""
+        return (self.dataset,)
+
+    def at_schedule(self, schedule: str) -> ViewStatistics:
+        """Return the protocol on fewer images."""
+        if schedule == "paper":
+            return self
+        share = length_fraction(schedule)
+        return replace(self, num_images=max(20, round(self.num_images * share)))
+
+    def for_backbone(self, backbone: Backbone) -> ViewStatistics:
+        """Return the protocol with the backbone's image size."""
+        return replace(self, views=replace(self.views, size_px=backbone.input.size_px))
+
+    def unfit(self, backbone: Backbone) -> str:
+        """Return why a backbone has no embeddings; empty if it has them or features are asked."""
+        from transfer.projector import why_no_projector
+
+        return why_no_projector(backbone) if self.space == "embedding" else ""
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU."""
+        return forward_hours(backbone, self.num_images * self.views.num_views, rates)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Return the images, and the projector if embeddings are asked."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.projector import load_projector
+
+        projector = load_projector(backbone) if self.space == "embedding" else None
+        return Prepared(backbone, projector, open_images(self.dataset, self.split, folders))
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> ImageStatistics:
+        """Return the statistics of the drawn images; the seed draws images and views."""
+        import torch
+
+        from transfer.frozen.network import device
+        from transfer.frozen.random_views import statistics_of_views
+
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(len(prepared.images), generator=generator)[: self.num_images]
+        projector = prepared.projector and prepared.projector.to(device())
+        statistics = statistics_of_views(
+            prepared.backbone,
+            projector,
+            prepared.images,
+            sorted(drawn.tolist()),
+            self.views,
+            seed,
+            folders.work,
+        )
+        dims = {"feature": prepared.backbone.feature_dim}
+        if projector is not None:
+            dims["embedding"] = projector.embedding_dim
+        return ImageStatistics(statistics, dims)
+
+    def metrics(self, predictions: ImageStatistics) -> dict[str, float]:
+        """Return the mean cosine in percent of that of equal views; the details hold the rest."""
+        return {"mean_cosine": 100 * float(predictions.of_spaces[self.space][:, 0].mean())}
+
+    def details(self, predictions: ImageStatistics) -> dict[str, object]:
+        """Return means and histograms in the statistics' own units.
+
+        Those of features stand beside those of embeddings, under "of_features".
+        """
+        own = self.space_details(predictions, self.space)
+        if self.space == "embedding":
+            own["of_features"] = self.space_details(predictions, "feature")
+        num_images = len(predictions.of_spaces[self.space])
+        return {"num_views": self.views.num_views, "num_images": num_images, **own}
+
+    def space_details(self, predictions: ImageStatistics, space: Space) -> dict[str, object]:
+        """Return dimension, means over images, and histograms in one space."""
+        from transfer.frozen.random_views import STATISTICS
+
+        statistics, dim = predictions.of_spaces[space], predictions.dims[space]
+        views = self.views.num_views
+        # of V rows of unit length, of which at most d are orthogonal
+        most = math.sqrt(views * min(views, dim))
+        ranges = ((0.0, 1.0), (0.0, 1.0 / dim), (math.sqrt(views), most))
+        columns = dict(zip(STATISTICS, statistics.T, strict=True))
+        histograms = {
+            name: histogram(values, *limits)
+            for (name, values), limits in zip(columns.items(), ranges, strict=True)
+        }
+        means = {name: float(values.mean()) for name, values in columns.items()}
+        return {"space": space, "dim": dim, **means, "histograms": histograms}
+
+
+def histogram(values: Tensor, low: float, high: float) -> dict[str, list[float]]:
+    """Return the edges (NUM_BINS + 1) of equal bins from low to high, and the counts of values.
+
+    A value that rounding has put outside is counted in the outermost bin.
+    """
+    import torch
+
+    edges = torch.linspace(low, high, NUM_BINS + 1, dtype=torch.float64)
+    counts, _ = torch.histogram(values.double().clamp(low, high), edges)
+    return {"edges": edges.tolist(), "counts": [int(count) for count in counts]}
+
+
+CIFAR_VIEWS = ViewSettings(size_px=32, blur_probability=0.0)
+"""Views of small images, which are not blurred."""
+
+TASKS = {
+    "cifar10_view_statistics": ViewStatistics(
+        dataset="cifar10", views=CIFAR_VIEWS, by_default=False
+    ),
+    "cifar10_view_statistics@feature": ViewStatistics(
+        dataset="cifar10",
+        protocol="lorac-2021-feature/1",
+        space="feature",
+        views=CIFAR_VIEWS,
+        by_default=False,
+    ),
+    "in100_view_statistics": ViewStatistics(dataset="in100", by_default=False),
+    # 32,768 images, more than the validation set has
+    "in100_view_statistics@jcl": ViewStatistics(
+        dataset="in100",
+        protocol="jcl-2020/1",
+        split="trainval",
+        num_images=32_768,
+        by_default=False,
+    ),
+    "in100_view_statistics@feature": ViewStatistics(
+        dataset="in100", protocol="lorac-2021-feature/1", space="feature", by_default=False
+    ),
+}
