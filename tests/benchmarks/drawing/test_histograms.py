@@ -84,7 +84,7 @@ def test_joined_bins_keep_every_image() -> None:
 def test_accuracy_and_norm_of_the_same_backbones_meet(tmp_path: Path) -> None:
     for beta, norm, score in ((1.0, 10.0, 50.0), (2.0, 12.0, 60.0), (4.0, 15.0, 55.0)):
         settings = {"config.beta": beta, "config.prior": "laplace"}
-        common = {"settings": settings, "suffix": f"-{beta}"}
+        common: dict[str, Any] = {"settings": settings, "suffix": f"-{beta}"}
         views(tmp_path, "lorac/cifar10-cpu", {}, details={"mean_nuclear_norm": norm}, **common)
         point(
             tmp_path,
