@@ -17,7 +17,6 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.execution.snapshots import evaluate_snapshots
 from transfer.backbone import BackboneError
 from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
@@ -55,6 +54,8 @@ class Request:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
+    from benchmarks.execution.snapshots import evaluate_snapshots
+
     request = tyro.cli(Request, args=words, description=__doc__)
     stop.listen()
     try:

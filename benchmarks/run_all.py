@@ -31,7 +31,6 @@ from benchmarks.execution.calibration import reference_of, write_calibration
 from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
-from benchmarks.execution.snapshots import evaluate_snapshots
 from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
 from benchmarks.planning import cluster_resources as cell_resources
@@ -257,7 +256,7 @@ def run(request: RunAll) -> int:
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
-    write_run_file(rows, request.runs)
+    write_run_file([row.cell for row in rows if row.state == "run"], request.runs)
     if request.workers > 1:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
@@ -314,6 +313,8 @@ def follow(request: RunAll) -> int:
             f"--snapshots does not go with {', '.join(given)}; it takes --name, --tasks, --data, "
             "--results, --runs, --schedule, --tolerate, --features-in and --plan"
         )
+    from benchmarks.execution.snapshots import evaluate_snapshots
+
     return evaluate_snapshots(request, request.tasks or "cifar10_knn", plan=request.plan)
 
 

@@ -6,7 +6,6 @@ from benchmarks.execution.wandb_results import log_results
 from benchmarks.pages.final_screen import RequestedCell, final_screen
 from benchmarks.pages.records import read_results
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from transfer.tasks import reading_of
 
@@ -16,6 +15,8 @@ def finish_run(rows: list[PlannedCell], results: Path, wandb: str) -> bool:
 
     wandb: project of Weights & Biases that the results are logged to, too; empty for none.
     """
+    from benchmarks.report import update_report  # a plan needs no report
+
     tables_written = update_tables(results)
     print_final_screen(rows, results)
     update_report(results)

@@ -33,7 +33,6 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.speed.clock import Clock
 from benchmarks.speed.command import run_benchmark
@@ -201,6 +200,8 @@ def by_run_all(
 
     RuntimeError if it does not finish every task.
     """
+    from benchmarks import run_all
+
     forget()
     found: Metrics = {}
     request = run_all.RunAll(

@@ -118,11 +118,12 @@ def _group(outcome: Outcome, num_objects: int) -> str:
 
 
 def _draw_truth(image: Image.Image, scene: Scene, outcome: Outcome, scale: float) -> Image.Image:
-    """Return the image with the objects; those that nobody found are red."""
+    """Return the image with the objects; missed ones are red, those set aside are gray."""
     drawn = image.copy()
     pen = ImageDraw.Draw(drawn, "RGBA")
     for j, box in enumerate(scene.boxes):
-        color = COLORS["missed"] if j in outcome.missed else COLORS["found"]
+        aside = "false" if scene.aside[j] else "found"
+        color = COLORS["missed" if j in outcome.missed else aside]
         for outline in scene.polygons[j] if scene.polygons else ():
             if len(outline) >= 6:
                 pen.polygon([float(v) * scale for v in outline], fill=f"{color}60")
