@@ -105,6 +105,16 @@ def test_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     assert {p.num_runs for p in lines(picture)[0].points} == {1}
 
 
+def test_one_epoch_and_one_seed_are_singular(tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        made_by = {"epochs": 1.0}
+        jcl_keys(tmp_path, {1: 70.0, 5: 80.0}, suffix=run, made_by=made_by)
+    (picture,) = FIGURES["jcl/fig2a"].draw(read_material(tmp_path)).pictures
+    caption = " ".join(picture.caption)
+    assert ", resnet18, 1 epoch." in caption
+    assert "over 2 runs, seed 0." in caption
+
+
 def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_path: Path) -> None:
     for weight in (1.0, 10.0):
         settings = {"config.consistency_weight": weight}
