@@ -44,8 +44,8 @@ class Kind(NamedTuple):
     space: str = ""
     """Space of statistics over views: embedding or feature."""
     views: str = ""
-    """Hash of the protocol of statistics over views: it fixes the images, their split and the number
-    of views. Empty for other tasks."""
+    """Hash of the protocol of statistics over views, which fixes images, split and number of views;
+    empty for other tasks."""
 
 
 def kind_of(result: Result, *, length: str | None = None) -> Kind:

@@ -143,7 +143,7 @@ def test_a_figure_that_fails_leaves_the_tables_and_a_sentence(
     assert update_tables(tmp_path)
     captured = capsys.readouterr()
     assert "the figures are not up to date: No module named 'matplotlib'" in captured.err
-    assert "table  " in captured.out
+    assert "tables  " in captured.out
     assert not list(tmp_path.glob("figures/jcl*"))
 
 
@@ -172,6 +172,6 @@ def test_a_run_of_all_evaluates_snapshots(tmp_path: Path, monkeypatch: pytest.Mo
         asked.append((request.snapshots, tasks, plan))
         return 0
 
-    monkeypatch.setattr(run_all, "evaluate_snapshots", evaluate)
+    monkeypatch.setattr("benchmarks.execution.snapshots.evaluate_snapshots", evaluate)
     assert run_all.main(["--snapshots", str(tmp_path), "--plan"]) == 0
     assert asked == [((tmp_path,), "cifar10_knn", True)]
