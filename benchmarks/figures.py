@@ -14,14 +14,17 @@ import tyro
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.commands import EXPLANATION
-from benchmarks.drawing.figure import Figure, Material, Picture, path_of, printed_name
-from benchmarks.drawing.files import is_drawn, write_page, write_picture
+from benchmarks.drawing.figure import Drawn, Figure, Material, Picture, path_of, printed_name
+from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
 from transfer.running.folders import FolderError, check_writable
 from transfer.running.row_names import check_row_name
+
+MOST_PROBLEMS = 5
+"""Most problems that are printed at the end of an evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,31 +75,70 @@ class Outcome(NamedTuple):
     """Sentences on material that cannot be drawn."""
 
 
+def _draw(figure: Figure, material: Material) -> Drawn:
+    """Return the pictures of a figure; if its records cannot be drawn, a sentence says why."""
+    try:
+        return figure.draw(material)
+    except ImportError:
+        raise
+    except Exception as error:  # whatever it is: the other figures are drawn
+        return Drawn(problems=(f"cannot be drawn: {_reason(error)}",))
+
+
+def _reason(error: Exception) -> str:
+    """Return an error as words of one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+
+
 def draw_figures(results: Path, material: Material) -> Outcome:
-    """Write every figure for which there is material."""
+    """Write every figure for which there is material, and remove pictures that have none left.
+
+    A figure that cannot be drawn becomes a problem; the others are drawn.
+    """
     folder = results / FIGURES_FOLDER
     outcome = Outcome([], [], [])
     for figure in FIGURES.values():
-        drawn = figure.draw(material)
-        name = figure_name(figure)
-        outcome.problems.extend(f"{name}: {problem}" for problem in drawn.problems)
+        drawn = _draw(figure, material)
+        problems = list(drawn.problems)
+        kept = set()
         for picture in drawn.pictures:
             path = path_of(folder, picture.file_name, "png")
+            try:
+                is_new = write_picture(picture, folder)
+            except (OSError, ImportError):  # every other picture would fail as well
+                raise
+            except Exception as error:  # whatever it is: the other figures are drawn
+                problems.append(f"{picture.file_name} cannot be drawn: {_reason(error)}")
+                continue
+            kept.add(picture.file_name)
             outcome.paths.append(path)
-            if write_picture(picture, folder):
+            if is_new:
                 outcome.new.append(path)
+        remove_stale(figure.id.replace("/fig", "_figure"), kept, folder)
+        outcome.problems.extend(f"{figure_name(figure)}: {problem}" for problem in problems)
     write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
     return outcome
 
 
 def update_figures(results: Path) -> None:
-    """Draw what there is material for, and print the paths of new pictures.
+    """Draw what there is material for; print the paths of new pictures and the first problems.
 
     If that fails, one line says why: a figure must not fail an evaluation that has ended.
     """
     try:
-        for path in draw_figures(results, read_material(results)).new:
+        outcome = draw_figures(results, read_material(results))
+        for path in outcome.new:
             print(f"figure  {path}")
+        problems = [*outcome.problems, *read_logs(results)[1]]
+        for problem in problems[:MOST_PROBLEMS]:
+            print(problem, file=sys.stderr, flush=True)
+        if len(problems) > MOST_PROBLEMS:
+            print(
+                f"{len(problems) - MOST_PROBLEMS} more problems of figures: python -m "
+                f"benchmarks.figures --results {results.as_posix()} prints them",
+                file=sys.stderr,
+                flush=True,
+            )
     except Exception as error:  # whatever it is: tables and records are written
         reason = " ".join(str(error).split()) or type(error).__name__
         print(
@@ -118,7 +160,7 @@ def list_lines(results: Path, material: Material) -> list[str]:
     lines = [EXPLANATION]
     for figure in FIGURES.values():
         lines += ["", f"{figure_name(figure)}: {figure.what}"]
-        drawn = figure.draw(material)
+        drawn = _draw(figure, material)
         lines += [f"  {_state(results, picture)}" for picture in drawn.pictures]
         lines += [f"  {problem}" for problem in drawn.problems]
         needed = figure.needed(material)
@@ -138,6 +180,8 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = tyro.cli(Request, args=words, description=__doc__)
     try:
+        if request.listed and request.logs:
+            raise ValueError("--logs: --list keeps no log; run the command without --list first")
         if request.listed:
             print("\n".join(list_lines(request.results, read_material(request.results))))
             return 0

@@ -9,18 +9,21 @@ import hashlib
 import html
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture, path_of
 from benchmarks.pages.markdown import escape
-from transfer.running.atomic_files import write_whole
+from transfer.running.atomic_files import explain_write_errors, write_whole
 
 SUFFIXES = ("csv", "png", "svg")
 """Kinds of files in the order of writing; the SVG comes last because it holds the hash."""
 PAGE = "README.md"
+OPENING = "# Figures\n\nThe papers' figures, redrawn."
+HASH = "sha256:"
+"""Start of the hash in an SVG of ours."""
 DRAWING = ("style", "panels", "measures")
 """Files of this room on which a picture's looks depend."""
 
@@ -44,7 +47,7 @@ def is_drawn(picture: Picture, folder: Path) -> bool:
     paths = {suffix: path_of(folder, picture.file_name, suffix) for suffix in SUFFIXES}
     if not all(path.exists() for path in paths.values()):
         return False
-    return _metadata(paths["svg"]).get("identifier", "") == identifier_of(picture)
+    return _identifier(paths["svg"]) == identifier_of(picture)
 
 
 def csv_text(picture: Picture) -> str:
@@ -65,7 +68,7 @@ def identifier_of(picture: Picture) -> str:
         for tile in panel.tiles if isinstance(panel, GridPanel | ExamplePanel) else ():
             content.update(tile.pixels.tobytes())
         content.update(repr(panel).encode())
-    return f"sha256:{content.hexdigest()[:32]}"
+    return f"{HASH}{content.hexdigest()[:32]}"
 
 
 @cache
@@ -73,6 +76,10 @@ def _drawing() -> str:
     folder = Path(__file__).parent
     source = b"".join((folder / f"{name}.py").read_bytes() for name in DRAWING)
     return f"matplotlib {version('matplotlib')} {hashlib.sha256(source).hexdigest()}"
+
+
+def _identifier(svg: Path) -> str:
+    return _metadata(svg).get("identifier", "")
 
 
 def _metadata(svg: Path) -> dict[str, str]:
@@ -83,12 +90,32 @@ def _metadata(svg: Path) -> dict[str, str]:
     return {name: html.unescape(words) for name, words in found}
 
 
+def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
+    """Remove the pictures of a figure that are not kept: their records are gone or renumbered.
+
+    Only an SVG that holds our hash, and the CSV and PNG of its name, are removed.
+    """
+    for svg in sorted(folder.glob(f"{figure_name}*.svg")):
+        ours = svg.stem == figure_name or svg.stem.startswith(f"{figure_name}.")
+        if not ours or svg.stem in kept or not _identifier(svg).startswith(HASH):
+            continue
+        # the SVG goes last, so that an interrupted removal is completed by the next one
+        for suffix in SUFFIXES:
+            path = path_of(folder, svg.stem, suffix)
+            with explain_write_errors(path, "--results"):
+                path.unlink(missing_ok=True)
+
+
 def write_page(folder: Path, command: str) -> Path | None:
     """Write the page of all pictures in the folder with their captions; None without pictures."""
     pictures = list(_drawn(folder))
+    page = folder / PAGE
     if not pictures:
+        if page.exists() and page.read_bytes().startswith(OPENING.encode()):
+            with explain_write_errors(page, "--results"):
+                page.unlink()
         return None
-    parts = [f"# Figures\n\nThe papers' figures, redrawn. Made by `{command}`."]
+    parts = [f"{OPENING} Made by `{command}`."]
     for path, about in pictures:
         files = " · ".join(f"[{s}]({path.with_suffix(f'.{s}').name})" for s in ("csv", "svg"))
         picture = path.with_suffix(".png").name
@@ -96,7 +123,7 @@ def write_page(folder: Path, command: str) -> Path | None:
             f"## {escape(about['title'])}\n\n![{escape(about['title'])}]({picture})\n\n"
             f"{escape(about.get('description', ''))} {files}"
         )
-    page, content = folder / PAGE, ("\n\n".join(parts) + "\n").encode()
+    content = ("\n\n".join(parts) + "\n").encode()
     if not page.exists() or page.read_bytes() != content:
         write_whole(page, content, "--results")
     return page

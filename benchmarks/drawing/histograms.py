@@ -1,9 +1,10 @@
 """Figures of how much the views of an image differ: histograms over images, a line per method."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
@@ -15,16 +16,17 @@ from benchmarks.drawing.figure import (
     Picture,
 )
 from benchmarks.drawing.kinds import (
+    VIEW_TASKS,
     Kind,
     evaluation_sentences,
     kind_of,
     pretraining_sentences,
+    seed_words,
 )
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.sweeps import Swept
 from benchmarks.pages.records import Result
 
-VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
 SPACES = ("embedding", "feature")
 """Outputs of the projector and of the backbone; the papers show the first."""
 
@@ -79,8 +81,15 @@ class Histograms(Identity):
         histogram = _histogram(result, self.statistic)
         if histogram is None:
             return f"no histogram of {self.statistic} among its details; run the task again"
-        edges, counts = histogram.get("edges", ()), histogram.get("counts", ())
-        if len(edges) != len(counts) + 1 or not sum(counts):
+        edges, counts = histogram.get("edges"), histogram.get("counts")
+        if not _are_numbers(edges) or not _are_numbers(counts):
+            return (
+                f"edges or counts of {self.statistic} are no lists of finite numbers; "
+                "run the task again"
+            )
+        if not _are_numbers([result.details.get(self.statistic, 0)]):
+            return f"the mean of {self.statistic} is no finite number; run the task again"
+        if len(edges) != len(counts) + 1 or min(counts, default=0) < 0 or not sum(counts):
             return (
                 f"a histogram of {len(edges)} edges and {len(counts)} counts; expected an edge "
                 "more than counts, and at least one image"
@@ -146,7 +155,7 @@ class Histograms(Identity):
             )
         yield from pretraining_sentences({k: [r.model] for k, r in own.items()}, ())
         yield from evaluation_sentences(results)
-        yield f"One run of each, seed {', '.join(sorted({str(r.seed) for r in results}))}."
+        yield f"One run of each, {seed_words(r.seed for r in results)}."
         absent = [swept.label for swept in self.methods if swept.label not in own]
         if absent:
             yield f"Not run: {', '.join(absent)}."
@@ -156,6 +165,12 @@ def _histogram(result: Result, statistic: str) -> Mapping[str, Any] | None:
     histograms = result.details.get("histograms")
     found = histograms.get(statistic) if isinstance(histograms, Mapping) else None
     return found if isinstance(found, Mapping) else None
+
+
+def _are_numbers(values: object) -> TypeGuard[list[float]]:
+    return isinstance(values, list) and all(
+        isinstance(value, int | float) and math.isfinite(value) for value in values
+    )
 
 
 def _drawn(label: str, result: Result, statistic: str) -> Histogram:

@@ -62,7 +62,12 @@ FIGURES: tuple[Figure, ...] = (
             methods=(
                 Swept(label="JCL", method="jcl", recipes={f"{BASE}-keys9": 9}, probe=VIEWS),
                 Swept(
-                    label="MoCo v2", method="moco", recipes={"moco/in100-r18-v2": 0}, probe=VIEWS
+                    label="MoCo v2",
+                    method="moco",
+                    recipes={"moco/in100-r18-v2": 0},
+                    # MoCo v1 has a linear projector
+                    where={"config.projector": "mlp"},
+                    probe=VIEWS,
                 ),
             ),
             remarks=(

@@ -2,6 +2,7 @@
 
 Lines of one picture share task, length, data and arithmetic of the evaluation, and data, network
 and length of pre-training. Points of one line also share the protocol and all other settings.
+Statistics over views share the protocol, too: it says which images and how many views there are.
 """
 
 import json
@@ -17,6 +18,8 @@ from benchmarks.pages.records import SMALL_DATA, Model, Result
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
+VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
+"""Tasks whose results are statistics over views."""
 DATASETS = {
     "in100": "ImageNet-100",
     "in1k": "ImageNet-1k",
@@ -40,6 +43,9 @@ class Kind(NamedTuple):
     """Data, network and, unless it is on the x axis, length."""
     space: str = ""
     """Space of statistics over views: embedding or feature."""
+    views: str = ""
+    """Hash of the protocol of statistics over views, which fixes images, split and number of views;
+    empty for other tasks."""
 
 
 def kind_of(result: Result, *, length: str | None = None) -> Kind:
@@ -59,6 +65,7 @@ def kind_of(result: Result, *, length: str | None = None) -> Kind:
             model.epochs if length is None else length,
         ),
         space=str(result.details.get("space", "")),
+        views=result.protocol_hash if result.task in VIEW_TASKS else "",
     )
 
 
@@ -72,6 +79,11 @@ def line_key(result: Result, varied: Iterable[str]) -> tuple[str, ...]:
         result.model.precision,
         json.dumps(settings, sort_keys=True, default=str),
     )
+
+
+def distinct_runs(results: Iterable[Result]) -> tuple[Result, ...]:
+    """Return one result of each backbone and seed: a backbone that has two names counts once."""
+    return tuple({(r.model.sha256, r.seed): r for r in results}.values())
 
 
 def is_published_run(result: Result, recipes: Iterable[str], protocol: str) -> bool:
@@ -144,11 +156,17 @@ def evaluation_sentences(results: Sequence[Result]) -> list[str]:
 def runs_sentence(points: Iterable[Point], results: Sequence[Result]) -> str:
     """Return a sentence on the number of runs and their seeds."""
     counts = sorted({point.num_runs for point in points})
-    seeds = ", ".join(str(seed) for seed in sorted({result.seed for result in results}))
+    seeds = seed_words(result.seed for result in results)
     if counts == [1]:
-        return f"One run for each point, seed {seeds}."
+        return f"One run for each point, {seeds}."
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Means ± standard deviation over {number} runs, seeds {seeds}."
+    return f"Means ± standard deviation over {number} runs, {seeds}."
+
+
+def seed_words(seeds: Iterable[object]) -> str:
+    """Return words such as "seed 0" or "seeds 0, 1", each seed once."""
+    distinct = sorted(set(seeds), key=lambda seed: (len(str(seed)), str(seed)))
+    return f"seed{'s' * (len(distinct) > 1)} {', '.join(map(str, distinct))}"
 
 
 def pretraining_sentences(
@@ -174,7 +192,8 @@ def _line_words(label: str, models: Sequence[Model]) -> str:
     """Return a line's recipes, network and length."""
     first = models[0]
     lengths = sorted({float(model.epochs) for model in models if model.epochs})
-    length = f", {_range(lengths)} epochs" if lengths else ""
+    unit = "epoch" if set(lengths) == {1.0} else "epochs"
+    length = f", {_range(lengths)} {unit}" if lengths else ""
     declared = " (declared by the user)" if any(model.declared for model in models) else ""
     recipes = _joined_names([model.recipe or model.name for model in models])
     return f"{label}: {recipes}{declared}, {first.arch}{length}"

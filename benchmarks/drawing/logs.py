@@ -5,6 +5,7 @@ of a run that has ended is taken: a line over a part of the run would be half a 
 """
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,15 +49,20 @@ def read_run(folder: Path, name: str) -> TrainingLog:
 
 
 def _lines(path: Path) -> tuple[list[dict[str, float]], int]:
-    """Return the lines' finite numbers, and the number of the first torn line or 0."""
+    """Return the lines' finite numbers, and the number of the first torn line or 0.
+
+    A line without a finite step and epoch is torn.
+    """
     lines: list[dict[str, float]] = []
     for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
         try:
             line = json.loads(text)
-            float(line["step"]), float(line["epoch"])
-        except (ValueError, KeyError, TypeError):
+            numbers = {k: float(v) for k, v in line.items() if isinstance(v, int | float)}
+            finite = {k: v for k, v in numbers.items() if math.isfinite(v)}
+            finite["step"], finite["epoch"]
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return lines, number
-        lines.append({k: float(v) for k, v in line.items() if isinstance(v, int | float)})
+        lines.append(finite)
     return lines, 0
 
 
@@ -111,7 +117,13 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
     float(made_by["settings"]["epochs"])
     columns: dict[str, list[float | None]] = content["metrics"]
     lines = [
-        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        {
+            name: value
+            for name, value in zip(columns, row, strict=True)
+            if value is not None and math.isfinite(value)
+        }
         for row in zip(*columns.values(), strict=True)
     ]
+    if not lines or not all("epoch" in line for line in lines):
+        raise ValueError("lines without epoch")
     return TrainingLog(name=content["name"], made_by=made_by, lines=tuple(lines))

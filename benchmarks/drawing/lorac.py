@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.drawing.figure import Figure
-from benchmarks.drawing.histograms import VIEW_TASKS, Histograms
+from benchmarks.drawing.histograms import Histograms
+from benchmarks.drawing.kinds import VIEW_TASKS
 from benchmarks.drawing.sweeps import Probe, Sweep, Swept
 from benchmarks.drawing.tradeoffs import Tradeoff
 

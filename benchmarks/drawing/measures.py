@@ -28,6 +28,8 @@ MOST_BINS = 48
 SMALL_EXPONENT = -3
 """Numbers of this order or below are shown as multiples of a power of ten."""
 SETTINGS: dict[Any, Any] = {
+    # names of classes and runs may hold a $, which is no formula
+    "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": LABEL_PT,
     "axes.labelsize": LABEL_PT,

@@ -98,7 +98,7 @@ def _draw_lines(axes: "Axes", panel: LinePanel) -> None:
             color=GRAY,
             fontsize=6,
         )
-    axes.set_xlabel(panel.x_label.replace("τ_con", r"$\tau_\mathrm{con}$"))
+    axes.set_xlabel(panel.x_label.replace("τ_con", r"$\tau_\mathrm{con}$"), parse_math=True)
     axes.set_ylabel(panel.y_label)
     axes.margins(x=0.1 if any(line.point_labels for line in panel.lines) else 0.04, y=0.1)
     if panel.log_x:
@@ -193,7 +193,7 @@ def _draw_histograms(axes: "Axes", panel: HistogramPanel) -> None:
     exponent = math.floor(math.log10(max(abs(edge) for edges, _ in bins for edge in edges)))
     scale = 10.0**exponent if exponent <= SMALL_EXPONENT else 1.0
     power = f" (in $10^{{{exponent}}}$)" if scale < 1 else ""
-    axes.set_xlabel(panel.x_label + power)
+    axes.set_xlabel(panel.x_label + power, parse_math=True)
     axes.set_ylabel("images (%)")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / scale:g}")

@@ -21,6 +21,7 @@ from benchmarks.drawing.figure import (
 from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
+    distinct_runs,
     evaluation_sentences,
     is_published_run,
     kind_of,
@@ -29,6 +30,7 @@ from benchmarks.drawing.kinds import (
     number_of,
     pretraining_sentences,
     runs_sentence,
+    seed_words,
 )
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.pages.records import Model, Result, model_of
@@ -74,9 +76,14 @@ class SnapshotCurves(Identity):
         ]
         return commands.pretrain_and_follow(recipes, self.task) if recipes else []
 
-    def _lines(self, own: Mapping[str, Sequence[Result]]) -> dict[str, dict[float, list[Result]]]:
-        """Return the snapshots of each variant by epoch: of its longest, then newest line."""
-        lines = {}
+    def _lines(
+        self, own: Mapping[str, Sequence[Result]]
+    ) -> dict[str, dict[float, Sequence[Result]]]:
+        """Return the snapshots of each variant by epoch: of its longest, then newest line.
+
+        A snapshot that has two names counts once.
+        """
+        lines: dict[str, dict[float, Sequence[Result]]] = {}
         for label in (label for label in self.variants if label in own):
             runs: dict[tuple[str, ...], dict[float, list[Result]]] = {}
             for result in own[label]:
@@ -84,7 +91,7 @@ class SnapshotCurves(Identity):
                 epochs.setdefault(float(result.model.epochs), []).append(result)
             best = max(runs.values(), key=lambda run: (len(run), _newest(run)))
             if len(best) > 1:
-                lines[label] = dict(sorted(best.items()))
+                lines[label] = {epoch: distinct_runs(rs) for epoch, rs in sorted(best.items())}
         return lines
 
     def _rank(self, lines: Mapping[str, Mapping[float, Sequence[Result]]]) -> tuple[bool, int, str]:
@@ -98,7 +105,9 @@ class SnapshotCurves(Identity):
             for result in results
         )
 
-    def _picture(self, kind: Kind, lines: Mapping[str, Mapping[float, list[Result]]]) -> Picture:
+    def _picture(
+        self, kind: Kind, lines: Mapping[str, Mapping[float, Sequence[Result]]]
+    ) -> Picture:
         drawn = [
             Line(
                 label=label,
@@ -144,8 +153,8 @@ class SnapshotCurves(Identity):
         }
         words = ", ".join(f"{label} {mean:.1f}" for label, mean in means.items())
         ordered = sorted(means, key=lambda label: -means[label])
-        same = "the paper's order" if ordered == list(means) else "the paper has another order"
-        return [f"Means over epochs: {words}; {same}: {', '.join(means)}."]
+        same = "as in the paper" if ordered == list(means) else "unlike in the paper"
+        return [f"Means over epochs: {words}; {same}, whose order is {', '.join(means)}."]
 
 
 def point_words(point: Point) -> tuple[str, ...]:
@@ -278,8 +287,8 @@ class LogCurves(Identity):
         self, logs: Mapping[str, Sequence[TrainingLog]], lines: Mapping[str, Sequence[Line]]
     ) -> Iterable[str]:
         counts = ", ".join(f"{label} {len(logs[method])}" for method, label in self.methods.items())
-        seeds = sorted({str(log.made_by.get("seed")) for own in logs.values() for log in own})
-        yield f"Number of runs: {counts}; seeds {', '.join(seeds)}."
+        seeds = seed_words(log.made_by.get("seed") for own in logs.values() for log in own)
+        yield f"Number of runs: {counts}; {seeds}."
         settings = next(iter(logs.values()))[0].made_by["settings"]
         name = self.same.rpartition(".")[2].replace("_", " ")
         yield f"Both with {name} {settings.get(self.same)}. Points are means over parts of the run."

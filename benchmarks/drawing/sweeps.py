@@ -23,6 +23,7 @@ from benchmarks.drawing.figure import (
 from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
+    distinct_runs,
     evaluation_sentences,
     has_number,
     is_published_run,
@@ -208,7 +209,7 @@ class Sweep(Identity):
         if not lines:
             return None
         best = max(lines.values(), key=lambda own: (len(own), max(r.finished for r in own)))
-        return SweptLine(swept=swept, results={float("nan"): _distinct(best)})
+        return SweptLine(swept=swept, results={float("nan"): distinct_runs(best)})
 
     def _sentences(self, lines: Sequence[SweptLine]) -> Iterable[str]:
         members = [result for line in lines for result in line.members]
@@ -248,7 +249,7 @@ def swept_lines(swept: Swept, results: Sequence[Result], setting: str) -> list[S
             points = lines.setdefault(line_key(result, [setting, *swept.follows]), {})
             points.setdefault(x, []).append(result)
     found = [
-        SweptLine(swept=swept, results={x: _distinct(own) for x, own in points.items()})
+        SweptLine(swept=swept, results={x: distinct_runs(own) for x, own in points.items()})
         for points in lines.values()
         if len(points) > 1
     ]
@@ -264,10 +265,6 @@ def _value(swept: Swept, result: Result, setting: str) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     return swept.recipes.get(model.recipe) if not model.settings else None
-
-
-def _distinct(results: Sequence[Result]) -> tuple[Result, ...]:
-    return tuple({(r.model.sha256, r.seed): r for r in results}.values())
 
 
 def _rank(lines: Sequence[SweptLine]) -> tuple[bool, int, int, str]:

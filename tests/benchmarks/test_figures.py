@@ -2,16 +2,19 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from benchmarks import run_all
 from benchmarks.drawing import FIGURES, files
-from benchmarks.drawing.figure import printed_name
-from benchmarks.figures import list_lines, main, read_material
+from benchmarks.drawing.figure import Picture, printed_name
+from benchmarks.figures import list_lines, main, read_material, update_figures
 from benchmarks.tables import update_tables
-from tests.benchmarks.drawing.figure_records import jcl_keys
+from tests.benchmarks.drawing.figure_records import jcl_keys, point
 
 PAPERS_FIGURES = {
     "jcl": ("2(a)", "2(b)", "2(c)", "3(a)", "3(b)"),
@@ -59,6 +62,65 @@ def test_no_folder_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no such folder" in capsys.readouterr().err
 
 
+def test_pictures_whose_records_are_gone_are_removed(tmp_path: Path) -> None:
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    main(["--results", str(tmp_path)])
+    curve = tmp_path / "figures" / "curve_mine.csv"
+    curve.write_text("epoch,top1\n")
+    for path in tmp_path.glob("records/*keys1/*.json"):
+        path.unlink()
+    assert main(["--results", str(tmp_path)]) == 0
+    assert list((tmp_path / "figures").iterdir()) == [curve]
+
+
+@pytest.mark.parametrize("where", ["draw", "render"])
+def test_a_figure_that_cannot_be_drawn_leaves_the_others(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("no number")
+
+    def render(picture: Picture, identifier: str) -> tuple[bytes, bytes]:
+        if where == "render" and picture.file_name == "jcl_figure2a":
+            fail()
+        return b"svg", b"png"
+
+    monkeypatch.setattr("benchmarks.drawing.style.render", render)
+    if where == "draw":
+        monkeypatch.setitem(FIGURES, "jcl/fig2a", replace_draw(fail))
+    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
+    for recipe in ("", "-weight1"):
+        value = {"config.consistency_weight": len(recipe)}
+        point(tmp_path, f"co2/in100-r18{recipe}", 70.0, value, protocol="co2-2021/1")
+    assert main(["--results", str(tmp_path)]) == 0
+    assert "cannot be drawn: TypeError: no number" in capsys.readouterr().err
+    assert (tmp_path / "figures" / "co2_figure2a.svg").exists()
+    assert not (tmp_path / "figures" / "jcl_figure2a.svg").exists()
+
+
+def replace_draw(draw: Callable[..., Any]) -> Any:
+    """JCL's Figure 2(a) with another method for drawing."""
+    figure = FIGURES["jcl/fig2a"]
+    return SimpleNamespace(id=figure.id, what=figure.what, draw=draw, needed=figure.needed)
+
+
+def test_problems_are_said_at_the_end_of_an_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "training").mkdir()
+    for place in range(7):
+        (tmp_path / "training" / f"{place}.json").write_text("{}")
+    update_figures(tmp_path)
+    *first, last = capsys.readouterr().err.splitlines()
+    assert [line.count("not a log of pre-training") for line in first] == [1] * 5
+    assert last.startswith("2 more problems of figures: python -m benchmarks.figures")
+
+
+def test_the_list_keeps_no_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--results", str(tmp_path), "--logs", str(tmp_path)]) == 2
+    assert "run the command without --list first" in capsys.readouterr().err
+
+
 def test_tables_draw_what_is_new(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +143,7 @@ def test_a_figure_that_fails_leaves_the_tables_and_a_sentence(
     assert update_tables(tmp_path)
     captured = capsys.readouterr()
     assert "the figures are not up to date: No module named 'matplotlib'" in captured.err
-    assert "table  " in captured.out
+    assert "tables  " in captured.out
     assert not list(tmp_path.glob("figures/jcl*"))
 
 
@@ -110,6 +172,6 @@ def test_a_run_of_all_evaluates_snapshots(tmp_path: Path, monkeypatch: pytest.Mo
         asked.append((request.snapshots, tasks, plan))
         return 0
 
-    monkeypatch.setattr(run_all, "evaluate_snapshots", evaluate)
+    monkeypatch.setattr("benchmarks.execution.snapshots.evaluate_snapshots", evaluate)
     assert run_all.main(["--snapshots", str(tmp_path), "--plan"]) == 0
     assert asked == [((tmp_path,), "cifar10_knn", True)]

@@ -52,6 +52,19 @@ def test_features_and_embeddings_are_not_mixed(tmp_path: Path) -> None:
     assert drawn(tmp_path).pictures == ()
 
 
+def test_moco_with_a_linear_projector_is_not_moco_v2(tmp_path: Path) -> None:
+    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
+    linear = {"config.projector": "linear"}
+    views(tmp_path, "moco/cifar10-cpu", {"mean_cosine": [1, 2, 1, 0]}, settings=linear)
+    assert drawn(tmp_path) == Drawn()
+
+
+def test_statistics_of_other_protocols_are_not_mixed(tmp_path: Path) -> None:
+    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]}, hash="trainval")
+    views(tmp_path, "moco/cifar10-cpu", {"mean_cosine": [1, 2, 1, 0]}, settings=MLP, hash="test")
+    assert drawn(tmp_path) == Drawn()
+
+
 def test_one_method_alone_is_no_figure(tmp_path: Path) -> None:
     views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
     assert drawn(tmp_path) == Drawn()
@@ -64,6 +77,27 @@ def test_a_record_without_a_whole_histogram_is_said(tmp_path: Path, counts: list
     outcome = drawn(tmp_path)
     assert len(outcome.pictures) == 1
     assert "of jcl-cifar10-cpu-torn: a histogram of 5 edges" in outcome.problems[0]
+
+
+@pytest.mark.parametrize(
+    "histogram",
+    [
+        {"edges": None, "counts": [1]},
+        {"edges": 5, "counts": [1]},
+        {"edges": ["a", "b"], "counts": [1]},
+        {"edges": [0.0, float("nan")], "counts": [1]},
+        {"edges": [0.0, 1.0], "counts": "1"},
+        {"edges": [0.0, 0.5, 1.0], "counts": [2, -1]},
+    ],
+    ids=str,
+)
+def test_a_foreign_histogram_is_said(tmp_path: Path, histogram: dict[str, Any]) -> None:
+    both(tmp_path)
+    details = {"histograms": {"mean_cosine": histogram}}
+    views(tmp_path, "jcl/cifar10-cpu", {}, details=details, suffix="-foreign")
+    outcome = drawn(tmp_path)
+    assert len(outcome.pictures) == 1
+    assert "of jcl-cifar10-cpu-foreign: " in outcome.problems[0]
 
 
 def test_a_record_without_the_statistic_is_said(tmp_path: Path) -> None:

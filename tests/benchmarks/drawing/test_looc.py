@@ -50,6 +50,44 @@ def test_seeds_of_a_probe_are_averaged(tmp_path: Path) -> None:
     assert [share.y for share in panel.shares] == pytest.approx([0.2, 0.2, 0.2, 0.4])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": "jcl-2020/1"},
+        {"hash": "other"},
+        {"schedule": "0.5", "hash": "other"},
+        {"small": "excerpt", "fingerprint": "g", "hash": "other"},
+        {"engine": "torch"},
+    ],
+    ids=str,
+)
+def test_another_evaluation_is_another_picture(tmp_path: Path, change: dict[str, Any]) -> None:
+    same = {"engine": "batched", "sha256": "a" * 64}
+    heads(tmp_path, "in100_linear", [0.1, 0.2, 0.3, 0.4], **same)
+    heads(tmp_path, "in100_linear", [0.3, 0.2, 0.1, 0.4], **same | {"suffix": "-b"} | change)
+    pictures = drawn(tmp_path, "looc/fig4").pictures
+    shares = [panel.shares for p in pictures for panel in p.panels if isinstance(panel, BarPanel)]
+    assert [own[0].num_runs for own in shares] == [1, 1]
+    assert len({picture.file_name for picture in pictures}) == 2
+
+
+def test_other_small_data_are_another_picture(tmp_path: Path) -> None:
+    for place, fingerprint in enumerate("fg"):
+        changes = {"small": "excerpt", "fingerprint": fingerprint, "seed": place}
+        heads(tmp_path, "in100_linear", SHARES, **changes)
+    assert len(drawn(tmp_path, "looc/fig4").pictures) == 2
+
+
+def test_a_network_with_two_names_counts_once(tmp_path: Path) -> None:
+    for suffix in ("", "-again"):
+        heads(tmp_path, "in100_linear", SHARES, suffix=suffix, sha256="a" * 64)
+    (picture,) = drawn(tmp_path, "looc/fig4").pictures
+    (panel,) = picture.panels
+    assert isinstance(panel, BarPanel)
+    assert panel.shares[0].num_runs == 1
+    assert any(text.endswith(", seed 0.") for text in picture.caption)
+
+
 @pytest.mark.parametrize("shares", [None, [0.5, 0.1], [1.0]], ids=str)
 def test_a_record_without_whole_shares_is_said(tmp_path: Path, shares: list[float] | None) -> None:
     heads(tmp_path, "in100_linear", shares)

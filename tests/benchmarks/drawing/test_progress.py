@@ -1,6 +1,7 @@
 """Curves during pre-training: of snapshots, and of the logs of runs."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ def test_variants_stand_in_the_papers_order_with_a_point_per_snapshot(tmp_path: 
 
 @pytest.mark.parametrize(
     ("last", "words"),
-    [(30.0, "the paper's order: SimAffinity, w/o T&S."), (90.0, "the paper has another order: ")],
+    [
+        (30.0, "35.0, w/o T&S 20.0; as in the paper, whose order is SimAffinity, w/o T&S."),
+        (90.0, "35.0, w/o T&S 50.0; unlike in the paper, whose order is SimAffinity, w/o T&S."),
+    ],
 )
 def test_the_caption_says_whether_the_order_is_the_papers(
     tmp_path: Path, last: float, words: str
@@ -67,6 +71,18 @@ def test_two_runs_of_a_variant_become_a_mean(tmp_path: Path) -> None:
     (panel,) = picture.panels
     assert isinstance(panel, LinePanel)
     assert [(p.y, p.num_runs) for p in panel.lines[0].points] == [(11, 2), (62, 2)]
+
+
+def test_a_snapshot_with_two_names_counts_once(tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        for epoch in (0, 10):
+            recipe = "simaffinity/cifar10-fig2"
+            snapshot(tmp_path, run, recipe, epoch, 10.0, sha256=f"{epoch}".zfill(64))
+    (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
+    (panel,) = picture.panels
+    assert isinstance(panel, LinePanel)
+    assert [(p.num_runs, p.spread) for p in panel.lines[0].points] == [(1, None)] * 2
+    assert "One run for each point, seed 0." in picture.caption
 
 
 def test_a_run_that_goes_on_is_said(tmp_path: Path) -> None:
@@ -119,6 +135,19 @@ def test_a_kept_log_is_read_back(tmp_path: Path, checkpoint: Path) -> None:
     assert not warnings
     assert again.made_by["settings"] == {"epochs": 1, "arch": "resnet18"}
     assert [line["loss"] for line in again.lines] == pytest.approx([1 / 3] * 2, rel=1e-5)
+
+
+def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path, checkpoint: Path) -> None:
+    run = run_folder(tmp_path / "run", checkpoint)
+    lines = [{"step": i, "epoch": i / 2, "a": math.nan, "b": math.inf, "c": 1} for i in (1, 2)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_run(run, "moco").lines[1] == {"step": 2, "epoch": 1, "c": 1}
+
+
+def test_a_kept_log_with_such_numbers_is_read_without_them(tmp_path: Path) -> None:
+    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": [math.nan, 1.0]})
+    (log,), _ = read_logs(tmp_path)
+    assert [line.get("loss") for line in log.lines] == [None, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Drawing: every kind of panel, and where texts stand."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,6 +81,19 @@ def test_every_kind_of_panel_fits_a_column(kind: str) -> None:
     svg, png = render(picture(PANELS[kind]), "id")
     assert svg.startswith(b"<?xml")
     assert width_in(png) == pytest.approx(COLUMN_IN, abs=0.01)
+
+
+@pytest.mark.parametrize("name", [r"a$\x$", "cost $5 to $6", r"$\frac{$"])
+def test_names_are_no_formulas(name: str) -> None:
+    tile = Tile(pixels=TILE.pixels, label=name)
+    labels = LinePanel(
+        x_label="τ_con",
+        y_label="y",
+        lines=(Line(label=name, points=POINTS), Line(label="b", points=POINTS)),
+    )
+    bars = BarPanel(title=name, y_label="y", names=(name, "b"), shares=POINTS[:2], highest=3)
+    shown = replace(picture(GridPanel(rows=((tile,),)), labels, bars), caption=(name,))
+    assert render(shown, "id")[0].startswith(b"<?xml")
 
 
 def test_two_panels_take_a_page() -> None:

@@ -105,6 +105,16 @@ def test_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     assert {p.num_runs for p in lines(picture)[0].points} == {1}
 
 
+def test_one_epoch_and_one_seed_are_singular(tmp_path: Path) -> None:
+    for run in ("a", "b"):
+        made_by = {"epochs": 1.0}
+        jcl_keys(tmp_path, {1: 70.0, 5: 80.0}, suffix=run, made_by=made_by)
+    (picture,) = FIGURES["jcl/fig2a"].draw(read_material(tmp_path)).pictures
+    caption = " ".join(picture.caption)
+    assert ", resnet18, 1 epoch." in caption
+    assert "over 2 runs, seed 0." in caption
+
+
 def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_path: Path) -> None:
     for weight in (1.0, 10.0):
         settings = {"config.consistency_weight": weight}
@@ -168,8 +178,8 @@ def test_every_recipe_of_a_sweep_exists_and_has_the_value_of_its_point(sweep: Sw
 
     for swept in sweep.lines:
         for recipe, value in swept.recipes.items():
-            settings: dict[str, Any] = flatten(asdict(RECIPES[recipe]))
-            assert math.isclose(float(settings[sweep.setting]), value)
+            settings = flatten(asdict(RECIPES[recipe]))
+            assert math.isclose(float(str(settings[sweep.setting])), value)
             assert settings["method"] == swept.method
             assert all(settings[name] == wanted for name, wanted in swept.where.items())
 
@@ -181,7 +191,7 @@ def test_recipes_of_a_line_differ_in_nothing_but_the_setting(sweep: Sweep) -> No
     for swept in sweep.lines:
         others = set()
         for recipe in swept.recipes:
-            settings: dict[str, Any] = flatten(asdict(RECIPES[recipe]))
+            settings = flatten(asdict(RECIPES[recipe]))
             for name in (sweep.setting, *swept.follows, "table_row", "paper", "images"):
                 settings.pop(name)
             others.add(repr(sorted(settings.items())))
@@ -189,11 +199,11 @@ def test_recipes_of_a_line_differ_in_nothing_but_the_setting(sweep: Sweep) -> No
 
 
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.id)
-def test_probes_of_a_sweep_exist(sweep: Sweep) -> None:
+def test_tasks_of_a_sweep_exist_with_its_protocol(sweep: Sweep) -> None:
     from transfer.tasks import TASKS
 
-    for swept in (*sweep.lines, *sweep.levels):
-        assert {swept.probe.key} <= set(TASKS)
+    for probe in {swept.probe for swept in (*sweep.lines, *sweep.levels)}:
+        assert TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
 
 
 def test_list_names_only_recipes_without_a_result(tmp_path: Path) -> None:
