@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # a process per core, each with one thread; tests of a group share what is slow to start
 WORKERS := --numprocesses auto --maxprocesses 8 --dist loadgroup
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
-FAST := not slow and not slurm and not gpu and not data and not detectron2
+FAST := not slow and not slurm and not browser and not gpu and not data and not detectron2
 
 # test-processors: as which processor torch, oneDNN and MKL compute; own: as the machine's
 sse4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2
@@ -17,7 +17,7 @@ own :=
 NUMERIC := tests/contracts tests/pretrain \
 	tests/transfer/detection tests/transfer/segmentation tests/transfer/finetuning tests/transfer/frozen \
 	tests/transfer/tasks tests/transfer/cells
-SLOW := slow and not slurm and not gpu and not data and not detectron2
+SLOW := slow and not slurm and not browser and not gpu and not data and not detectron2
 REPORT := $(VENV)/processors.txt
 
 .PHONY: demo test test-processors gpu-check fast lint setup clean
@@ -27,7 +27,7 @@ demo: setup
 
 test: lint
 	$(PYTEST) -m "$(FAST)"
-	$(PYTEST) -m "slow or slurm or gpu or data or detectron2" --durations=10
+	$(PYTEST) -m "slow or slurm or browser or gpu or data or detectron2" --durations=10
 
 # $(call on_processor,NAME,THREADS): goes on after a failure, and notes it
 define on_processor

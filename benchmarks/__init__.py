@@ -2,6 +2,7 @@
 
 run_all.py      the main command: plan, run, tables
 tables.py       python -m benchmarks.tables: from records to results/tables
+report.py       python -m benchmarks.report: one HTML page of all results
 figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG
 curves.py       python -m benchmarks.curves: a task over the snapshots of pre-training runs
 explain.py      python -m benchmarks.explain: everything behind one number
@@ -13,6 +14,7 @@ planning/       what a run would do, what it costs, the resources it needs on a 
 execution/      one cell in a process of its own, cells side by side
 cluster/        cells as job arrays of a cluster, and their states
 gpu/            checks in processes of their own, their answers and their page
+report_parts/   the parts of that page, its templates, style and script
 drawing/        from records and logs to figures
 pages/          from records to tables
 published/      the numbers printed in the five papers, one file each

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.execution.snapshots import evaluate_snapshots
 from transfer.backbone import BackboneError
 from transfer.datasets.images import DataError
 from transfer.frozen.precision import RequestedPrecision
@@ -49,12 +48,14 @@ class Request:
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     image_memory_gb: float | None = None
-    """Memory in GB for the decoded training images of a linear probe, which are decoded for every
-    pass if they need more; default a quarter of the free memory."""
+    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
+    decoded for every pass if they need more; default a quarter of the free memory."""
 
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
+    from benchmarks.execution.snapshots import evaluate_snapshots
+
     request = tyro.cli(Request, args=words, description=__doc__)
     stop.listen()
     try:

@@ -15,7 +15,7 @@ import tyro
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.commands import EXPLANATION
 from benchmarks.drawing.figure import Figure, Material, Picture, path_of, printed_name
-from benchmarks.drawing.files import write_page, write_picture
+from benchmarks.drawing.files import is_drawn, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
@@ -129,28 +129,26 @@ def list_lines(results: Path, material: Material) -> list[str]:
 
 
 def _state(results: Path, picture: Picture) -> str:
-    path = results / FIGURES_FOLDER / f"{picture.file_name}.png"
-    return f"drawn: {path}" if path.exists() else f"can be drawn: {path}"
+    folder = results / FIGURES_FOLDER
+    path = path_of(folder, picture.file_name, "png")
+    return f"drawn: {path}" if is_drawn(picture, folder) else f"can be drawn: {path}"
 
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = tyro.cli(Request, args=words, description=__doc__)
     try:
+        if request.listed:
+            print("\n".join(list_lines(request.results, read_material(request.results))))
+            return 0
+        check_writable(request.results, "--results")
         if not request.results.is_dir():
             raise FileNotFoundError(
                 f"{request.results}: no such folder; expected the records of "
                 "python benchmarks/run_all.py"
             )
-        material = read_material(request.results)
-        if request.listed:
-            print("\n".join(list_lines(request.results, material)))
-            return 0
-        check_writable(request.results, "--results")
-        if request.logs:
-            keep_logs(request)
-            material = read_material(request.results)
-        outcome = draw_figures(request.results, material)
+        keep_logs(request)
+        outcome = draw_figures(request.results, read_material(request.results))
     except (FolderError, FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

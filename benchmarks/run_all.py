@@ -21,7 +21,6 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -32,13 +31,12 @@ from benchmarks.execution.calibration import reference_of, write_calibration
 from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
-from benchmarks.execution.snapshots import evaluate_snapshots
 from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.pages.calibration import calibration_line
-from benchmarks.pages.published import published_recipes
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.cells import cells_of, settings_of, task_keys
+from benchmarks.planning.cells import cells_of, settings_of, split_numbers, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
+from benchmarks.planning.declared import declared_recipes
 from benchmarks.planning.missing_data import get_data_command
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
@@ -51,6 +49,7 @@ from benchmarks.planning.plan import (
 )
 from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
@@ -64,7 +63,7 @@ from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import QUIET, format_duration
 from transfer.running.folders import check_writable, data_folder
-from transfer.running.option_ranges import RANGES, Range, check_ranges, require_in_range
+from transfer.running.option_ranges import RANGES, check_ranges
 from transfer.running.processes import assume_gpus
 from transfer.running.row_names import check_row_name
 
@@ -111,8 +110,8 @@ class RunAll:
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     image_memory_gb: float | None = None
-    """Memory in GB for the decoded training images of a linear probe, which are decoded for every
-    pass if they need more; default a quarter of the free memory."""
+    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
+    decoded for every pass if they need more; default a quarter of the free memory."""
     trust_topology: bool = False
     """Take foreign networks as assumed, even if their running statistics contradict."""
     workers: int = 1
@@ -154,7 +153,7 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
-    declared = _declared_recipes(request)
+    declared = declared_recipes(request.declared, len(request.ckpt))
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
@@ -163,30 +162,11 @@ def origins(request: RunAll) -> list[Origin]:
         Origin(ckpt=path, name=name, branch=branch, declared=recipe)
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
-    subsets = [tuple(_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads]
+    subsets = [
+        tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
+    ]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
-
-
-def _declared_recipes(request: RunAll) -> tuple[str, ...]:
-    """Return the declared recipe of each checkpoint; ValueError for what no paper's number names.
-
-    A recipe of another name would be compared with nothing.
-    """
-    if request.declared and len(request.declared) != len(request.ckpt):
-        raise ValueError(
-            f"--as {' '.join(request.declared)}: {len(request.declared)} recipes for "
-            f"{len(request.ckpt)} checkpoints; '' declares nothing"
-        )
-    known = published_recipes()
-    for recipe in request.declared:
-        if recipe and recipe not in known:
-            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
-            raise ValueError(
-                f"--as {recipe}: no published number is of this recipe; close are "
-                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
-            )
-    return request.declared or ("",) * len(request.ckpt)
 
 
 def backbones(request: RunAll) -> list[Backbone]:
@@ -214,16 +194,6 @@ def backbones(request: RunAll) -> list[Backbone]:
     return rows
 
 
-def _numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
-    """Return the numbers between commas; ValueError for other words or one out of range."""
-    try:
-        numbers = [int(word) for word in words.split(",")]
-    except ValueError as error:
-        raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
-    require_in_range(option, numbers, allowed)
-    return numbers
-
-
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
@@ -231,7 +201,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
         settings_of(request, request.training), trust_topology=request.trust_topology
     )
     engine_for(request.training.engine)
-    seeds = _numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
+    seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
@@ -286,7 +256,7 @@ def run(request: RunAll) -> int:
     if where is not None:
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
-    write_run_file(rows, request.runs)
+    write_run_file([row.cell for row in rows if row.state == "run"], request.runs)
     if request.workers > 1:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
@@ -318,6 +288,7 @@ def calibrate(request: RunAll) -> int:
         return status
     write_calibration(request.results, reference, [row.cell for row in plan(request)])
     tables_written = update_tables(request.results)
+    update_report(request.results)
     print(calibration_line(request.results))
     return max(status, int(not tables_written))
 
@@ -342,6 +313,8 @@ def follow(request: RunAll) -> int:
             f"--snapshots does not go with {', '.join(given)}; it takes --name, --tasks, --data, "
             "--results, --runs, --schedule, --tolerate, --features-in and --plan"
         )
+    from benchmarks.execution.snapshots import evaluate_snapshots
+
     return evaluate_snapshots(request, request.tasks or "cifar10_knn", plan=request.plan)
 
 

@@ -2,7 +2,8 @@
 
 There is one page for every published table with a column of a task that is built here, one for the
 numbers of the papers' running texts, one for methods that were trained alike, one for each task
-that was run on snapshots, and an overview. Then the papers' figures are drawn.
+that was run on snapshots, and an overview. All numbers also stand in results.csv. Then the papers'
+figures are drawn.
 The same results give the same bytes.
 """
 
@@ -16,6 +17,7 @@ from benchmarks.figures import update_figures
 from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
+from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.overview import overview_page
 from benchmarks.pages.paper_page import paper_page, tasks_of
 from benchmarks.pages.published import papers
@@ -64,6 +66,7 @@ def write_tables(results: Path) -> list[Path]:
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
     pages["overview.md"] = overview_page(records, listed, command)
+    write_csv(results, records)
     line = calibration_line(results)
     return [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]
 

@@ -31,6 +31,7 @@ from pretrain.running.launch import Process, require_own_folder
 from pretrain.running.metrics import Log, NotFiniteError, Window
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
+from pretrain.running.view_sheet import write_view_sheet
 from pretrain.running.wandb_log import WandbLog
 
 
@@ -185,6 +186,8 @@ def _steps(
     while training.step < job.num_steps and not stopping:
         batch = next(batches)
         progress.waited_s = job.feed.waiting.seconds
+        if training.step == 0 and job.process.is_main:
+            write_view_sheet(job.folder, batch.views, job.recipe.views.mean, job.recipe.views.std)
         training_step(job, training, network, batch)
         last = training.step == job.num_steps
         reading = job.is_read_step(training.step)

@@ -6,6 +6,7 @@ readme_tables.py
 checks/        python -m transfer.checks: a GPU against the CPU, and its speed
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
+galleries/     pictures of a few predictions, kept beside a record
 detection/     detectors: recipe, two engines, metrics
 segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts

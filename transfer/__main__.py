@@ -16,11 +16,12 @@ import tyro
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.check import check, render
+from transfer.datasets.check import check, render, render_found
 from transfer.datasets.images import DataError
 from transfer.getting.command import GetData
 from transfer.running import stop
 from transfer.running.folders import data_folder
+from transfer.running.nearest import nearest
 from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import process_group
 from transfer.tasks import TASKS
@@ -36,7 +37,7 @@ class CheckData:
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     sets: tuple[str, ...] = ()
-    """Keys of the data sets to check; all if not given."""
+    """Keys of the data sets to check; if not given, all, and absent ones are only named."""
     decode: bool = True
     """Decode every image; otherwise only headers and end markers are read."""
 
@@ -44,10 +45,12 @@ class CheckData:
         """Print the reports; return 1 if a data set is present but incomplete, else 0."""
         unknown = [key for key in self.sets if key not in DATASETS]
         if unknown:
-            raise ValueError(f"no data set {unknown[0]!r}; there are {', '.join(DATASETS)}")
+            raise ValueError(
+                f"no data set {unknown[0]!r}; did you mean {nearest(unknown[0], DATASETS)}?"
+            )
         keys = self.sets or tuple(DATASETS)
         reports = [check(key, self.data, decode=self.decode) for key in keys]
-        print(render(reports))
+        print(render(reports) if self.sets else render_found(reports))
         return int(any(report.found and not report.ok for report in reports))
 
 

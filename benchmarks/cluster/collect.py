@@ -1,4 +1,4 @@
-"""The last job of a submission: it notes the failures of killed cells and writes the tables.
+"""The last job of a submission: it notes the failures of killed cells, writes tables and report.
 
 python -m benchmarks.cluster.collect runs/slurm/WHEN/submission.json
 """
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.cluster.cell_status import render_statuses, status_of
 from benchmarks.cluster.submission import read_submission
+from benchmarks.report import update_report
 from benchmarks.tables import update_tables
 
 
@@ -19,7 +20,9 @@ def collect(file: Path) -> int:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
     print(render_statuses(cells, ""))
-    return int(not update_tables(Path(submission.results)))
+    tables_written = update_tables(Path(submission.results))
+    update_report(Path(submission.results))
+    return int(not tables_written)
 
 
 if __name__ == "__main__":

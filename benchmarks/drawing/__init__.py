@@ -8,11 +8,12 @@ progress.py    curves during pre-training, of evaluated snapshots and of logs
 histograms.py  statistics over images, a line per method
 heads.py       shares of a network's heads
 neighbors.py   grids of images and their nearest neighbors
+thumbnails.py  images that records hold
 logs.py        logs of pre-training runs below the results
 pictures.py    captions and file names
 commands.py    commands that make what a figure lacks
-style.py       pictures by matplotlib: panels side by side above the caption
-panels.py      lines, histograms, bars and grids of images
+style.py       pictures by matplotlib: panels in rows above the caption
+panels.py      lines, histograms, bars, images
 measures.py    sizes, colors, room for texts
 files.py       CSV, SVG and PNG, all three or none, and the page that lists them
 jcl.py, co2.py, lorac.py, uniclr.py, looc.py  the figures of one paper each, as FIGURES

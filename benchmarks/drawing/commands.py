@@ -47,8 +47,9 @@ def pretrain(recipe: str, options: str = "", like: str = "") -> str:
 
 def evaluate(recipe: str, name: str, tasks: str) -> str:
     """Return the command that evaluates a recipe's backbone on tasks."""
+    file = "encoder.pt" if "view_statistics" in tasks else "backbone.pt"  # with its projector
     return (
-        f"python benchmarks/run_all.py --ckpt runs/{recipe}/backbone.pt --name {name} "
+        f"python benchmarks/run_all.py --ckpt runs/{recipe}/{file} --name {name} "
         f"--data $DATASETS --tasks {tasks}"
     )
 

@@ -99,7 +99,7 @@ class BarPanel:
 class Tile:
     """One image of a grid."""
 
-    pixels: Any
+    pixels: Any = field(repr=False)
     """Array (H, W, 3), unsigned bytes."""
     label: str = ""
     agrees: bool | None = None
@@ -113,18 +113,35 @@ class GridPanel:
     title: str = ""
     rows: tuple[tuple[Tile, ...], ...]
 
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """Return all images."""
+        return tuple(tile for row in self.rows for tile in row)
 
-Panel = LinePanel | HistogramPanel | BarPanel | GridPanel
+
+@dataclass(frozen=True, kw_only=True)
+class ExamplePanel:
+    """Images, each with its shares side by side in one bar, in the colors of a bar panel."""
+
+    title: str = ""
+    tiles: tuple[Tile, ...]
+    shares: tuple[tuple[float, ...], ...]
+    """Shares of each image; they add up to 1."""
+
+
+Panel = LinePanel | HistogramPanel | BarPanel | GridPanel | ExamplePanel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One picture: its panels side by side, its caption, and its numbers."""
+    """One picture: its panels, its caption, and its numbers."""
 
     file_name: str
     """File name without suffix, such as jcl_figure2a."""
     title: str
     panels: tuple[Panel, ...]
+    """Panels in rows of `columns`."""
+    columns: int
     caption: tuple[str, ...]
     """Sentences on data, schedule, runs and departures."""
     header: tuple[str, ...]

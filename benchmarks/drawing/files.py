@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.drawing.figure import GridPanel, Picture, path_of
+from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture, path_of
 from benchmarks.pages.markdown import escape
 from transfer.running.atomic_files import write_whole
 
@@ -27,18 +27,24 @@ DRAWING = ("style", "panels", "measures")
 
 def write_picture(picture: Picture, folder: Path) -> bool:
     """Write the three files unless they are there already; return whether it was drawn."""
-    identifier = identifier_of(picture)
-    paths = {suffix: path_of(folder, picture.file_name, suffix) for suffix in SUFFIXES}
-    if all(path.exists() for path in paths.values()) and identifier == _identifier(paths["svg"]):
+    if is_drawn(picture, folder):
         return False
     from benchmarks.drawing.style import render
 
-    svg, png = render(picture, identifier)
+    svg, png = render(picture, identifier_of(picture))
     # everything is drawn before the first file is written: a failure leaves no half figure
     contents = {"csv": csv_text(picture).encode(), "png": png, "svg": svg}
-    for suffix, path in paths.items():
-        write_whole(path, contents[suffix], "--results")
+    for suffix in SUFFIXES:
+        write_whole(path_of(folder, picture.file_name, suffix), contents[suffix], "--results")
     return True
+
+
+def is_drawn(picture: Picture, folder: Path) -> bool:
+    """Return whether all three files are there, with this content."""
+    paths = {suffix: path_of(folder, picture.file_name, suffix) for suffix in SUFFIXES}
+    if not all(path.exists() for path in paths.values()):
+        return False
+    return _metadata(paths["svg"]).get("identifier", "") == identifier_of(picture)
 
 
 def csv_text(picture: Picture) -> str:
@@ -56,9 +62,8 @@ def identifier_of(picture: Picture) -> str:
     for text in (csv_text(picture), picture.title, *picture.caption, _drawing()):
         content.update(text.encode() + b"\0")
     for panel in picture.panels:
-        if isinstance(panel, GridPanel):
-            for tile in (tile for row in panel.rows for tile in row):
-                content.update(tile.pixels.tobytes())
+        for tile in panel.tiles if isinstance(panel, GridPanel | ExamplePanel) else ():
+            content.update(tile.pixels.tobytes())
         content.update(repr(panel).encode())
     return f"sha256:{content.hexdigest()[:32]}"
 
@@ -68,10 +73,6 @@ def _drawing() -> str:
     folder = Path(__file__).parent
     source = b"".join((folder / f"{name}.py").read_bytes() for name in DRAWING)
     return f"matplotlib {version('matplotlib')} {hashlib.sha256(source).hexdigest()}"
-
-
-def _identifier(svg: Path) -> str:
-    return _metadata(svg).get("identifier", "")
 
 
 def _metadata(svg: Path) -> dict[str, str]:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.drawing import commands
-from benchmarks.drawing.figure import BarPanel, Drawn, Identity, Material, Picture
+from benchmarks.drawing.figure import (
+    BarPanel,
+    Drawn,
+    ExamplePanel,
+    Identity,
+    Material,
+    Panel,
+    Picture,
+    Tile,
+)
 from benchmarks.drawing.kinds import (
     Kind,
     dataset_title,
@@ -18,9 +27,12 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
 )
 from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.records import Result
 
 METHOD = "loocpp"
+NUM_EXAMPLES = 6
+EXAMPLES = "Beside the means: images drawn at random, each with the shares of the heads."
 SHARES = "head_shares"
 """Detail of the record of a linear probe on a network with several heads."""
 
@@ -75,7 +87,8 @@ class HeadShares(Identity):
         results = [result for task in sorted(own) for result in own[task]]
         exact = all(map(self._is_published, results))
         names = head_names(results[0])
-        panels, rows, sentences = [], [], []
+        panels: list[Panel] = []
+        rows, sentences = [], []
         for task in sorted(own):
             shares = tuple(
                 mean_point(place, [result.details[SHARES][place] for result in own[task]])
@@ -91,6 +104,8 @@ class HeadShares(Identity):
                     highest=max(max(r.details[SHARES]) for r in results),
                 )
             )
+            if examples := _examples(own[task][0], len(names)):
+                panels.append(examples)
             seeds = ", ".join(str(result.seed) for result in own[task])
             sentences.append(self._sentence(task, bits, len(names), seeds, stated=exact))
             rows += [
@@ -109,10 +124,12 @@ class HeadShares(Identity):
             panels,
             [
                 *sentences,
+                *([EXAMPLES] if any(isinstance(panel, ExamplePanel) for panel in panels) else []),
                 *pretraining_sentences({"LooC++": [results[0].model]}, ()),
                 *evaluation_sentences(results),
             ],
             exact=exact,
+            columns=2 if len(panels) > 1 else 1,
             header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
             rows=rows,
         )
@@ -125,6 +142,22 @@ class HeadShares(Identity):
             f"{dataset_title(task)}: the entropy of the mean shares is {bits:.2f} of at most "
             f"{math.log2(count):.2f} bits{paper}, seed {seeds}."
         )
+
+
+def _examples(result: Result, num_heads: int) -> ExamplePanel | None:
+    """Return single images with their shares; None for records without, which are older."""
+    try:
+        shown = [
+            (Tile(pixels=pixels(one["jpeg_base64"]), label=str(one["class"])), tuple(one["shares"]))
+            for one in result.details["head_share_examples"][:NUM_EXAMPLES]
+        ]
+    except (KeyError, TypeError, ValueError, OSError):
+        return None
+    if not shown or any(len(shares) != num_heads for _, shares in shown):
+        return None
+    return ExamplePanel(
+        tiles=tuple(tile for tile, _ in shown), shares=tuple(shares for _, shares in shown)
+    )
 
 
 def head_names(result: Result) -> list[str]:

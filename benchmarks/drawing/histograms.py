@@ -37,6 +37,8 @@ class Histograms(Identity):
     """Name of the histogram in the records' details."""
     x_label: str
     methods: tuple[Swept, ...]
+    lower: tuple[str, str]
+    """Labels of two methods, that with the lower mean in the paper first."""
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with at least two of the methods."""
@@ -134,6 +136,14 @@ class Histograms(Identity):
             "at unit length."
         )
         yield f"Means: {', '.join(f'{each.label} {each.mean:.3g}' for each in histograms)}."
+        means = {each.label: each.mean for each in histograms}
+        if all(label in means for label in self.lower):
+            low, high = self.lower
+            as_printed = means[low] < means[high]
+            yield (
+                f"{'As' if as_printed else 'Unlike'} in the paper, the mean of {low} is "
+                f"{'below' if as_printed else 'not below'} that of {high}."
+            )
         yield from pretraining_sentences({k: [r.model] for k, r in own.items()}, ())
         yield from evaluation_sentences(results)
         yield f"One run of each, seed {', '.join(sorted({str(r.seed) for r in results}))}."

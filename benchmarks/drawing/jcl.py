@@ -58,6 +58,7 @@ FIGURES: tuple[Figure, ...] = (
             what=what,
             statistic=statistic,
             x_label=x_label,
+            lower=lower,
             methods=(
                 Swept(label="JCL", method="jcl", recipes={f"{BASE}-keys9": 9}, probe=VIEWS),
                 Swept(
@@ -69,18 +70,20 @@ FIGURES: tuple[Figure, ...] = (
                 "dimension.",
             ),
         )
-        for letter, statistic, what, x_label in (
+        for letter, statistic, what, x_label, lower in (
             (
                 "a",
                 "mean_cosine",
                 "histogram over images of the mean cosine between views",
                 "mean cosine of all pairs of views",
+                ("MoCo v2", "JCL"),
             ),
             (
                 "b",
                 "mean_covariance_diagonal",
                 "histogram over images of the mean variance of a dimension over views",
                 "mean variance of a dimension over views",
+                ("JCL", "MoCo v2"),
             ),
         )
     ),

@@ -126,6 +126,6 @@ FIGURES: tuple[Figure, ...] = (
             replace(MOCO_M_LEVEL, probe=VIEWS),
             replace(MOCO_V2_LEVEL, probe=VIEWS),
         ),
-        remarks=("The paper shows LORAC's below MoCo-M's.",),
+        lower=("LORAC", "MoCo-M"),
     ),
 )

@@ -21,8 +21,12 @@ GAP = 0.25
 POINT_IN = 1 / 72
 CAPTION_PT, LABEL_PT = 6.0, 7.5
 CAPTION_LINE_IN = 1.3 * CAPTION_PT * POINT_IN
+LABEL_CHARACTERS = 11
+"""Characters of a line that fit left of an image."""
 MOST_BINS = 48
 """Bins of a histogram that are drawn; records hold more."""
+SMALL_EXPONENT = -3
+"""Numbers of this order or below are shown as multiples of a power of ten."""
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": LABEL_PT,

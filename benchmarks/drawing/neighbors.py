@@ -1,11 +1,8 @@
 """Figure of the nearest neighbors of query images, of two networks side by side."""
 
-import base64
-import binascii
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.drawing import commands
 from benchmarks.drawing.figure import Drawn, GridPanel, Identity, Material, Picture, Tile
@@ -18,10 +15,8 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
 )
 from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.records import Model, Result
-
-if TYPE_CHECKING:
-    import numpy as np
 
 TASKS = ("in100_neighbors", "inat1k_neighbors", "cifar10_neighbors")
 NUM_ROWS, NUM_NEIGHBORS = 8, 5
@@ -140,9 +135,9 @@ def _queries(result: Result) -> list[object]:
 def _tiles(query: Mapping[str, Any]) -> tuple[Tile, ...]:
     neighbors = query["neighbors"][:NUM_NEIGHBORS]
     return (
-        Tile(pixels=_pixels(query["jpeg_base64"]), label=str(query["class"])),
+        Tile(pixels=pixels(query["jpeg_base64"]), label=str(query["class"])),
         *(
-            Tile(pixels=_pixels(each["jpeg_base64"]), agrees=each["label"] == query["label"])
+            Tile(pixels=pixels(each["jpeg_base64"]), agrees=each["label"] == query["label"])
             for each in neighbors
         ),
     )
@@ -177,16 +172,3 @@ def _problem(result: Result) -> str:
     except (KeyError, TypeError, ValueError, OSError) as error:
         return f"its neighbors cannot be read ({error!r}); run the task again"
     return ""
-
-
-def _pixels(jpeg_base64: str) -> "np.ndarray[Any, Any]":
-    """Return a thumbnail as an array (H, W, 3)."""
-    import numpy as np
-    from PIL import Image
-
-    try:
-        content = base64.b64decode(jpeg_base64, validate=True)
-    except binascii.Error as error:
-        raise ValueError("a thumbnail is no base64") from error
-    with Image.open(io.BytesIO(content)) as image:
-        return np.asarray(image.convert("RGB"))

@@ -1,10 +1,13 @@
 """Panels by matplotlib: lines, histograms, bars and grids of images on given axes."""
 
+import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.drawing.figure import (
     BarPanel,
+    ExamplePanel,
     GridPanel,
     Histogram,
     HistogramPanel,
@@ -12,6 +15,7 @@ from benchmarks.drawing.figure import (
     LinePanel,
     Panel,
     Point,
+    Tile,
 )
 from benchmarks.drawing.measures import (
     COLORS,
@@ -20,12 +24,14 @@ from benchmarks.drawing.measures import (
     EDGE_IN,
     GAP,
     GRAY,
+    LABEL_CHARACTERS,
     LABEL_PT,
     LEFT_IN,
     MARKERS,
     MOST_BINS,
     PANEL_IN,
     POINT_IN,
+    SMALL_EXPONENT,
     apart,
     label_room,
     text_width_in,
@@ -46,6 +52,8 @@ def draw_panel(axes: "Axes", panel: Panel) -> None:
             _draw_bars(axes, panel)
         case GridPanel():
             _draw_grid(axes, panel)
+        case ExamplePanel():
+            _draw_examples(axes, panel)
 
 
 def _draw_lines(axes: "Axes", panel: LinePanel) -> None:
@@ -181,10 +189,13 @@ def _draw_histograms(axes: "Axes", panel: HistogramPanel) -> None:
         axes.axvline(each.mean, ymax=0.9, color=color, linewidth=0.8, linestyle=(0, (1, 1.5)))
     axes.margins(x=0.02)
     axes.set_ylim(0, max(max(shares) for _, shares in bins) * 1.2)
-    axes.set_xlabel(panel.x_label)
+    exponent = math.floor(math.log10(max(abs(edge) for edges, _ in bins for edge in edges)))
+    scale = 10.0**exponent if exponent <= SMALL_EXPONENT else 1.0
+    power = f" (in $10^{{{exponent}}}$)" if scale < 1 else ""
+    axes.set_xlabel(panel.x_label + power)
     axes.set_ylabel("images (%)")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
-    axes.ticklabel_format(axis="x", scilimits=(-2, 4), useMathText=True)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / scale:g}")
     _label_means(axes, panel)
 
 
@@ -252,30 +263,53 @@ def _draw_bars(axes: "Axes", panel: BarPanel) -> None:
 
 def _draw_grid(axes: "Axes", panel: GridPanel) -> None:
     """Draw rows of images; a frame marks those of another class than the query."""
-    from matplotlib.patches import Rectangle
-
-    columns = max(len(row) for row in panel.rows)
     for y, row in enumerate(panel.rows):
         for x, tile in enumerate(row):
-            left = x + GAP * (x > 0)
-            axes.imshow(
-                tile.pixels, extent=(left + 0.04, left + 0.96, y + 0.96, y + 0.04), zorder=1
-            )
-            if tile.agrees is False:
-                frame = Rectangle(
-                    (left + 0.04, y + 0.04), 0.92, 0.92, fill=False, color=COLORS[1], linewidth=1.4
-                )
-                axes.add_patch(frame)
-            if tile.label:
-                axes.annotate(
-                    tile.label,
-                    (0.0, y + 0.5),
-                    xytext=(-3, 0),
-                    textcoords="offset points",
-                    ha="right",
-                    va="center",
-                    fontsize=6,
-                )
-    axes.set_xlim(0, columns + GAP)
+            _draw_tile(axes, tile, x + GAP * (x > 0), y)
+    axes.set_xlim(0, max(len(row) for row in panel.rows) + GAP)
     axes.set_ylim(len(panel.rows), 0)
+    axes.set_axis_off()
+
+
+def _draw_tile(axes: "Axes", tile: Tile, x: float, y: float) -> None:
+    """Draw an image of side 0.92 in a square of side 1, its label left of the axes."""
+    from matplotlib.patches import Rectangle
+
+    axes.imshow(tile.pixels, extent=(x + 0.04, x + 0.96, y + 0.96, y + 0.04), aspect="auto")
+    if tile.agrees is False:
+        corner = (x + 0.04, y + 0.04)
+        frame = Rectangle(corner, 0.92, 0.92, fill=False, color=COLORS[1], linewidth=1.4)
+        axes.add_patch(frame)
+    if tile.label:
+        axes.annotate(
+            _short(tile.label),
+            (0.0, y + 0.5),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=6,
+        )
+
+
+def _short(label: str) -> str:
+    """Return the name of a class in at most three short lines."""
+    *lines, last = textwrap.wrap(label.replace("_", " "), LABEL_CHARACTERS, max_lines=3) or [""]
+    return "\n".join([*lines, last.replace(" [...]", "…")])
+
+
+def _draw_examples(axes: "Axes", panel: ExamplePanel) -> None:
+    """Draw images below each other, right of each a bar that its shares divide."""
+    rows = max(len(panel.tiles), 1)
+    end = rows * axes.bbox.width / axes.bbox.height  # units are squares
+    for y, (tile, shares) in enumerate(zip(panel.tiles, panel.shares, strict=True)):
+        _draw_tile(axes, tile, 0.0, y)
+        left = 1 + GAP
+        for place, share in enumerate(shares):
+            width = share * (end - 1 - GAP)
+            color = COLORS[place % len(COLORS)]
+            axes.barh(y + 0.5, width, left=left, height=0.5, color=color, linewidth=0)
+            left += width
+    axes.set_xlim(0, end)
+    axes.set_ylim(rows, 0)
     axes.set_axis_off()

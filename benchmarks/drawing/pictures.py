@@ -17,21 +17,25 @@ def captioned(
     sentences: Sequence[str],
     *,
     exact: bool,
+    columns: int = 0,
     header: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
 ) -> Picture:
     """Return a picture whose caption names the printed figure and says how ours differs.
 
-    exact: all results are those of the paper's recipes under its protocol.
+    exact: all results are those of the paper's recipes under its protocol. columns: panels of one
+    row; all if not given.
     """
     paper = next(p for p in papers() if p.id == figure.id.partition("/")[0])
     name = printed_name(figure.id)
     own = "" if exact else "Not the paper's runs or data: compare the shape, not the numbers."
     opening = f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}."
+    shown = tuple(panels) if isinstance(panels, Sequence) else (panels,)
     return Picture(
         file_name=figure.file_name,
         title=f"{paper.name}, {name}",
-        panels=tuple(panels) if isinstance(panels, Sequence) else (panels,),
+        panels=shown,
+        columns=columns or len(shown),
         caption=tuple(text for text in (opening, own, *sentences, *figure.remarks) if text),
         header=header,
         rows=tuple(rows),

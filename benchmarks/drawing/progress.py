@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ class SnapshotCurves(Identity):
     protocol: str
     """Protocol of the paper, without version."""
     variants: Mapping[str, str]
-    """Recipe by the line's label."""
+    """Recipe by the line's label, from what the paper finds fastest to slowest."""
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs with at least two evaluated snapshots."""
@@ -122,6 +123,7 @@ class SnapshotCurves(Identity):
             [
                 *pretraining_sentences(models, ()),
                 *_unfinished(models),
+                *self._order(drawn),
                 *evaluation_sentences(results),
                 runs_sentence([p for line in drawn for p in line.points], results),
                 *([f"Not run: {', '.join(absent)}."] if absent else []),
@@ -130,6 +132,20 @@ class SnapshotCurves(Identity):
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
             rows=[(line.label, *point_words(point)) for line in drawn for point in line.points],
         )
+
+    def _order(self, lines: Sequence[Line]) -> list[str]:
+        """Return a sentence on the order of the lines' means over the epochs that all have."""
+        common = set.intersection(*({point.x for point in line.points} for line in lines))
+        if len(lines) < 2 or not common:
+            return []
+        means = {
+            line.label: statistics.fmean(point.y for point in line.points if point.x in common)
+            for line in lines
+        }
+        words = ", ".join(f"{label} {mean:.1f}" for label, mean in means.items())
+        ordered = sorted(means, key=lambda label: -means[label])
+        same = "the paper's order" if ordered == list(means) else "the paper has another order"
+        return [f"Means over epochs: {words}; {same}: {', '.join(means)}."]
 
 
 def point_words(point: Point) -> tuple[str, ...]:

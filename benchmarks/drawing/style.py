@@ -7,7 +7,7 @@ drawn, with a backend that needs no display.
 import io
 from typing import TYPE_CHECKING
 
-from benchmarks.drawing.figure import BarPanel, GridPanel, Panel, Picture
+from benchmarks.drawing.figure import BarPanel, ExamplePanel, GridPanel, Panel, Picture
 from benchmarks.drawing.measures import (
     AXIS_IN,
     CAPTION_LINE_IN,
@@ -53,30 +53,32 @@ def render(picture: Picture, identifier: str) -> tuple[bytes, bytes]:
 
 
 def _draw(canvas: "Canvas", picture: Picture) -> None:
-    """Place the panels side by side above the caption."""
-    panels = picture.panels
-    width = COLUMN_IN if len(panels) == 1 else PAGE_IN
+    """Place the panels in rows above the caption."""
+    columns = picture.columns
+    width = COLUMN_IN if columns == 1 else PAGE_IN
     caption = _wrap(" ".join(picture.caption), width - 2 * EDGE_IN)
     caption_in = CAPTION_LINE_IN * (caption.count("\n") + 1)
-    each = width / len(panels)
-    heights = [_height(panel, each - LEFT_IN - EDGE_IN - label_room(panel)) for panel in panels]
-    bottom = EDGE_IN + caption_in + max(map(_axis_room, panels))
-    total = bottom + max(heights) + TOP_IN
+    starts = range(0, len(picture.panels), columns)
+    rows = [picture.panels[start : start + columns] for start in starts]
+    heights = [max(_height(panel, width / columns) for panel in row) for row in rows]
+    below = [max(map(_axis_room, row)) for row in rows]
+    total = 2 * EDGE_IN + caption_in + sum(heights) + sum(below) + TOP_IN * len(rows)
     canvas.set_size_inches(width, total)
-    for place, (panel, height) in enumerate(zip(panels, heights, strict=True)):
-        right = EDGE_IN + label_room(panel)
-        left = place * each + LEFT_IN
-        axes = canvas.add_axes(
-            (
-                left / width,
-                bottom / total,
-                (each - LEFT_IN - right) / width,
-                height / total,
-            )
-        )
-        draw_panel(axes, panel)
-        title = panel.title or (picture.title if place == 0 else "")
-        axes.set_title(title, loc="left", x=0.0, fontweight="bold", pad=6)
+    top = total
+    for row, height, room in zip(rows, heights, below, strict=True):
+        top -= TOP_IN + height
+        for place, panel in enumerate(row):
+            left = place * width / columns + LEFT_IN
+            across = width / columns - LEFT_IN - EDGE_IN - label_room(panel)
+            own = _height(panel, width / columns)
+            box = (left, top + height - own, across, own)
+            sides = (width, total, width, total)
+            rectangle = [inches / side for inches, side in zip(box, sides, strict=True)]
+            axes = canvas.add_axes((rectangle[0], rectangle[1], rectangle[2], rectangle[3]))
+            draw_panel(axes, panel)
+            title = panel.title or (picture.title if panel is picture.panels[0] else "")
+            axes.set_title(title, loc="left", x=0.0, fontweight="bold", pad=6)
+        top -= room
     canvas.text(
         EDGE_IN / width,
         (EDGE_IN + caption_in) / total,
@@ -101,10 +103,11 @@ def _wrap(text: str, width_in: float) -> str:
 
 
 def _height(panel: Panel, width_in: float) -> float:
-    """Return the height of a panel's axes in inches."""
+    """Return the height in inches of the axes of a panel that is so wide with all its texts."""
     if isinstance(panel, GridPanel):
         columns = max(len(row) for row in panel.rows)
-        return width_in / (columns + GAP) * len(panel.rows)
+        across = width_in - LEFT_IN - EDGE_IN - label_room(panel)
+        return across / (columns + GAP) * len(panel.rows)
     return PANEL_IN
 
 
@@ -113,7 +116,7 @@ def _axis_room(panel: Panel) -> float:
     match panel:
         case GridPanel():
             return 0.05
-        case BarPanel():
+        case BarPanel() | ExamplePanel():
             return 0.26
         case _:
             return AXIS_IN

@@ -5,11 +5,12 @@ from benchmarks.drawing.progress import SnapshotCurves
 
 ENDINGS = {
     "SimAffinity": "",
-    "w/o S": "-without-s",
     "w/o T": "-without-t",
+    "w/o S": "-without-s",
     "w/o T&S": "-without-ts",
 }
-"""Ending of the recipe by the paper's label: T is the temperature, S the symmetric loss."""
+"""Ending of the recipe by the paper's label, from fastest to slowest by its text: S, the symmetric
+loss, helps more than T, the temperature."""
 REMARK = (
     "S: symmetric loss, T: temperature. The paper prints no number; it states that each alone "
     "converges faster than neither, S faster than T, and both fastest."

@@ -11,12 +11,15 @@ from transfer.tasks import reading_of
 
 
 def finish_run(rows: list[PlannedCell], results: Path, wandb: str) -> bool:
-    """Write the tables and print the last screen; return whether the tables could be written.
+    """Write tables and report, print the last screen; return whether the tables could be written.
 
     wandb: project of Weights & Biases that the results are logged to, too; empty for none.
     """
+    from benchmarks.report import update_report  # a plan needs no report
+
     tables_written = update_tables(results)
     print_final_screen(rows, results)
+    update_report(results)
     if wandb:
         log_results(wandb, results)
     return tables_written

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.execution.status_rows import StatusRow, write_status_page
-from benchmarks.planning.plan import PlannedCell
+from benchmarks.execution.status_rows import REFRESH_S, StatusRow, write_status_page
+from transfer.cells.request import Cell
 from transfer.record import failure_path, record_files, write_json
 from transfer.running.atomic_files import WriteError
 from transfer.running.console import PROGRESS_FILE, format_duration
@@ -58,21 +58,20 @@ class LocalRun:
         return self.host != socket.gethostname() or _is_alive(self.pid)
 
 
-def write_run_file(rows: Sequence[PlannedCell], runs: Path) -> None:
-    """Write the cells in state "run", in place of the files of runs that have ended here."""
+def write_run_file(cells: Sequence[Cell], runs: Path) -> None:
+    """Write the cells that a run will evaluate, in place of the files of runs that ended here."""
     folder = runs / FOLDER
     for path, run in _run_files(runs):
         if not run.is_alive or run.pid == os.getpid():
             path.unlink(missing_ok=True)
-    cells = tuple(_run_cell(row) for row in rows if row.state == "run")
     if not cells:
         return
     run = LocalRun(
         host=socket.gethostname(),
         pid=os.getpid(),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        results=str(rows[0].cell.settings.results.absolute()),
-        cells=cells,
+        results=str(cells[0].settings.results.absolute()),
+        cells=tuple(map(_run_cell, cells)),
     )
     path = folder / f"{run.started.replace(':', '')}-{run.host}-{run.pid}.json"
     write_json(path, {"format": FORMAT, **asdict(run)}, "--runs")
@@ -93,20 +92,32 @@ def local_rows(runs: Path, results: Path | None = None) -> list[StatusRow]:
     return list(latest.values())
 
 
-def refresh_page(runs: Path) -> None:
-    """Write runs/status.html anew; a full disk is not an error here."""
-    with suppress(WriteError):
-        write_status_page(runs, local_rows(runs))
+class StatusPage:
+    """The page runs/status.html of a run on this machine."""
+
+    def __init__(self, runs: Path) -> None:
+        self.runs, self.written_s = runs, 0.0
+
+    def refresh(self) -> None:
+        """Write the page anew; a full disk is not an error here."""
+        self.written_s = time.monotonic()
+        with suppress(WriteError):
+            write_status_page(self.runs, local_rows(self.runs))
+
+    def refresh_if_old(self) -> None:
+        """Write the page anew if that is longer ago than the page waits to load itself again."""
+        if time.monotonic() - self.written_s > REFRESH_S:
+            self.refresh()
 
 
-def _run_cell(row: PlannedCell) -> RunCell:
-    path = row.cell.path.absolute()
+def _run_cell(cell: Cell) -> RunCell:
+    path = cell.path.absolute()
     return RunCell(
-        backbone=row.cell.backbone.name,
-        key=row.cell.key,
-        seed=row.cell.seed,
+        backbone=cell.backbone.name,
+        key=cell.key,
+        seed=cell.seed,
         record=str(path),
-        work=str(row.cell.folders.work.absolute()),
+        work=str(cell.folders.work.absolute()),
         before_ns=_times_ns(path),
     )
 

@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from benchmarks.execution.overall import overall_progress
-from benchmarks.execution.run_file import refresh_page
+from benchmarks.execution.run_file import StatusPage
 from benchmarks.planning.plan import PlannedCell
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
@@ -25,7 +24,7 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     planned = [row for row in rows if row.state == "run"]
     planned.sort(key=lambda row: row.cell.needed is not None)  # classifiers are trained before use
     waiting = [row.cell for row in planned]
-    page = partial(refresh_page, planned[0].cell.settings.runs) if planned else lambda: None
+    page = StatusPage(planned[0].cell.settings.runs).refresh if planned else lambda: None
     with overall_progress([row.gpu_hours for row in planned], page) as overall:
         for number, row in enumerate(planned, 1):
             stop.exit_if_requested()

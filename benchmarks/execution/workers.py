@@ -22,6 +22,7 @@ from benchmarks.execution.one_cell import (
     preparation_arguments,
     process_command,
 )
+from benchmarks.execution.run_file import StatusPage
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import (
     PlannedCell,
@@ -34,6 +35,7 @@ from transfer.cells.shared_classifier import ClassifierError
 from transfer.cells.staleness import finished
 from transfer.record import failure_path
 from transfer.running import stop
+from transfer.running.console import is_quiet
 
 FAILURE_WRITTEN = 1
 """Exit status of a cell that has written its failure file."""
@@ -90,6 +92,7 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
     number, total = 0, len(waiting)
     gpus = visible_gpus()
     pool = Pool(list(gpus))
+    page = StatusPage(rows[0].cell.settings.runs)
     failed: list[Cell] = []
     forwarded = False
     while waiting or pool.running:
@@ -107,14 +110,17 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
             number += 1
             what = "features for" if work.prepares else work.cell.backbone.name
             keys = work.cell.key if work.prepares else ", ".join(cell.key for cell in work.cells)
-            print(f"[{number}/{total}] {what}  {keys}", file=sys.stderr)
+            if not is_quiet():
+                print(f"[{number}/{total}] {what}  {keys}", file=sys.stderr)
             needed = [cell for cell in failed if cell.path == work.needs]
             if needed:
                 failed += [_skip_cell(cell, needed[0]) for cell in work.cells]
             else:
                 _start(work, pool, len(gpus))
         failed += _collect_ended(pool)
+        page.refresh_if_old()
         _sleep(pool)
+    page.refresh()
     stop.exit_if_requested()
     return failed
 
@@ -200,7 +206,7 @@ def _gpus_needed(cell: Cell, num_gpus: int) -> int:
 def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     count = _gpus_needed(work.cell, num_gpus)
     gpus, pool.free = pool.free[:count], pool.free[count:]
-    environment = dict(os.environ)
+    environment = {**os.environ, "TERM": "dumb"}  # bars of several processes would overwrite
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     pool.old_failures |= {cell.path: _failure_version(cell) for cell in work.cells}

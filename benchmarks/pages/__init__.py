@@ -6,6 +6,7 @@ conditions.py  the conditions under which a result was computed
 reasons.py     reasons why a result may not stand beside a paper's numbers
 blocks.py      groups of results that may share a column
 explanation.py  everything behind one record
+numbers.py     one row per record and metric, and results.csv
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference
 matching.py    the published rows of a backbone

@@ -29,6 +29,8 @@ class Pair:
     paper: float
     judged: bool
     """The paper's number was measured under our number's protocol."""
+    files: tuple[str, ...] = ()
+    """Paths of our number's records, below the results."""
 
     @property
     def task(self) -> str:
@@ -141,11 +143,20 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
     Numbers that were measured elsewhere stand beside ours under the protocol of the column.
     """
     return [
-        Pair(model=model, row=row, column=column, ours=ours, paper=paper, judged=bool(protocol))
+        Pair(
+            model=model,
+            row=row,
+            column=column,
+            ours=ours,
+            paper=paper,
+            judged=bool(protocol),
+            files=entry.files,
+        )
         for column in published.columns
         for protocol in [row.protocol_of(column)]
         if (paper := row.values.get(column.key)) is not None
-        and (ours := _our_entry(block, model, row, column, protocol).score) is not None
+        for entry in [_our_entry(block, model, row, column, protocol)]
+        if (ours := entry.score) is not None
     ]
 
 

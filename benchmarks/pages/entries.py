@@ -38,6 +38,8 @@ class TableEntry:
     notes: tuple[str, ...] = ()
     """Notes on how the number was computed."""
     failures: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Paths of the records behind the score, below the results."""
 
 
 def score_of(values: list[float]) -> Score:
@@ -57,7 +59,8 @@ def table_entry(block: Block, model: Model, task: str, protocol: str, metric: st
         score = score_of(values)
         if len(done) == 1:
             score = replace(score, interval=done[0].interval95.get(metric, 0.0))
-        return TableEntry(score=score, notes=_notes(done), failures=broken)
+        files = tuple(result.file for result in done)
+        return TableEntry(score=score, notes=_notes(done), failures=broken, files=files)
     if failed:
         return TableEntry(missing="failed", failures=_failure_notes(failed))
     if done:
@@ -84,13 +87,14 @@ def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     ]
     of_some = [note for r in done for note in (*tolerated_words(r[0]), *r[0].departures)]
     notes = tuple(dict.fromkeys([*shared, *of_some]))
+    files = tuple(result.file for results in done for result in results)
     seeds = set(members[0])
     # with the same seeds everywhere, the spread is that of the average, one per seed
     if all(set(member) == seeds for member in members):
         per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
-        return TableEntry(score=score_of(per_seed), notes=notes)
+        return TableEntry(score=score_of(per_seed), notes=notes, files=files)
     means = [fmean(member.values()) for member in members]
-    return TableEntry(score=Score(mean=fmean(means)), notes=notes)
+    return TableEntry(score=Score(mean=fmean(means)), notes=notes, files=files)
 
 
 def _condition_differences(done: list[tuple[Result, ...]]) -> str:

@@ -66,7 +66,9 @@ def _published(result: Result) -> Iterator[Line]:
     found = False
     for paper in papers():
         for table in paper.tables:
-            if table.kind == "settings":
+            rows_and_columns = product(table.rows, table.columns)
+            measured = any((row.task or c.task) == result.task for row, c in rows_and_columns)
+            if table.kind == "settings" or not measured:
                 continue
             pairs, apart = compared_numbers(table, [result])
             label = f"{paper.name}, {table.number}"
@@ -83,9 +85,7 @@ def _published(result: Result) -> Iterator[Line]:
                 else:
                     text += ": not judged, cited from elsewhere"
                 yield f"{label}: {pair.row.label}, {pair.column.label}", text
-            rows_and_columns = product(table.rows, table.columns)
-            measured = any((row.task or c.task) == result.task for row, c in rows_and_columns)
-            if measured and apart:
+            if apart:
                 reasons[label] = next(iter(apart.values()))
     if not found and result.small:
         yield "none", f"the data are the {result.small} version"

@@ -42,6 +42,11 @@ class Notes:
         numbers = sorted(self._numbers.setdefault(t, len(self._numbers) + 1) for t in texts)
         return "".join(" " + str(number).translate(SUPERSCRIPTS) for number in numbers)
 
+    @property
+    def texts(self) -> list[str]:
+        """Return the notes in the order of their numbers, which start at 1."""
+        return list(self._numbers)
+
     def lines(self) -> list[str]:
         """Return the notes as a numbered list."""
         return [f"{number}. {escape(text)}" for text, number in self._numbers.items()]

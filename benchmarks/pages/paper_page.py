@@ -30,12 +30,13 @@ from benchmarks.pages.table_rows import (
     Heading,
     Line,
     PrintedNumber,
+    PrintedTable,
     TableNotes,
     backbone_description,
     backbone_line,
     backbones_of,
     declaration_notes,
-    grid,
+    markdown_table,
     row_label,
 )
 from benchmarks.pages.verdict import low_score_warning, noise_rule
@@ -60,40 +61,87 @@ def tasks_of(published: Table) -> set[str]:
     return (named - {"", AVERAGE}) | (set(transfer_tasks()) if AVERAGE in named else set())
 
 
+@dataclass(frozen=True, kw_only=True)
+class PaperBlock:
+    """One of a page's tables: the paper's rows with ours, or a block that stands apart."""
+
+    heading: str
+    """Conditions of a block that stands apart; empty for the table with the paper's rows."""
+    block: Block
+    table: PrintedTable
+    legend: str
+    """Meaning of the signs, as a list; empty if there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTables:
+    """Tables of one page, and what is said below them."""
+
+    blocks: tuple[PaperBlock, ...]
+    """The table with the paper's rows first."""
+    notes: Notes
+    done: tuple[Result, ...]
+    """All results that the page shows."""
+
+    @property
+    def backbones(self) -> list[Model]:
+        """Return each backbone of the page once."""
+        return backbones_of(model for block in self.blocks for model in block.block.models)
+
+
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
+    tables = paper_tables(published, results)
+    parts = [_page_head(published, paper, command)]
+    for block in tables.blocks:
+        parts += [f"## {block.heading}"] if block.heading else []
+        parts += [markdown_table(block.table)] if block.table.lines else ["No row yet."]
+        parts += [block.table.notes, block.legend]
+    if tables.notes.lines():
+        parts += ["## Notes", "\n".join(tables.notes.lines())]
+    parts += ["## Against the paper", "\n".join(comparison_lines(published, tables.done))]
+    needed = missing_row_lines(published, tables.done)
+    if needed:
+        parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
+    if tables.backbones:
+        parts += ["## Backbones", "\n".join(map(backbone_description, tables.backbones))]
+        parts += declaration_notes(tables.backbones)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def paper_tables(published: Table, results: Results) -> PaperTables:
+    """Return the paper's rows with ours, then our rows that stand apart, block by block."""
     readings = _protocol_by_task(published)
     of_rows = {name for row in published.rows for name in _protocols_of(row)}
     done = [r for r in results.done if _has_protocol_of_page(r, readings, of_rows)]
     failed = [f for f in results.failed if _has_protocol_of_page(f, readings, of_rows)]
-    blocks = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
-    comparable = next((b for b in blocks if b.comparable and not b.version), EMPTY)
-    others = [b for b in blocks if b is not comparable]
+    found = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
+    comparable = next((b for b in found if b.comparable and not b.version), EMPTY)
+    others = [b for b in found if b is not comparable]
     others.sort(key=lambda block: not _rows_with_protocol(published, block))
     notes = Notes()
-    parts = [_page_head(published, paper, command)]
-    parts += _block(published, comparable, notes, printed=True)
-    parts += [_legend(published, comparable, printed=True)]
+    blocks = [
+        PaperBlock(
+            heading="",
+            block=comparable,
+            table=_block(published, comparable, notes, printed=True),
+            legend=_legend(published, comparable, printed=True),
+        )
+    ]
     for block in others:
         rows = _rows_with_protocol(published, block)
         beside = ": not comparable with the rows above" if published.rows else ""
         if rows:
             beside = f": the paper's protocol for {', '.join(row.label for row in rows)}"
-        parts.append(f"## {block.heading}{beside}")
         shown = replace(published, rows=rows or published.rows)
-        parts += [*_block(shown, block, notes, printed=bool(rows))]
-        parts.append(_legend(published, block, printed=False))
-    if notes.lines():
-        parts += ["## Notes", "\n".join(notes.lines())]
-    parts += ["## Against the paper", "\n".join(comparison_lines(published, done))]
-    needed = missing_row_lines(published, done)
-    if needed:
-        parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
-    models = backbones_of(model for block in blocks for model in block.models)
-    if models:
-        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
-        parts += declaration_notes(models)
-    return "\n\n".join(part for part in parts if part) + "\n"
+        one = PaperBlock(
+            heading=f"{block.heading}{beside}",
+            block=block,
+            table=_block(shown, block, notes, printed=bool(rows)),
+            legend=_legend(published, block, printed=False),
+        )
+        blocks.append(one)
+    return PaperTables(blocks=tuple(blocks), notes=notes, done=tuple(done))
 
 
 EMPTY = Block(reasons=COMPARABLE, version=0, done={}, failed={})
@@ -193,8 +241,8 @@ def sections(published: Table) -> list[Section]:
     return groups
 
 
-def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> list[str]:
-    """Return a table with our rows, and the notes that hold for all of them."""
+def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> PrintedTable:
+    """Return a table with our rows, and on request with the paper's."""
     entries = {
         (section.task, model): [
             _checked_entry(published, block, model, column, section.task)
@@ -214,15 +262,14 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> li
                 for model in block.models
             ]
         if section.title and rows:
-            lines.append(Line(label=f"*{section.title}*"))
+            lines.append(Line(label=section.title))
         lines += [replace(row, scope=section.task) for row in rows]
-    if not lines:
-        return ["No row yet."]
-    header = ["method", *(a.label for a in published.attributes)]
-    return [
-        grid(header, [_heading(column) for column in published.columns], lines),
-        _notes_line(block, table_notes),
-    ]
+    return PrintedTable(
+        header=("method", *(a.label for a in published.attributes)),
+        headings=tuple(_heading(column) for column in published.columns),
+        lines=tuple(lines),
+        notes=_notes_line(block, table_notes) if lines else "",
+    )
 
 
 def _notes_line(block: Block, table_notes: TableNotes) -> str:

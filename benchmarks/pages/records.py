@@ -6,7 +6,7 @@ It does not build a `transfer.record.Record`, since files of older formats are s
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
+REPORT = "report"
+"""Folder below the results with the HTML page."""
 TRAINING_LOGS = "training"
 """Folder below the results with the logs of pre-training runs that figures show."""
-OTHER_FILES = (TABLES, FIGURES, TRAINING_LOGS, "reliability", "calibration.json")
+OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, "reliability", "calibration.json")
 """Folders and files below the results that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as if it were a metric."""
@@ -151,6 +153,8 @@ class Result:
     """Heading of the task's part of the overview."""
     at_grid_edge: bool
     """Chosen learning rate is the lowest or the highest of the grid."""
+    file: str = field(default="", compare=False)
+    """Path of the record below the results."""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
     """Everything else that the task wrote down, such as histograms over images."""
     path: Path = field(default=Path(), compare=False)
@@ -195,7 +199,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
             warnings.append(f"{name.as_posix()}: not a result file ({_reason(error)})")
             continue
         if isinstance(entry, Result):
-            done.append(entry)
+            done.append(replace(entry, file=name.as_posix()))
         else:
             failed.append(entry)
     return Results(tuple(done), tuple(failed), tuple(warnings))

@@ -30,6 +30,8 @@ class PrintedNumber:
     after: str = ""
     """Footnote marks."""
     score: Score | None = None
+    files: tuple[str, ...] = ()
+    """Paths of the records behind one of our numbers, below the results."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,29 @@ class Line:
     numbers: tuple[PrintedNumber, ...] = ()
     scope: str = ""
     """Task of the line's section; the best number is chosen among the lines of one scope."""
+    ours: bool = False
+    """The numbers were measured here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedTable:
+    """A table as it will be printed: columns of text, columns of numbers, rows."""
+
+    header: tuple[str, ...]
+    headings: tuple[Heading, ...]
+    lines: tuple[Line, ...]
+    """Rows; one without numbers is the title of those that follow."""
+    notes: str = ""
+    """Notes that hold for all our rows."""
+
+    def best(self) -> set[tuple[int, int]]:
+        """Return row and column of each number that leads its scope by more than the noise."""
+        return {
+            (row, j)
+            for j, heading in enumerate(self.headings)
+            for scope in {line.scope for line in self.lines}
+            if (row := _best_row(self.lines, j, scope, heading)) is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -82,8 +107,8 @@ def backbone_line(
         own = [note for note in entry.notes if note not in (*table_notes.everywhere, *of_row)]
         text = entry.score.text(digits) if entry.score else entry.missing
         after = table_notes.notes.mark([*own, *entry.failures])
-        numbers.append(PrintedNumber(text=text, after=after, score=entry.score))
-    return Line(label=label, attributes=tuple(attributes), numbers=tuple(numbers))
+        numbers.append(PrintedNumber(text=text, after=after, score=entry.score, files=entry.files))
+    return Line(label=label, attributes=tuple(attributes), numbers=tuple(numbers), ours=True)
 
 
 def row_label(model: Model, rows: Sequence[Model]) -> str:
@@ -135,21 +160,23 @@ def backbone_description(model: Model) -> str:
 
 def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Line]) -> str:
     """Return the table; a number is bold if it leads its scope by more than the noise."""
-    best = {
-        (row, j)
-        for j, heading in enumerate(headings)
-        for scope in {line.scope for line in lines}
-        if (row := _best_row(lines, j, scope, heading)) is not None
-    }
-    width = len(header) - 1 + len(headings)
+    printed = PrintedTable(header=tuple(header), headings=tuple(headings), lines=tuple(lines))
+    return markdown_table(printed)
+
+
+def markdown_table(printed: PrintedTable) -> str:
+    """Return the table as markdown; the best numbers are bold."""
+    best = printed.best()
+    width = len(printed.header) - 1 + len(printed.headings)
     rows = []
-    for i, line in enumerate(lines):
+    for i, line in enumerate(printed.lines):
         numbers = [
             (bold(number.text) if (i, j) in best else number.text) + number.after
             for j, number in enumerate(line.numbers)
         ]
-        rows.append([line.label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
-    return table([*header, *(heading.label for heading in headings)], rows)
+        label = line.label if numbers else f"*{line.label}*"
+        rows.append([label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
+    return table([*printed.header, *(heading.label for heading in printed.headings)], rows)
 
 
 def _best_row(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:

@@ -10,6 +10,7 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running.nearest import nearest
+from transfer.running.option_ranges import Range, require_in_range
 from transfer.running.schedule import length_fraction
 from transfer.tasks import default_tasks, reading_of, task_of
 
@@ -103,3 +104,13 @@ def task_keys(tasks: str, suite: str) -> list[str]:
 def _keys_of(task: str) -> list[str]:
     """Return the keys of all readings of a task id, or the key itself; empty if unknown."""
     return [key for key in default_tasks() if key == task or reading_of(key)[0] == task]
+
+
+def split_numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
+    """Return the numbers between commas; ValueError for other words or one out of range."""
+    try:
+        numbers = [int(word) for word in words.split(",")]
+    except ValueError as error:
+        raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
+    require_in_range(option, numbers, allowed)
+    return numbers

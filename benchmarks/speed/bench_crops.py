@@ -6,7 +6,8 @@ Both ways run on the same files in one process on one thread, in turn; the order
 and processor time is compared. The usual pipeline decodes with Pillow, takes RandomResizedCrop and
 RandomHorizontalFlip of the whole image, converts to normalized float32 and collates. Ours is timed
 with normalization on this CPU, without it (a GPU normalizes bytes), from images that are kept
-decoded, as those of a set that fits into memory are, and for decoding alone.
+decoded, as those of a set that fits into memory are, and for decoding alone. So are the bytes of
+the evaluation transform, from which features are extracted.
 """
 
 import random
@@ -28,8 +29,9 @@ from transfer.backbone import InputFormat
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
 from transfer.frozen.crops import RandomCrops, RandomView
+from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import keep_images
-from transfer.frozen.transforms import Normalization
+from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running.folders import data_folder
 from transfer.running.memory import image_memory
 
@@ -57,7 +59,7 @@ def photographs(folder: Path, number: int) -> Images:
     return images.subset(chosen)
 
 
-def usual_pipeline(images: Images, form: InputFormat) -> Callable[[], Tensor]:
+def usual_pipeline(images: Images, folder: Path, form: InputFormat) -> Callable[[], Tensor]:
     """Return a function that makes the batch of one pass over the images as most code does."""
     transform = v2.Compose(
         [
@@ -68,7 +70,7 @@ def usual_pipeline(images: Images, form: InputFormat) -> Callable[[], Tensor]:
             v2.Normalize(list(form.mean), list(form.std)),
         ]
     )
-    files = [Path(images.source.folder, images.name(i)) for i in range(len(images))]
+    files = [folder / images.name(i) for i in range(len(images))]
 
     def crop(file: Path) -> Tensor:
         with file.open("rb") as content:
@@ -78,21 +80,23 @@ def usual_pipeline(images: Images, form: InputFormat) -> Callable[[], Tensor]:
     return lambda: torch.utils.data.default_collate([crop(file) for file in files])
 
 
-def ways(images: Images, crop_px: int) -> dict[str, Callable[[], object]]:
+def ways(images: Images, folder: Path, crop_px: int) -> dict[str, Callable[[], object]]:
     """Return the ways to time, the usual one first; each makes one pass over the images."""
     form = InputFormat(size_px=crop_px)
     normalize = Normalization(form, torch.device("cpu"))
     view = RandomView(px=crop_px)
     with image_memory(MOST_GB):
         kept = keep_images(images, num_crops=2 * len(images))
+    evaluated = EvalImages(images, EvalTransform.center(crop_px, margin_px=32))
     crops, from_kept = RandomCrops(images, view, 0), RandomCrops(images, view, 0, kept)
     places = [(index, index) for index in range(len(images))]
     return {
-        "usual": usual_pipeline(images, form),
+        "usual": usual_pipeline(images, folder, form),
         "normalized": lambda: normalize(crops(places)[0]),
         "bytes": lambda: crops(places),
         "kept, normalized": lambda: normalize(from_kept(places)[0]),
         "kept": lambda: from_kept(places),
+        "evaluation": lambda: list(raw_batches(evaluated, 0, pinned=False)),
         "decoding": lambda: [images.source.read(index) for index in range(len(images))],
     }
 
@@ -121,21 +125,25 @@ def run(settings: Settings) -> None:
     sizes = np.array([images.source.read(i).shape[:2] for i in range(len(images))])
     height, width = np.median(sizes, axis=0)
     print(f"{len(images)} images, median {width:.0f} x {height:.0f} px, to {settings.crop_px} px")
-    found = times(ways(images, settings.crop_px), settings.rounds)
+    found = times(ways(images, settings.data, settings.crop_px), settings.rounds)
     for name, what in (
         ("normalized", "decode, crop, normalized batch"),
         ("bytes", "decode, crop, batch of bytes"),
         ("kept, normalized", "crop of kept images, normalized batch"),
         ("kept", "crop of kept images, batch of bytes"),
+        ("evaluation", "evaluation transform, batches of bytes"),
         ("decoding", "decoding alone, the limit"),
     ):
-        each = median(found[name]) / len(images)
-        print(
-            f"{what}: {ratio(found['usual'], found[name]):.2f} times as fast as the usual one, "
-            f"{1000 * each:.2f} ms an image, {1 / (each * len(images)):.2f} passes/s"
-        )
-    each = median(found["usual"]) / len(images)
-    print(f"usual pipeline: {1000 * each:.2f} ms an image, {1 / (each * len(images)):.2f} passes/s")
+        times_as_fast = ratio(found["usual"], found[name])
+        print(f"{what}: {times_as_fast:.2f} times as fast as the usual one, ", end="")
+        print(rates(found[name], len(images)))
+    print(f"usual pipeline: {rates(found['usual'], len(images))}")
+
+
+def rates(durations: Sequence[float], num_images: int) -> str:
+    """Return images and passes over all images in a second, for passes of these times in s."""
+    seconds_each = median(durations)
+    return f"{num_images / seconds_each:,.0f} images/s, {1 / seconds_each:.2f} passes/s"
 
 
 def main(words: list[str]) -> int:

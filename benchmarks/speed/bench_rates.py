@@ -22,8 +22,8 @@ from benchmarks.speed.command import run_benchmark
 from transfer.backbone import random_backbone
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
-from transfer.datasets.kept_images import keep_if_read_often
 from transfer.finetuning.classification import Classifier, FineTuning, train_rates
+from transfer.frozen.kept_images import with_kept_pixels
 from transfer.running.processes import this_process
 
 HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)
@@ -85,9 +85,9 @@ def run(settings: Settings) -> None:
     images = read_class_folders(folder, folder, class_names(folder))
     ways: dict[str, Callable[[], list[Classifier]]] = {
         "decoded for every crop": lambda: train_all(settings, images, 1),
-        "decoded once": lambda: train_all(settings, keep_if_read_often(images, 2.0), 1),
+        "decoded once": lambda: train_all(settings, with_kept_pixels(images, 2.0), 1),
         "decoded once, side by side": lambda: train_all(
-            settings, keep_if_read_often(images, 2.0), len(HEAD_RATES)
+            settings, with_kept_pixels(images, 2.0), len(HEAD_RATES)
         ),
     }
     print(

@@ -33,7 +33,6 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks import run_all
 from benchmarks.execution import sequence
 from benchmarks.planning.cells import task_keys
 from benchmarks.speed.clock import Clock
@@ -202,6 +201,8 @@ def by_run_all(
 
     RuntimeError if it does not finish every task.
     """
+    from benchmarks import run_all
+
     forget()
     found: Metrics = {}
     request = run_all.RunAll(

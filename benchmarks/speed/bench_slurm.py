@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.planning.plan import protocol_notes, render_plan
-from benchmarks.run_all import RunAll, plan
 from benchmarks.speed.command import run_benchmark
 from slurm.cluster import cluster
 from slurm.requeue import Command
@@ -90,6 +89,8 @@ def _all_ended(jobs: Sequence[str]) -> bool:
 
 def bench_plan(request: Request) -> None:
     """Print the time of a plan that reads and checks all checkpoints, and of a second plan."""
+    from benchmarks.run_all import RunAll, plan
+
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         generate(home / "data")

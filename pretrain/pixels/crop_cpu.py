@@ -1,7 +1,9 @@
 """Boxes of single images, resized to squares in eight bits on one core.
 
 Only the box is resized, bilinearly with antialiasing, and each of the two passes rounds to whole
-levels as Pillow's do. A level differs from Pillow's by at most 1; in photographs 4 % of them do.
+levels as Pillow's do, with weights of 16 bits instead of 22. After the first pass a level differs
+from Pillow's by at most 1, and so does the average of such levels before the second one rounds:
+at the end by at most 2. Of the values of photographs 3 % differ, nearly all by 1.
 """
 
 from collections.abc import Sequence

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ LAYERS = {
         ("__main__", "readme_tables", "checks"),
         ("cells",),
         ("tasks",),
+        ("galleries",),
         ("detection", "segmentation"),
         ("finetuning",),
         ("frozen",),
@@ -41,6 +43,8 @@ LAYERS = {
         ("cluster",),
         ("execution",),
         ("planning",),
+        ("report",),
+        ("report_parts",),
         ("tables",),
         ("figures",),
         ("drawing",),
@@ -149,6 +153,12 @@ def test_imports_go_downwards_between_rooms(path: Path) -> None:
             continue
         below = here is not None and there > here
         assert below or ".".join(name.split(".")[:2]) in BENCHMARKED, f"{own} imports {name}"
+
+
+def test_no_module_hides_a_standard_one_from_a_script_beside_it() -> None:
+    # `python benchmarks/run_all.py` looks for modules in benchmarks/ first
+    beside = {path.stem for path in (ROOT / "benchmarks").iterdir()}
+    assert not beside & sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("room", LAYERS)

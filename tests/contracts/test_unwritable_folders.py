@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks.curves
+import benchmarks.figures
 import benchmarks.run_all
 import benchmarks.tables
 import transfer.__main__
@@ -17,6 +18,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], tuple[str, ...]]] = {
     "run_all --demo": (benchmarks.run_all.main, ("--demo",)),
     "curves": (benchmarks.curves.main, ("--snapshots", "none")),
     "tables": (benchmarks.tables.main, ()),
+    "figures": (benchmarks.figures.main, ()),
 }
 TASKS = ("transfer", "run_all", "curves")
 """Commands with folders for results and for unfinished work."""
@@ -28,6 +30,7 @@ TASKS = ("transfer", "run_all", "curves")
         *((command, option) for command in TASKS for option in ("--results", "--runs")),
         ("run_all --demo", "--runs"),
         ("tables", "--results"),
+        ("figures", "--results"),
     ],
 )
 def test_a_folder_that_cannot_be_written_is_refused_with_status_2_before_any_work(

@@ -105,7 +105,11 @@ def extract_on_cuda(
     write = UnfinishedRows.write
 
     def logged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *words: (log.append(name), function(*words))[1]
+        def run(*words: Any) -> Any:
+            log.append(name)
+            return function(*words)
+
+        return run
 
     with monkeypatch.context() as patch, pretend_cuda(), Watch() as watch:
         patch.setattr(extraction, "IMAGES_PER_BATCH", 1)

@@ -31,6 +31,7 @@ from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import write_list
+from transfer.galleries.store import keep_gallery
 from transfer.record import (
     Record,
     features_in,
@@ -119,7 +120,9 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         **run_environment(),
     )
     require_still_same(reports, cell.settings.data)
-    return store_record(cell.path, record)
+    file = store_record(cell.path, record)
+    keep_gallery(file, lambda: cell.task.gallery(predictions, folders))
+    return file
 
 
 def _require_whole_data(cell: Cell) -> None:

@@ -13,7 +13,6 @@ info.py           the form of a description
 source.py         the form of an origin: archives, addresses, checksums, terms, layout
 images.py         one split: images decoded on demand, labels, fingerprint
 thumbnails.py     what a record holds of a single image, to show it
-kept_images.py    images decoded once, in memory that loader processes share
 scenes.py         one split of a detection set: images with objects; which are used for training
 scene_arrays.py   one image with its objects; all of them in arrays that processes share
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them

@@ -183,7 +183,25 @@ def _broken_annotations_text(report: Report) -> str:
 
 def render(reports: Iterable[Report]) -> str:
     """Return a table with one row per set, then every problem and how to get the set."""
+    return "\n".join(_table_and_problems(list(reports)))
+
+
+def render_found(reports: Iterable[Report]) -> str:
+    """Return the same for the sets that were found, and one line that names the others."""
     reports = list(reports)
+    found = [report for report in reports if report.found]
+    absent = [report for report in reports if not report.found]
+    lines = _table_and_problems(found) if found else []
+    if absent:
+        keys = [report.key for report in absent]
+        gettable = [key for key in keys if dataset_info(key).sources]
+        lines += [""] * bool(lines) + [f"not there: {', '.join(keys)}"]
+        lines += [f"to get them: python -m transfer get-data {' '.join(gettable)}"] * bool(gettable)
+        lines.append(f"how to get one by hand: python -m transfer check-data --sets {keys[0]}")
+    return "\n".join(lines)
+
+
+def _table_and_problems(reports: list[Report]) -> list[str]:
     header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
     rows = [header, *(_row(report) for report in reports)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
@@ -199,7 +217,7 @@ def render(reports: Iterable[Report]) -> str:
                 table.append(f"  by command: python -m transfer get-data {report.key}")
         if report.notes:
             table += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
-    return "\n".join(table)
+    return table
 
 
 def _row(report: Report) -> list[str]:

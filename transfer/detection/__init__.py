@@ -12,6 +12,7 @@ samples.py             an image and its objects, resized and flipped
 solver.py              parameter groups
 train.py               samples and optimizer, passed to the loop of finetuning/
 detect.py              a trained detector on the images of a split
+kept.py                detections of a split in a file
 results.py             detections in the original image
 coco_ap.py, voc_ap.py  average precision
 """

@@ -21,6 +21,7 @@ classifier.py             a trained linear classifier as a file
 head_shares.py            shares of a network's heads in correct predictions
 classifier_evaluation.py  a trained classifier on another data set
 few_shot_heads.py         many small classifiers on features, trained at once
+class_results.py          accuracy of each class, most confused pairs
 nearest.py                k-nearest-neighbor votes
 linear_svm.py             many linear SVMs, solved as one batch
 cost_search.py            the cost of an SVM, by cross-validation

@@ -31,7 +31,7 @@ CROPS = "crops/2"
 """Version of the pixels of random crops; it is part of the identity of a training.
 
 crops/1 were Pillow's. crops/2 have the same boxes, flips and turns; their levels, of which there
-are 256, differ from Pillow's by at most 1, those of 4 % of the values of a photograph.
+are 256, differ from Pillow's by at most 2. Of the values of 331 photographs 3 % differ.
 """
 SEED_STRIDE = 2_654_435_769
 """2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
@@ -77,7 +77,8 @@ class RandomView:
 
     def write(self, pixels: Pixels, seed: int, out: Pixels) -> int:
         """Write the view that this seed draws into `out` (px, px, 3); return its quarter turns."""
-        box, flip, quarters = self.draw(*pixels.shape[:2], seed)
+        height, width, _ = pixels.shape
+        box, flip, quarters = self.draw(height, width, seed)
         # the flip comes first: flipping afterwards would change one quarter turn into three
         crop_cpu.orient(crop_cpu.crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
@@ -126,7 +127,8 @@ class Draws:
         """Return views (n, 7): index, box, flip, quarter turns; and labels (n,)."""
         rows = []
         for position, index in places:
-            view = self.view.draw(*self.sizes[index].tolist(), draw_seed(self.seed, position))
+            height, width = self.sizes[index].tolist()
+            view = self.view.draw(height, width, draw_seed(self.seed, position))
             rows.append([index, *view.box, int(view.flip), view.quarters])
         views = torch.tensor(rows)
         classes = self.images.labels[views[:, 0]]

@@ -1,7 +1,7 @@
 """Random crops of kept images on a GPU: the host draws boxes, the GPU holds all pixels.
 
 Each crop has its own size, so it is a few operations of its own, and none of them waits. Levels
-differ from those of crops made on the host by at most 1, like those from Pillow's.
+differ from those of crops made on the host by at most 1.
 """
 
 import torch

@@ -118,7 +118,7 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
     where = device()
     forms = {entry.form: Normalization(entry.form, where) for entry in entries}
     with progress("features", subject, total, done=done) as counter:
-        for indices, raw in _raw_batches(prepared, done, pinned=where.type == "cuda"):
+        for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
             inputs = {form: normalize(raw) for form, normalize in forms.items()}
             for entry in entries:
                 entry.put(indices.start, inputs[entry.form])
@@ -133,7 +133,7 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
         entry.rows.finish()
 
 
-def _raw_batches(
+def raw_batches(
     prepared: EvalImages, start: int, *, pinned: bool
 ) -> Iterator[tuple[range, Tensor]]:
     """Yield the indices and the pixels (n, 3, H, W) uint8 of batches from `start` on.

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
+from transfer.frozen.class_results import class_results
 from transfer.frozen.classifier import Heads, save_classifier
 from transfer.frozen.crops import CROPS, RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
@@ -197,6 +198,9 @@ def train_and_score(
         "crops": CROPS,
     }
     details |= _share_details(backbone, heads, test)
+    turns = tuple(f"turned by {90 * quarter}°" for quarter in range(QUARTER_TURNS))
+    names = turns if training.labels == "rotations" else images.class_names
+    details |= class_results(scores, test.labels, names)
     return Predictions(scores, test.labels, details | kept)
 
 

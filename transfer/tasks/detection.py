@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from transfer.detection.sample import Detector
     from transfer.finetuning.norms import Norm
     from transfer.finetuning.prepared import Prepared
+    from transfer.galleries.tile import Tile
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
@@ -295,6 +296,7 @@ class Detection(TaskDefaults):
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
         from transfer.detection.detect import detect
+        from transfer.detection.kept import kept_detections
         from transfer.detection.train import train as train_detector
         from transfer.finetuning.prepared import training_details, training_hash
 
@@ -315,7 +317,12 @@ class Detection(TaskDefaults):
             folder=folders.work / f"{name}-{same}",
             process=process,
         )
-        detections = detect(detector, portion.test, recipe, process)
+        detections = kept_detections(
+            folders.work / f"{name}-{same}" / f"detections-{portion.test.fingerprint}.pt.gz",
+            len(portion.test),
+            partial(detect, detector, portion.test, recipe, process),
+            process,
+        )
         details = {
             **training_details(prepared, recipe, training),
             "num_train": len(portion.usable),
@@ -336,6 +343,12 @@ class Detection(TaskDefaults):
     def details(self, detected: Detected) -> dict[str, object]:
         """Return details of the training and all precisions: of sizes, classes and also boxes."""
         return {**detected.details, "precisions": detected.precisions}
+
+    def gallery(self, detected: Detected, folders: Folders) -> list[Tile]:
+        """Return pictures of detections beside the truth."""
+        from transfer.galleries.objects import objects
+
+        return objects(detected.scenes, detected.found)
 
 
 FOUR_CONVS = "jcl-2020-4conv1fc/1"

@@ -6,7 +6,7 @@ votes for its class with the weight exp(similarity / temperature).
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
@@ -16,6 +16,9 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
+
+if TYPE_CHECKING:
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,8 @@ class KNN(TaskDefaults):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
+        from transfer.frozen.class_results import class_results
+        from transfer.frozen.feature_cache import open_images
         from transfer.frozen.nearest import knn_scores
 
         scores = knn_scores(
@@ -81,7 +86,9 @@ class KNN(TaskDefaults):
             num_neighbors=self.num_neighbors,
             temperature=self.temperature,
         )
-        return Predictions(scores, prepared.test.labels)
+        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        labels = prepared.test.labels
+        return Predictions(scores, labels, class_results(scores, labels, names))
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 in percent."""
@@ -90,8 +97,16 @@ class KNN(TaskDefaults):
         return {"top1": top1(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the number of test images."""
-        return {"num_test": len(predictions.labels)}
+        """Return the number of test images, accuracy by class and the most confused pairs."""
+        return {**predictions.details, "num_test": len(predictions.labels)}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> "list[Tile]":
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 TASKS = {

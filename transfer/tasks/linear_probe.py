@@ -24,6 +24,7 @@ from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,14 @@ class LinearProbe(TaskDefaults):
         import torch
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from transfer.datasets.images import Images
     from transfer.frozen.classifier import Heads
+    from transfer.galleries.tile import Tile
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
@@ -111,6 +112,8 @@ class LinearTransfer(TaskDefaults):
 
         NotFiniteError if the last training diverges.
         """
+        from transfer.frozen.class_results import class_results
+        from transfer.frozen.crops import CROPS
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
@@ -129,8 +132,10 @@ class LinearTransfer(TaskDefaults):
             )
         details: dict[str, Any] = {
             "learning_rate": rate,
+            "crops": CROPS,
             "at_grid_edge": best in (0, len(accuracies) - 1),
             "val_accuracy": dict(zip(map(str, self.learning_rates), accuracies, strict=True)),
+            **class_results(scores, prepared.test.labels, prepared.trainval.class_names),
         }
         return Predictions(scores, prepared.test.labels, details)
 
@@ -171,10 +176,18 @@ class LinearTransfer(TaskDefaults):
         return {name: self.accuracy(predictions.scores, predictions.labels)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the chosen rate and the val accuracy of each rate."""
+        """Return the chosen rate, the val accuracy of each rate, and numbers by class."""
         import torch
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 STEPS = {

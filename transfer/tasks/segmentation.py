@@ -27,6 +27,7 @@ from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_t
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
     from transfer.finetuning.prepared import Prepared
+    from transfer.galleries.tile import Tile
     from transfer.segmentation.iou import Overlap
     from transfer.segmentation.network import FCN
 
@@ -272,6 +273,14 @@ class Segmentation(TaskDefaults):
             "pixel_accuracy": scores.pixel_accuracy,
             "mean_accuracy": scores.mean_accuracy,
         }
+
+    def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
+        """Return pictures of predicted masks beside the truth."""
+        from transfer.galleries.segments import segments
+        from transfer.segmentation.predict import prediction_path
+
+        split = predicted.split
+        return segments(split, lambda i: read_mask(prediction_path(predicted.folder, split, i)))
 
 
 TASKS = {

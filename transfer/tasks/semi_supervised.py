@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from transfer.datasets.images import Images
     from transfer.finetuning.classification import Classifier, FineTuning
     from transfer.finetuning.state import TrainingSummary
+    from transfer.galleries.tile import Tile
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
@@ -178,11 +179,11 @@ class SemiSupervised(TaskDefaults):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
-        from transfer.datasets.kept_images import keep_if_read_often
         from transfer.finetuning.learning_rate_search import best_rate, scores_by_name
+        from transfer.frozen.kept_images import with_kept_pixels
 
         passes = self.epochs * len(self.head_rates)
-        prepared = replace(prepared, labelled=keep_if_read_often(prepared.labelled, passes))
+        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, passes))
         labelled, held_out = prepared.labelled, {}
         if len(self.head_rates) > 1:
             held_out = self.search(prepared, folders, seed)
@@ -293,6 +294,7 @@ class SemiSupervised(TaskDefaults):
     ) -> Predictions:
         """Return the scores of `judged`; NotFiniteError if the training has diverged."""
         from transfer.finetuning.classification import predict_scores
+        from transfer.frozen.class_results import class_results
 
         if isinstance(trained, NotFiniteError):
             raise trained
@@ -308,6 +310,7 @@ class SemiSupervised(TaskDefaults):
             "precision": trained.course.precision,
             "num_labelled": trained.num_labelled,
             "training": asdict(trained.summary),
+            **class_results(scores, judged.labels, judged.class_names),
         }
         return Predictions(scores, judged.labels, dict(details))
 
@@ -341,6 +344,14 @@ class SemiSupervised(TaskDefaults):
         import torch
 
         return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)

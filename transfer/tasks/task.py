@@ -8,13 +8,16 @@ outside of a task's file tests for its class.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
+
+if TYPE_CHECKING:
+    from transfer.galleries.tile import Tile
 
 AnyTask = TypeVar("AnyTask")
 
@@ -90,6 +93,10 @@ class TaskDefaults:
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones in one pass; return False if there is none."""
         return False
+
+    def gallery(self, predictions: Any, folders: Folders) -> "Sequence[Tile]":
+        """Return pictures of a few predictions, for people to look at."""
+        return []
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
@@ -193,6 +200,9 @@ class Task(Protocol):
 
     def details(self, predictions: Any) -> dict[str, object]:
         """Return what the metrics alone do not tell, for the record."""
+
+    def gallery(self, predictions: Any, folders: Folders) -> "Sequence[Tile]":
+        """Return pictures of a few predictions, for people to look at."""
 
 
 def wall_time(planned: Sequence[PlannedTask[Any]], options: TrainingOptions, num_gpus: int) -> str:

@@ -168,6 +168,10 @@ class VOCSVM(TaskDefaults):
         details = {
             "classes": self.class_choices(choice, data.class_names),
             "classes_left_out": list(data.left_out),
+            "mean_cross_validated_AP": {
+                f"{cost:g}": round(float(row.mean()), 3)
+                for cost, row in zip(self.costs, choice.table, strict=True)
+            },
             "unconverged_in_search": choice.unconverged,
             "unconverged_at_last": int((~planes.converged).sum()),
         }

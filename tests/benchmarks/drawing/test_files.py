@@ -17,6 +17,7 @@ def picture(y: float = 2.0, caption: str = "Random numbers.") -> Picture:
         file_name="jcl_figure2a",
         title="JCL, Figure 2(a)",
         panels=(LinePanel(x_label="x", y_label="y", lines=lines),),
+        columns=1,
         caption=(caption,),
         header=("x", "y"),
         rows=(("0", "1"), ("1", f"{y}")),

@@ -34,6 +34,12 @@ def test_methods_stand_in_one_panel(tmp_path: Path) -> None:
     ]
 
 
+def test_the_caption_says_whether_the_order_is_the_papers(tmp_path: Path) -> None:
+    both(tmp_path)
+    (picture,) = drawn(tmp_path).pictures
+    assert "As in the paper, the mean of MoCo v2 is below that of JCL." in picture.caption
+
+
 def test_features_and_embeddings_are_not_mixed(tmp_path: Path) -> None:
     views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
     views(
@@ -78,7 +84,7 @@ def test_joined_bins_keep_every_image() -> None:
 def test_accuracy_and_norm_of_the_same_backbones_meet(tmp_path: Path) -> None:
     for beta, norm, score in ((1.0, 10.0, 50.0), (2.0, 12.0, 60.0), (4.0, 15.0, 55.0)):
         settings = {"config.beta": beta, "config.prior": "laplace"}
-        common = {"settings": settings, "suffix": f"-{beta}"}
+        common: dict[str, Any] = {"settings": settings, "suffix": f"-{beta}"}
         views(tmp_path, "lorac/cifar10-cpu", {}, details={"mean_nuclear_norm": norm}, **common)
         point(
             tmp_path,

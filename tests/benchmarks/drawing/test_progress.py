@@ -38,7 +38,20 @@ def test_variants_stand_in_the_papers_order_with_a_point_per_snapshot(tmp_path: 
     assert isinstance(panel, LinePanel)
     assert [line.label for line in panel.lines] == ["SimAffinity", "w/o T&S"]
     assert [(p.x, p.y) for p in panel.lines[0].points] == [(0, 10), (5, 40), (10, 60)]
-    assert "Not run: w/o S, w/o T." in picture.caption
+    assert "Not run: w/o T, w/o S." in picture.caption
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [(30.0, "the paper's order: SimAffinity, w/o T&S."), (90.0, "the paper has another order: ")],
+)
+def test_the_caption_says_whether_the_order_is_the_papers(
+    tmp_path: Path, last: float, words: str
+) -> None:
+    variant(tmp_path, "-without-ts", {0: 10.0, 10: last})
+    variant(tmp_path, "", {0: 10.0, 10: 60.0})
+    (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
+    assert words in " ".join(picture.caption)
 
 
 def test_runs_of_other_lengths_are_another_picture(tmp_path: Path) -> None:

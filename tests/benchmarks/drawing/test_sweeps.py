@@ -168,7 +168,7 @@ def test_every_recipe_of_a_sweep_exists_and_has_the_value_of_its_point(sweep: Sw
 
     for swept in sweep.lines:
         for recipe, value in swept.recipes.items():
-            settings = flatten(asdict(RECIPES[recipe]))
+            settings: dict[str, Any] = flatten(asdict(RECIPES[recipe]))
             assert math.isclose(float(settings[sweep.setting]), value)
             assert settings["method"] == swept.method
             assert all(settings[name] == wanted for name, wanted in swept.where.items())
@@ -181,7 +181,7 @@ def test_recipes_of_a_line_differ_in_nothing_but_the_setting(sweep: Sweep) -> No
     for swept in sweep.lines:
         others = set()
         for recipe in swept.recipes:
-            settings = flatten(asdict(RECIPES[recipe]))
+            settings: dict[str, Any] = flatten(asdict(RECIPES[recipe]))
             for name in (sweep.setting, *swept.follows, "table_row", "paper", "images"):
                 settings.pop(name)
             others.add(repr(sorted(settings.items())))

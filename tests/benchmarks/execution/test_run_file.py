@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.execution.run_file import FOLDER, local_rows, write_run_file
 from benchmarks.execution.status_rows import StatusRow, is_over, status_page
-from benchmarks.planning.plan import PlannedCell
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate, note_failure
 from transfer.cells.request import Cell, CellSettings
@@ -20,7 +19,7 @@ from transfer.running.console import PROGRESS_FILE, progress_file
 def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
     """Return a cell whose run has begun."""
     cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=settings)
-    write_run_file([PlannedCell(cell, "run", (), 1.0)], settings.runs)
+    write_run_file([cell], settings.runs)
     return cell
 
 
@@ -54,7 +53,7 @@ def test_a_record_ends_a_cell(cell: Cell) -> None:
 
 def test_only_a_record_written_since_the_start_counts(cell: Cell) -> None:
     evaluate(cell)
-    write_run_file([PlannedCell(cell, "run", (), 1.0)], cell.settings.runs)
+    write_run_file([cell], cell.settings.runs)
     assert state(cell)[0] == "queued"
 
 
@@ -83,7 +82,7 @@ def test_silence_on_another_machine_is_told(cell: Cell, monkeypatch: pytest.Monk
 
 def test_files_of_ended_runs_give_way_to_a_new_one(cell: Cell) -> None:
     change(cell, pid=2**22 + 1)
-    write_run_file([PlannedCell(cell, "run", (), 1.0)], cell.settings.runs)
+    write_run_file([cell], cell.settings.runs)
     assert len(list((cell.settings.runs / FOLDER).glob("*.json"))) == 1
     assert state(cell)[0] == "queued"
 

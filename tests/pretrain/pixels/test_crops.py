@@ -1,5 +1,9 @@
 """Crops on the CPU and on a device against those of Pillow, in gray levels of 255."""
 
+import os
+from itertools import islice
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +16,7 @@ from pretrain.pixels.decoding import Pixels, decode
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from tests.rounding import assert_equal_up_to_rounding
 
+JPEGS = {".jpg", ".jpeg", ".JPEG"}
 BOXES = ((0, 0, 64, 90), (3, 5, 50, 30), (40, 80, 1, 9), (7, 2, 20, 20))
 
 
@@ -32,24 +37,38 @@ def levels_apart(first: Pixels, second: Pixels) -> Pixels:
 
 @pytest.mark.parametrize("size_px", [24, 48])
 @pytest.mark.parametrize("box", BOXES)
-def test_a_crop_on_the_cpu_is_within_one_level_of_pillows(
+def test_a_crop_on_the_cpu_is_within_two_levels_of_pillows(
     box: tuple[int, ...], size_px: int
 ) -> None:
     image = photograph(width=90)
     ours = crop_cpu.crop(image, box, size_px)
     assert ours.flags.c_contiguous
     apart = levels_apart(ours, by_pillow(image, box, size_px))
-    assert apart.max() <= 1
+    assert apart.max() <= 2
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_crops_of_jpegs_are_within_one_level_of_pillows(seed: int) -> None:
-    # a bound by arithmetic: each of two passes rounds once, to within half a level and the error
-    # of its 16-bit weights, and both Pillow's and torch's final levels are whole numbers
+def test_random_crops_of_jpegs_are_within_two_levels_of_pillows(seed: int) -> None:
+    # a bound by arithmetic: after the first pass whole levels differ by at most 1, so before the
+    # second one rounds they differ by little more than 1, and at the end by at most 2
     image = decode(as_jpeg(photograph(375 + 40 * seed, 500, seed)))
     box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
     apart = levels_apart(crop_cpu.crop(image, box, 224), by_pillow(image, box, 224))
-    assert apart.max() <= 1
+    assert apart.max() <= 2
+    assert (apart > 0).mean() < 0.3
+
+
+@pytest.mark.data
+def test_random_crops_of_real_photographs_are_within_two_levels_of_pillows() -> None:
+    data = Path(os.environ["DATASETS"])
+    files = list(islice((file for file in data.rglob("*") if file.suffix in JPEGS), 300))
+    if not files:
+        pytest.skip(f"{data} holds no JPEG files")
+    for seed, file in enumerate(files):
+        image = decode(file.read_bytes())
+        box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
+        apart = levels_apart(crop_cpu.crop(image, box, 224), by_pillow(image, box, 224))
+        assert apart.max() <= 2, file
 
 
 @pytest.mark.parametrize("size_px", [24, 48])

@@ -9,7 +9,7 @@ import pytest
 
 import transfer.datasets.check
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.check import NUM_NAMED, Report, check, render, require
+from transfer.datasets.check import NUM_NAMED, Report, check, render, render_found, require
 from transfer.datasets.expected import SMALL_DATA, Sizes, mark_small
 from transfer.datasets.images import DataError
 
@@ -175,3 +175,14 @@ def test_the_table_shows_found_against_expected() -> None:
     ]
     assert header.index("test") == row.index("7 of 9")
     assert "  test: 7 images found" in rest
+
+
+def test_sets_that_are_not_there_are_only_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("food")
+    text = render_found([check(key, data, decode=False) for key in ("food", "cars", "dtd")])
+    header, row, *rest = text.splitlines()
+    assert header.startswith("data")
+    assert row.startswith("food")
+    assert rest[1] == "not there: cars, dtd"
+    assert rest[2] == "to get them: python -m transfer get-data cars dtd"
+    assert "check-data --sets cars" in rest[3]

@@ -30,7 +30,7 @@ def test_places_after_an_interruption_are_those_of_the_whole_run() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 7, 128_000_000])
-def test_seed_0_draws_by_the_position_alone_and_within_a_level_of_torchvision(
+def test_seed_0_draws_by_the_position_alone_within_two_levels_of_torchvision(
     position: int, small_data: Path
 ) -> None:
     images = open_split("cars", small_data, "train")
@@ -40,7 +40,7 @@ def test_seed_0_draws_by_the_position_alone_and_within_a_level_of_torchvision(
     expected = v2.functional.pil_to_tensor(v2.RandomHorizontalFlip()(crop(images[3][0])))
     pixels, labels = crops([(position, 3)])
     assert labels.tolist() == [images[3][1]]
-    assert (pixels[0].int() - expected.int()).abs().max() <= 1
+    assert (pixels[0].int() - expected.int()).abs().max() <= 2
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -106,6 +106,6 @@ def test_a_rotated_view_is_the_plain_one_turned_by_its_label() -> None:
         assert np.array_equal(np.rot90(plain, quarters), turned)
         by_pillow, label = RandomView(px=16, labels="rotations")(Image.fromarray(pixels), 7, seed)
         assert label == quarters
-        assert np.abs(np.asarray(by_pillow).astype(int) - turned).max() <= 1
+        assert np.abs(np.asarray(by_pillow).astype(int) - turned).max() <= 2
         labels.add(quarters)
     assert labels == {0, 1, 2, 3}

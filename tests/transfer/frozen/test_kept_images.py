@@ -11,9 +11,9 @@ import transfer.frozen.crops
 import transfer.frozen.kept_images
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
-from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.images import DataError, ImageFiles, Images, image_files
 from transfer.frozen.crops import RandomView, crop_batches
-from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images
+from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
 from transfer.running import stop
 from transfer.running.memory import image_memory
 
@@ -126,3 +126,23 @@ def test_a_stop_is_heard_while_images_are_decoded(
     monkeypatch.setattr(stop, "_asked", [15])
     with image_memory(1), pytest.raises(stop.Stopped):
         keep_images(images, 100)
+
+
+def test_images_with_kept_pixels_and_their_parts_read_no_file(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [images.source.read(i).copy() for i in range(NUM_IMAGES)]
+    kept = with_kept_pixels(images, 30.0)
+    assert kept.fingerprint == images.fingerprint
+    monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
+    assert with_kept_pixels(kept, 30.0) is kept
+    for i, pixels in enumerate(expected):
+        assert np.array_equal(np.asarray(kept[i][0]), pixels)
+        assert kept[i][1] == i
+    part = kept.subset([5, 2, 2])
+    assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
+    assert all(np.array_equal(part.source.read(k), expected[i]) for k, i in enumerate((5, 2, 2)))
+
+
+def test_images_that_are_passed_once_stay_files(images: Images) -> None:
+    assert with_kept_pixels(images, 1.0) is images

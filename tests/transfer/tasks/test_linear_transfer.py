@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.images import Images
+from transfer.datasets.images import ImageArrays, Images
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
 from transfer.frozen.probe_training import ProbeTraining
@@ -30,6 +31,10 @@ def heads_scoring(right: list[int]) -> Heads:
 
 
 EYE = Features(torch.eye(5), torch.arange(5))
+TRAIN, TRAINVAL = (
+    Images(ImageArrays(np.zeros((5, 1, 1, 3), np.uint8), names), np.arange(5), "abcde")
+    for names in (np.array([b""] * 5),) * 2
+)
 
 
 @pytest.fixture
@@ -48,7 +53,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
 
 
 def run(backbone: Backbone, folder: Path, test: Features = EYE) -> dict[str, object]:
-    prepared = Prepared(backbone, "train", "trainval", EYE, test)  # type: ignore[arg-type]
+    prepared = Prepared(backbone, TRAIN, TRAINVAL, EYE, test)
     predictions = TASK.run(prepared, Folders(folder, folder, folder), seed=0)
     return {**TASK.metrics(predictions), **TASK.details(predictions)}
 
@@ -57,10 +62,11 @@ def test_the_rate_best_on_val_is_trained_on_train_and_val(
     trained: list[object], small_backbone: Backbone, tmp_path: Path
 ) -> None:
     found = run(small_backbone, tmp_path)
-    assert trained == [("train", (0.1, 1.0, 10.0)), ("trainval", (1.0,))]
+    assert trained == [(TRAIN, (0.1, 1.0, 10.0)), (TRAINVAL, (1.0,))]
     assert found["learning_rate"] == 1.0
     assert found["val_accuracy"] == {"0.1": 40.0, "1.0": 80.0, "10.0": 60.0}
     assert (found["top1"], found["at_grid_edge"]) == (100.0, False)
+    assert found["accuracy_per_class"] == dict.fromkeys("abcde", 100.0)
 
 
 def test_a_final_head_that_diverged_gives_no_number(

@@ -1,0 +1,90 @@
+"""One HTML page of all results: python -m benchmarks.report --results results.
+
+The page is a single file without any request to a network: results/report/index.html.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from benchmarks.pages.records import REPORT
+from benchmarks.report_parts.page import report_page
+from transfer.running.atomic_files import write_whole
+from transfer.running.folders import FolderError, check_writable
+
+FILE = "index.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Write the report of all results."""
+
+    results: Path = Path("results")
+    """Folder of the records; the page is written to its subfolder report."""
+    runs: tuple[Path, ...] = ()
+    """Folders of pre-training runs, whose metrics.jsonl is drawn."""
+
+
+class ReportError(RuntimeError):
+    """Error for a page that cannot be made on this machine."""
+
+
+def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
+    """Write the page; return its path.
+
+    FileNotFoundError without a results folder, ReportError without Jinja2 or matplotlib, WriteError
+    if the file cannot be written.
+    """
+    try:
+        page = report_page(results, runs)
+    except ModuleNotFoundError as error:
+        raise ReportError(
+            f"the report needs the package {error.name}, which this Python lacks: "
+            f"{sys.executable} -m pip install {error.name}"
+        ) from error
+    path = results / REPORT / FILE
+    write_whole(path, page.encode(), "--results")
+    return path
+
+
+def update_report(results: Path) -> bool:
+    """Write the page and print its path; return whether that was possible.
+
+    If not, one line says why: a finished evaluation must not end in a traceback.
+    """
+    try:
+        path = write_report(results)
+    except Exception as error:  # whatever it is, the records and tables are already written
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")
+        print(
+            f"the report was not written: {reason or type(error).__name__}; records and tables are "
+            f"complete. To try again, run python -m benchmarks.report --results "
+            f"{results.as_posix()}",
+            file=sys.stderr,
+            flush=True,
+        )
+        return False
+    print(f"report {path}")
+    return True
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    request = tyro.cli(Request, args=words, description=__doc__)
+    try:
+        check_writable(request.results, "--results")
+        path = write_report(request.results, request.runs)
+    except (FolderError, FileNotFoundError, ReportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,18 @@
+"""One HTML page from records: everything that the tables hold, with pictures. No torch here.
+
+page.py          the page: its parts in order, rendered by the templates
+contents.py      records and failures of a results folder, read once
+checkpoints.py   what was evaluated: checkpoints, failures, tasks that are missing
+picture.py       our numbers beside the papers', task by task, as one picture
+paper_tables.py  the papers' tables with our rows
+by_task.py       task by task: what records hold beyond the numbers of the tables
+task_charts.py   its charts: searches, losses, severities, snapshots
+task_classes.py  its tables: by class and size, confusions, spread over runs
+galleries.py     pictures that cells keep beside their records
+charts.py        line charts as SVG by matplotlib
+pretraining.py   logs of pre-training runs
+costs.py         hours of each task against the plan's, machines
+figures.py       the papers' figures, embedded
+details.py       what opens behind a number of ours
+templates/       the page's HTML, its style and its script
+"""

@@ -1,0 +1,139 @@
+"""What was evaluated: checkpoints, failed cells, and tasks without a result."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.pages.explanation import explain
+from benchmarks.pages.records import Model, Result
+from benchmarks.pages.table_rows import backbones_of, row_label
+from benchmarks.report_parts.contents import Contents
+from transfer.datasets.catalog import DATASETS
+from transfer.record import Record
+from transfer.tasks import TASKS, reading_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One evaluated checkpoint."""
+
+    name: str
+    what: str
+    """Network and pre-training, in a line."""
+    lines: tuple[tuple[str, str], ...]
+    """Identity, how the file was recognized, and what was proven, by label."""
+    num_tasks: int
+    num_results: int
+    num_failed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingTasks:
+    """Tasks without any result that need the same data sets."""
+
+    tasks: tuple[str, ...]
+    data: tuple[str, ...]
+    how_to_get: tuple[str, ...]
+
+    @property
+    def num(self) -> int:
+        """Return the number of tasks."""
+        return len(self.tasks)
+
+
+def checkpoints(contents: Contents) -> list[Checkpoint]:
+    """Return every checkpoint with a result or a failure, in order of their names."""
+    done, failed = contents.results.done, contents.results.failed
+    models = backbones_of(result.model for result in done)
+    known = {model.name for model in models}
+    models += [Model(name=name) for name in sorted({f.backbone for f in failed} - known)]
+    models.sort(key=lambda model: (model.untrained or model.method == "random", model))
+    return [_checkpoint(contents, model, models) for model in models]
+
+
+def _checkpoint(contents: Contents, model: Model, models: Sequence[Model]) -> Checkpoint:
+    own = [result for result in contents.results.done if result.model == model]
+    failed = [one for one in contents.results.failed if one.backbone == model.name]
+    return Checkpoint(
+        name=row_label(model, models),
+        what=_description(model),
+        lines=tuple(_identity(contents, own)),
+        num_tasks=len({result.task for result in own}),
+        num_results=len(own),
+        num_failed=len(failed),
+    )
+
+
+def _description(model: Model) -> str:
+    """Return network and pre-training in a line."""
+    network = f"{model.arch}, {model.stem} stem" if model.arch else "no result"
+    if model.untrained or model.method == "random":
+        return f"{network}; random weights"
+    if model.declared:
+        return f"{network}; declared as {model.recipe}"
+    if model.recipe:
+        plural = "" if model.epochs == "1" else "s"
+        data = model.data.partition(" (")[0]
+        images = f" ({model.num_images:,} images)" if model.num_images else ""
+        return f"{network}; {model.recipe}, {model.epochs} epoch{plural} on {data}{images}"
+    return network if model.arch == "" else f"{network}; the file does not say how it was made"
+
+
+def _identity(contents: Contents, own: Sequence[Result]) -> list[tuple[str, str]]:
+    """Return the explanation's lines on the checkpoint, and the proof of its conversion."""
+    records = [(result, record) for result in own if (record := contents.whole(result))]
+    if not records:
+        return []
+    result, record = records[0]
+    try:
+        explained = explain(contents.folder / result.file, record, result)
+        lines = list(explained.sections.get("Checkpoint", ()))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        lines = [("tensors", f"sha256 {result.model.sha256}")]
+    if record.declared:
+        lines.append(("declared recipe", f"{record.declared}; nothing here has checked it"))
+    proof = _proof([record for _, record in records])
+    return [*lines, ("proven", proof)] if proof else lines
+
+
+def _proof(records: Sequence[Record]) -> str:
+    """Return how far the converted network's feature maps were from torchvision's."""
+    key = "largest_difference_of_maps"
+    maps = [record.details[key] for record in records if record.details.get(key)]
+    tasks = sorted({record.task for record in records if record.details.get(key)})
+    if not maps:
+        return ""
+    largest = max(float(value) for of_one in maps for value in of_one.values())
+    return (
+        f"in {', '.join(tasks)} the network's feature maps differ from torchvision's with the "
+        f"same weights by at most {largest:g}"
+    )
+
+
+def missing_tasks(contents: Contents) -> list[MissingTasks]:
+    """Return the tasks that run by default and have no result, grouped by their data sets."""
+    ran = {result.task for result in contents.results.done}
+    ran |= {failure.task for failure in contents.results.failed}
+    groups: dict[tuple[str, ...], dict[str, None]] = {}
+    for key, task in TASKS.items():
+        name = reading_of(key)[0]
+        if task.by_default and name not in ran:
+            groups.setdefault(tuple(task.datasets()), {})[name] = None
+    return [
+        MissingTasks(
+            tasks=tuple(tasks),
+            data=tuple(DATASETS[key].title for key in keys),
+            how_to_get=tuple(_how_to_get(keys)),
+        )
+        for keys, tasks in groups.items()
+    ]
+
+
+def _how_to_get(keys: Sequence[str]) -> list[str]:
+    """Return the command that gets the data sets, and advice on those without a source."""
+    sourced = [key for key in keys if DATASETS[key].sources]
+    advice = [DATASETS[key].how_to_get for key in keys if not DATASETS[key].sources]
+    if sourced:
+        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
+        return [shlex.join(words), *advice]
+    return advice

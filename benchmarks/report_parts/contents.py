@@ -1,0 +1,53 @@
+"""Records and failures of a results folder, read once for all parts of the page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.pages.calibration import calibration_line
+from benchmarks.pages.records import Result, Results, read_results
+from transfer.record import Record, RecordError, read_record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a results folder holds."""
+
+    folder: Path
+    results: Results
+    snapshots: Results
+    """Results of snapshots of pre-training runs."""
+    records: Mapping[str, Record]
+    """Whole records by their path below the folder; those of older formats are left out."""
+    calibration: str
+    """Sentence on the public checkpoint that this installation reproduced."""
+
+    def whole(self, result: Result) -> Record | None:
+        """Return the record of a result; None if it has an older format."""
+        return self.records.get(result.file)
+
+
+def read_contents(folder: Path) -> Contents:
+    """Return the contents of a results folder; FileNotFoundError if there is no such folder."""
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder}: no such folder; expected the records of python benchmarks/run_all.py"
+        )
+    results, snapshots = read_results(folder), read_results(folder, snapshots=True)
+    return Contents(
+        folder=folder,
+        results=results,
+        snapshots=snapshots,
+        records=dict(_whole_records(folder, (*results.done, *snapshots.done))),
+        calibration=calibration_line(folder),
+    )
+
+
+def _whole_records(folder: Path, done: tuple[Result, ...]) -> list[tuple[str, Record]]:
+    records = []
+    for result in done:
+        try:
+            records.append((result.file, read_record(folder / result.file)))
+        except (RecordError, OSError):
+            continue
+    return records

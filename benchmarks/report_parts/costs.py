@@ -1,0 +1,82 @@
+"""Hardware of the results, and the hours of each task against the plan's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.pages.explanation import task_key
+from benchmarks.pages.records import Result
+from benchmarks.report_parts.contents import Contents
+from transfer.backbone import Backbone, InputFormat
+from transfer.record import Record
+from transfer.tasks import TASKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskHours:
+    """Time that the results of one task on one kind of machine took."""
+
+    task: str
+    machine: str
+    num_results: int
+    hours: float
+    longest: float
+    peak_memory_gb: float
+    planned: float | None
+    """Hours that a plan gives for the same results on one GPU; None if a task is not known."""
+
+
+def task_hours(contents: Contents) -> list[TaskHours]:
+    """Return the hours by task and machine, the longest first."""
+    groups: dict[tuple[str, str], list[tuple[Result, Record]]] = {}
+    for result in contents.results.done:
+        record = contents.whole(result)
+        if record is not None:
+            groups.setdefault((result.task, machine(record)), []).append((result, record))
+    rows = [_hours(*key, members) for key, members in groups.items()]
+    return sorted(rows, key=lambda row: -row.hours)
+
+
+def machine(record: Record) -> str:
+    """Return the machine of a record in words."""
+    hardware = dict(record.hardware)
+    accelerator = hardware.pop("accelerator", "none")
+    words = [] if accelerator == "none" else [accelerator]
+    words += [f"{name} {value}" for name, value in hardware.items()]
+    return ", ".join(words) or "unknown"
+
+
+def _hours(task: str, where: str, members: Sequence[tuple[Result, Record]]) -> TaskHours:
+    times = [record.wall_s / 3600 for _, record in members]
+    planned = [_planned(result, record) for result, record in members]
+    known = [hours for hours in planned if hours is not None]
+    return TaskHours(
+        task=task,
+        machine=where,
+        num_results=len(members),
+        hours=sum(times),
+        longest=max(times),
+        peak_memory_gb=max(record.peak_memory_gb for _, record in members),
+        planned=sum(known) if len(known) == len(planned) else None,
+    )
+
+
+def _planned(result: Result, record: Record) -> float | None:
+    """Return the plan's hours of a result, on the published counts of images."""
+    key = task_key(record) if "name" in record.protocol else None
+    if key is None:
+        return None
+    backbone = Backbone(
+        name=result.model.name,
+        arch=result.model.arch,
+        stem=record.backbone["stem"],
+        state_dict={},
+        input=InputFormat(size_px=int(record.protocol["fields"].get("crop_px", 224))),
+        made_by={},
+        source="",
+        file_sha256="",
+        sha256=result.model.sha256,
+    )
+    try:
+        return TASKS[key].at_schedule(record.schedule).gpu_hours(backbone)
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,149 @@
+"""Pictures that cells keep beside their records, embedded in the page."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.report_parts.task_charts import Named
+from transfer.galleries.store import CAPTIONS, MOST_BYTES, gallery_folder
+
+MOST_RECORDS = 2
+"""Records of one task whose pictures are shown: those of the best backbones."""
+MOST_QUERIES = 6
+PAGE_BYTES = 4_500_000
+"""All pictures of the page together; base64 makes them a third larger."""
+JPEG = b"\xff\xd8\xff"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One picture with its words."""
+
+    source: str
+    """Address that holds the whole image."""
+    group: str
+    caption: str
+    name: str
+    """File of the image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """Pictures of one record, in the order in which they were kept."""
+
+    backbone: str
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbors:
+    """One query with its nearest images."""
+
+    query: Picture
+    nearest: tuple[Picture, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queries:
+    """Queries of one backbone."""
+
+    backbone: str
+    rows: tuple[Neighbors, ...]
+
+
+def galleries_of(folder: Path, records: Sequence[Named]) -> list[Gallery]:
+    """Return the pictures of a task's best backbones; a torn gallery is shown as far as it goes."""
+    found: list[Gallery] = []
+    for one in records:
+        pictures = tuple(_pictures(gallery_folder(folder / one.result.file)))
+        if pictures and len(found) < MOST_RECORDS:
+            found.append(Gallery(backbone=one.name, pictures=pictures))
+    return found
+
+
+def within_page(galleries: Sequence[Gallery]) -> list[Gallery]:
+    """Return the galleries with so many pictures each that the page does not grow too large.
+
+    What remains of a gallery is spread over it, so that every kind of outcome is still shown.
+    """
+    total = sum(len(p.source) for gallery in galleries for p in gallery.pictures)
+    share = min(1.0, PAGE_BYTES * 4 / 3 / max(total, 1))
+    return [
+        replace(gallery, pictures=tuple(_spread(gallery.pictures, share))) for gallery in galleries
+    ]
+
+
+def _spread(pictures: Sequence[Picture], share: float) -> Iterator[Picture]:
+    number = max(1, int(len(pictures) * share))
+    return (pictures[i * len(pictures) // number] for i in range(number))
+
+
+def _pictures(folder: Path) -> Iterator[Picture]:
+    try:
+        lines = (folder / CAPTIONS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        try:
+            words = json.loads(line)
+            path = folder / Path(words["file"]).name  # never a file elsewhere
+            content = path.read_bytes()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if source := jpeg_address(content):
+            yield Picture(
+                source=source,
+                group=str(words.get("group", "")),
+                caption=str(words.get("caption", "")),
+                name=str(words.get("name", "")),
+            )
+
+
+def queries_of(records: Sequence[Named]) -> list[Queries]:
+    """Return a few queries with their nearest images, of a task's best backbones."""
+    found = []
+    for one in records[:MOST_RECORDS]:
+        queries = one.record.details.get("queries")
+        if isinstance(queries, list):
+            rows = [row for query in queries[:MOST_QUERIES] if (row := _neighbors(query))]
+            found.append(Queries(backbone=one.name, rows=tuple(rows)))
+    return [one for one in found if one.rows]
+
+
+def _neighbors(query: object) -> Neighbors | None:
+    if not isinstance(query, Mapping) or not isinstance(query.get("neighbors"), list):
+        return None
+    of_class = str(query.get("class", ""))
+    nearest = [_described(one, of_class) for one in query["neighbors"] if isinstance(one, Mapping)]
+    shown = _described(query, of_class)
+    return Neighbors(query=shown, nearest=tuple(nearest)) if shown.source and nearest else None
+
+
+def _described(image: Mapping[str, object], of_class: str) -> Picture:
+    """Return an image that a record describes; without a readable thumbnail its source is empty."""
+    text = str(image.get("jpeg_base64", ""))
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        content = b""
+    name = str(image.get("class", ""))
+    return Picture(
+        source=_address(text) if content.startswith(JPEG) else "",
+        group="same class" if name == of_class else "other class",
+        caption=name,
+        name=str(image.get("file", "")),
+    )
+
+
+def jpeg_address(content: bytes) -> str:
+    """Return the address that holds a JPEG; empty for other content and for large files."""
+    if not content.startswith(JPEG) or len(content) > MOST_BYTES:
+        return ""
+    return _address(base64.b64encode(content).decode())
+
+
+def _address(base64_text: str) -> str:
+    return f"data:image/jpeg;base64,{base64_text}"

@@ -1,0 +1,65 @@
+"""The whole page: its parts in order, rendered by the templates into one self-contained file."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages.numbers import numbers_of
+from benchmarks.report_parts.by_task import parts_by_task
+from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.costs import task_hours
+from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.paper_tables import tables_of_papers
+from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
+from benchmarks.report_parts.pretraining import pretraining
+
+TEMPLATES = "templates"
+
+
+def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
+    """Return the page of a results folder; FileNotFoundError if there is no such folder.
+
+    runs: folders of pre-training runs, whose logs are drawn.
+    """
+    contents = read_contents(results)
+    details = Details.of(contents)
+    return render(
+        {
+            "contents": contents,
+            "checkpoints": checkpoints(contents),
+            "missing": missing_tasks(contents),
+            "picture": picture(contents, details),
+            "signs": SIGNS,
+            "meanings": MEANINGS,
+            "tables": tables_of_papers(contents, details),
+            "by_task": parts_by_task(contents),
+            "pretraining": pretraining(runs),
+            "hours": task_hours(contents),
+            "figures": figures(results),
+            "numbers": numbers_of(contents.results),
+            "details": details,
+        }
+    )
+
+
+def render(parts: Mapping[str, Any]) -> str:
+    """Return the page; every value is escaped, whatever file it came from."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("benchmarks.report_parts", TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    folder = files("benchmarks.report_parts") / TEMPLATES
+    own = {  # our own files, the only text that is not escaped
+        "style": Markup((folder / "report.css").read_text(encoding="utf-8")),
+        "script": Markup((folder / "report.js").read_text(encoding="utf-8")),
+    }
+    return environment.get_template("index.html.j2").render(**parts, **own)

@@ -1,0 +1,247 @@
+"""One picture: our numbers beside the papers', task by task.
+
+A number with a published counterpart is drawn as its difference from it, on bands of the task's
+tolerance. All other numbers are drawn where they lie between 0 and 100, with the highest published
+number as context, and a sentence says why they may not be compared.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+
+from benchmarks.pages.against import Pair, compared_numbers
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.entries import table_entry
+from benchmarks.pages.published import Paper, papers
+from benchmarks.pages.published import Table as PublishedTable
+from benchmarks.pages.records import Model
+from benchmarks.pages.table_rows import row_label
+from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.details import Details
+
+SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–"}
+MEANINGS = {
+    "pass": "within the spread of re-runs of one recipe",
+    "warn": "further away than re-runs usually are",
+    "fail": "not the published number",
+    "not judged": "the paper cites the number from elsewhere",
+}
+WIDEST = 10.0
+"""Largest difference that the axis shows, in points; marks beyond it are drawn at its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One number of ours beside its published counterpart; positions are percent of the width."""
+
+    backbone: str
+    where: str
+    ours: str
+    paper: str
+    points: float
+    verdict: str
+    sign: str
+    passes: float
+    warns: float
+    x: float
+    pass_from: float
+    pass_width: float
+    warn_from: float
+    warn_width: float
+    clipped: bool
+    """The difference lies beyond the axis."""
+    details: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """One backbone of a strip."""
+
+    name: str
+    value: float
+    text: str
+    untrained: bool
+    details: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Numbers of one task that may be compared with each other, but not with a paper's."""
+
+    task: str
+    metric: str
+    protocol: str
+    why: str
+    marks: tuple[Mark, ...]
+    best_printed: float | None
+    """Highest published number of a self-supervised method; None if no paper prints one."""
+    printed_by: str
+
+    @property
+    def trained(self) -> tuple[Mark, ...]:
+        """Return the backbones that were pre-trained, the best first."""
+        marks = (mark for mark in self.marks if not mark.untrained)
+        return tuple(sorted(marks, key=lambda mark: -mark.value))
+
+    @property
+    def random(self) -> tuple[Mark, ...]:
+        """Return the random initializations."""
+        return tuple(mark for mark in self.marks if mark.untrained)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """Differences by task, the axis that they share, and strips of all other numbers."""
+
+    differences: Mapping[str, Sequence[Difference]]
+    half_axis: int
+    """Points from the axis's middle to its end."""
+    strips: Sequence[Strip]
+    counts: Mapping[str, int]
+    """Number of differences by verdict, in the order of SIGNS."""
+
+
+def picture(contents: Contents, details: Details) -> Picture:
+    """Return the picture of a results folder."""
+    pairs = list(_pairs(contents))
+    judged = [abs(_points(pair)) for _, pair in pairs]
+    widest = max((tolerance(pair.task).warns for _, pair in pairs), default=1.0)
+    half_axis = ceil(min(WIDEST, max([1.25 * widest, *judged])))
+    differences: dict[str, list[Difference]] = {}
+    for where, pair in pairs:
+        drawn = _difference(where, pair, half_axis, details)
+        differences.setdefault(pair.task, []).append(drawn)
+    compared = {file for _, pair in pairs for file in pair.files}
+    order = {task: i for i, task in enumerate(_printed_tasks())}
+    differences = {task: differences[task] for task in sorted(differences, key=order.__getitem__)}
+    strips = sorted(
+        _strips(contents, details, compared),
+        key=lambda strip: (order.get(strip.task, len(order)), strip.task),
+    )
+    words = [one.verdict for rows in differences.values() for one in rows]
+    return Picture(
+        differences=differences,
+        half_axis=half_axis,
+        strips=strips,
+        counts={word: words.count(word) for word in SIGNS if word in words},
+    )
+
+
+def _pairs(contents: Contents) -> Iterable[tuple[str, Pair]]:
+    """Yield the place in the paper and the numbers that we and the paper have."""
+    for paper, table in _tables():
+        for pair in compared_numbers(table, contents.results.done)[0]:
+            label = f"{pair.row.group} {pair.column.label}" if pair.row.task else pair.column.label
+            yield f"{paper.name}, {table.number}: {pair.row.label}, {label}", pair
+
+
+def _tables() -> list[tuple[Paper, PublishedTable]]:
+    return [(p, table) for p in papers() for table in p.tables if table.kind != "settings"]
+
+
+def _printed_tasks() -> list[str]:
+    """Return the tasks of all tables in the order in which the papers print them."""
+    return list(
+        dict.fromkeys(
+            row.task or column.task
+            for _, table in _tables()
+            for row in table.rows
+            for column in table.columns
+        )
+    )
+
+
+def _points(pair: Pair) -> float:
+    return pair.ours.mean - pair.paper
+
+
+def _difference(where: str, pair: Pair, half_axis: int, details: Details) -> Difference:
+    limits, points = tolerance(pair.task), _points(pair)
+    word = verdict(points, pair.task) if pair.judged else "not judged"
+
+    def place(value: float) -> float:
+        inside = max(-half_axis, min(half_axis, value))
+        return round(50 + 50 * inside / half_axis, 3)
+
+    return Difference(
+        backbone=pair.model.label,
+        where=where,
+        ours=pair.ours.text(2),
+        paper=f"{pair.paper:g}",
+        points=points,
+        verdict=word,
+        sign=SIGNS[word],
+        passes=limits.passes,
+        warns=limits.warns,
+        x=place(points),
+        pass_from=place(-limits.passes),
+        pass_width=place(limits.passes) - place(-limits.passes),
+        warn_from=place(-limits.warns),
+        warn_width=place(limits.warns) - place(-limits.warns),
+        clipped=abs(points) > half_axis,
+        details=details.of_files(pair.files),
+    )
+
+
+def _strips(contents: Contents, details: Details, compared: set[str]) -> Iterable[Strip]:
+    """Yield a strip for each task and kind of conditions without a published counterpart."""
+    for block in sort_into_blocks(contents.results.done, ()):
+        for column in block.columns:
+            marks = [
+                mark
+                for model in block.models
+                for mark in _marks(block, model, column, details, compared)
+            ]
+            if not marks:
+                continue
+            metric = block.metric_and_heading(column)[0]
+            best, printed_by = best_printed(column[0], metric)
+            yield Strip(
+                task=column[0],
+                metric=metric,
+                protocol=block.protocols([column]),
+                why=_why(block),
+                marks=tuple(marks),
+                best_printed=best,
+                printed_by=printed_by,
+            )
+
+
+def _why(block: Block) -> str:
+    if block.comparable:
+        return "No paper prints this number for the same method and pre-training."
+    return f"{block.heading}."
+
+
+def _marks(
+    block: Block, model: Model, column: Column, details: Details, compared: set[str]
+) -> Iterable[Mark]:
+    """Yield the mark of a backbone, unless it is missing or drawn as a difference."""
+    metric = block.metric_and_heading(column)[0]
+    entry = table_entry(block, model, *column, metric)
+    if entry.score is None or compared & set(entry.files):
+        return
+    yield Mark(
+        name=row_label(model, block.models),
+        value=round(entry.score.mean, 3),
+        text=entry.score.text(1),
+        untrained=model.untrained or model.method == "random",
+        details=details.of_files(entry.files),
+    )
+
+
+@cache
+def best_printed(task: str, metric: str) -> tuple[float | None, str]:
+    """Return the highest number of a self-supervised method, and where it is printed."""
+    printed = [
+        (value, f"{row.label}, {paper.name} {table.number}")
+        for paper, table in _tables()
+        for row in table.rows
+        if row.role != "supervised"
+        for column in table.columns
+        if (row.task or column.task) == task and column.metric == metric
+        if (value := row.values.get(column.key)) is not None
+    ]
+    return max(printed, key=lambda one: one[0]) if printed else (None, "")

@@ -1,0 +1,133 @@
+"""Logs of pre-training runs: loss, rate, speed, waiting, and what shows a collapse."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
+from benchmarks.report_parts.galleries import jpeg_address
+
+LOG_FILE = "metrics.jsonl"
+VIEW_SHEET = "views.jpg"
+TITLES = {
+    "loss": "Loss",
+    "learning_rate": "Learning rate",
+    "images_per_s": "Images per second",
+    "data_share": "Share of the time spent waiting for images",
+}
+"""Titles of the quantities that every run logs, in their order on the page."""
+RATES = ("learning_rate", "images_per_s", "data_share")
+"""Quantities that mean something beside zero."""
+PLACES = ("step", "epoch")
+"""Entries of a line that say where it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Lines of one run's log."""
+
+    name: str
+    path: str
+    lines: tuple[dict[str, float], ...]
+    num_torn: int
+    """Lines that could not be read; a killed run may leave half a line."""
+    views: str
+    """Address that holds a picture of the first views; empty without one."""
+
+    @property
+    def summary(self) -> str:
+        """Return how far the run is, in a line."""
+        if not self.lines:
+            return "the log has no line yet"
+        last = self.lines[-1]
+        words = [f"step {last['step']:,.0f}"]
+        words += [f"epoch {last['epoch']:.2f}"] if "epoch" in last else []
+        words += [f"loss {last['loss']:.4g}"] if "loss" in last else []
+        words += [f"{self.num_torn} torn lines left out"] if self.num_torn else []
+        return ", ".join(words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """All runs, and charts in which they stand beside each other."""
+
+    logs: tuple[Log, ...]
+    charts: tuple[Chart, ...]
+    missing: tuple[str, ...]
+    """Folders without a log."""
+
+
+def pretraining(runs: Sequence[Path]) -> Pretraining:
+    """Return the logs of runs; a folder may be a run's, or hold those of several runs."""
+    found = {run: _log_files(run) for run in runs}
+    logs = [_read(path) for paths in found.values() for path in paths]
+    return Pretraining(
+        logs=tuple(logs),
+        charts=tuple(_charts(logs)),
+        missing=tuple(str(run) for run, paths in found.items() if not paths),
+    )
+
+
+def _log_files(run: Path) -> list[Path]:
+    own = run / LOG_FILE
+    return [own] if own.is_file() else sorted(run.glob(f"*/{LOG_FILE}"))
+
+
+def _read(path: Path) -> Log:
+    """Return the complete lines of a log that hold a step."""
+    lines, num_torn = [], 0
+    for text in path.read_bytes().decode(errors="replace").splitlines():
+        line: dict[str, float] = {}
+        with suppress(ValueError, TypeError, AttributeError):
+            line = {
+                name: float(value)
+                for name, value in json.loads(text).items()
+                if isinstance(value, int | float)
+            }
+        if "step" in line:
+            lines.append(line)
+        else:
+            num_torn += 1
+    return Log(
+        name=path.parent.name,
+        path=str(path),
+        lines=tuple(lines),
+        num_torn=num_torn,
+        views=_view_sheet(path.with_name(VIEW_SHEET)),
+    )
+
+
+def _view_sheet(path: Path) -> str:
+    """Return the address of a run's picture of views; empty if there is none of usual size."""
+    try:
+        return jpeg_address(path.read_bytes())
+    except OSError:
+        return ""
+
+
+def _charts(logs: Sequence[Log]) -> Iterator[Chart]:
+    """Yield a chart for each logged quantity: those of every run first, then the methods' own."""
+    names = dict.fromkeys(TITLES)
+    names |= dict.fromkeys(name for log in logs for line in log.lines for name in line)
+    for name in names:
+        if name in PLACES:
+            continue
+        place = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
+        title = TITLES.get(name, name.replace("_", " ").capitalize())
+        axes = Axes(
+            x=place,
+            y=title.lower() if len(title) < 20 else "",
+            markers=False,
+            from_zero=name in RATES,
+        )
+        chart = line_chart(title, [_series(log, place, name) for log in logs], axes)
+        if chart is not None:
+            yield chart
+
+
+def _series(log: Log, place: str, name: str) -> Series:
+    points = [(line[place], line.get(name, math.nan)) for line in log.lines]
+    return Series(name=log.name, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))

@@ -1,0 +1,72 @@
+"""Results folders for the report, made from one of the suite's own records."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages.published import transfer_tasks
+from tests.synthetic_records import failure, put
+
+ROOT = Path(__file__).parents[3]
+LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
+HOSTILE = "<img src=x onerror=alert(1)>"
+ENDS_SCRIPT = "</script><script>alert(2)</script>\u2028"
+
+
+@cache
+def own_record() -> str:
+    (path,) = (ROOT / "results" / "records" / "cifar10-vicreg").glob("cifar10_knn.*.json")
+    return path.read_text()
+
+
+def complete(results: Path, name: str, task: str, seed: int = 0, **changes: Any) -> None:
+    """Write a whole record, under the paper's protocol unless something else is given."""
+    content = json.loads(own_record())
+    backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": "a" * 64}
+    data = {"aircraft": {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 0}}
+    content |= {
+        "backbone": backbone | {"source": "", "made_by": LORAC},
+        "task": task,
+        "protocol": {"name": "lorac-2021/1", "hash": "a", "paper_hash": "a", "fields": {}},
+        "metrics": {"mean_per_class": 47.5},
+        "primary_metric": "mean_per_class",
+        "heading": "Linear transfer",
+        "data": data,
+        "departures": [],
+        "schedule": "paper",
+        "seed": seed,
+        "details": {},
+    }
+    file = f"{task}.lorac-2021-1.paper.seed{seed}.json"
+    put(results / "records" / name, file, content | changes)
+
+
+def usual(results: Path) -> Path:
+    """Two checkpoints on three tasks, one failure, and hostile words wherever a file has words."""
+    for number, task in enumerate(transfer_tasks()[:3]):
+        complete(results, "mine", task, metrics={"mean_per_class": 47.5 + 9 * number})
+    complete(
+        results,
+        HOSTILE,
+        transfer_tasks()[0],
+        departures=[f"epochs 2 instead of 100 {ENDS_SCRIPT}"],
+        metrics={"mean_per_class": 40.0},
+        details={
+            "learning_rate": 1.0,
+            "val_accuracy": {"0.1": 40.0, "1.0": 50.0, "10.0": 45.0},
+            "accuracy_per_class": {HOSTILE: 60.0, "cat": 20.0},
+            "most_confused": [{"class": "cat", "taken_for": HOSTILE, "images": 3, "of": 9}],
+        },
+    )
+    failure(results, transfer_tasks()[3], f"no such file {HOSTILE}")
+    return results
+
+
+def many(results: Path, number: int) -> Path:
+    """A folder of that many records: fifty checkpoints, all tasks of linear transfer, seeds."""
+    tasks = transfer_tasks()
+    for i in range(number):
+        task, seed = tasks[i // 50 % len(tasks)], i // 50 // len(tasks)
+        complete(results, f"checkpoint-{i % 50}", task, seed, metrics={"top1": 40.0 + i % 37})
+    return results

@@ -1,0 +1,203 @@
+"""The report in headless Chromium, opened from the disk.
+
+A page of one kind is written once and loaded anew for every test.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.report import write_report
+from tests.benchmarks.report.complete_records import HOSTILE, many, usual
+from tests.synthetic_records import failure
+
+selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
+
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.remote.webelement import WebElement  # noqa: E402
+
+MISSING = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}, see .ci/run"),
+    pytest.mark.xdist_group("browser"),
+]
+PHONE_PX = 360
+
+
+class Browser:
+    """Chromium without a display, and what happened in it."""
+
+    def __init__(self) -> None:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(shutil.which("chromium"))
+        for word in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
+            options.add_argument(f"--{word}")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
+
+    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
+        """Open a page; forget what happened before."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.get("about:blank")
+        self.errors(), self.requests()
+        self.driver.get(path.as_uri())
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return everything that the console shows."""
+        return self._log("browser")
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        return list(self.driver.get_log(kind))  # type: ignore[no-untyped-call]
+
+    def requests(self) -> list[str]:
+        """Return the addresses of all requests, that of the page itself first."""
+        messages = [json.loads(e["message"])["message"] for e in self._log("performance")]
+        sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [one["request"]["url"] for one in sent]
+
+    def find(self, selector: str) -> WebElement:
+        """Return the first element."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of elements that are shown."""
+        found = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return [element.text for element in found if element.is_displayed()]
+
+    def run(self, script: str) -> Any:
+        """Return the value of a script."""
+        return self.driver.execute_script(f"return {script}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    started = Browser()
+    yield started
+    started.driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(usual(tmp_path_factory.mktemp("usual"))).absolute()
+
+
+def test_it_opens_from_the_disk_without_errors_and_requests(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    own = [url for url in browser.requests() if not url.startswith("data:")]
+    assert own == [page.as_uri()]
+    assert browser.errors() == []
+    assert browser.find("h1").text == "2 checkpoints"
+
+
+def test_a_column_is_sorted_in_both_directions(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    values = "#all-numbers tbody td:nth-child(4)"
+    head = browser.find("#all-numbers th:nth-child(4) button")
+    head.click()
+    down = [float(text) for text in browser.texts(values)]
+    head.click()
+    up = [float(text) for text in browser.texts(values)]
+    assert down == sorted(down, reverse=True) != up == sorted(up)
+    assert browser.find("#all-numbers th:nth-child(4)").get_attribute("aria-sort") == "ascending"
+
+
+def test_numbers_are_filtered_by_all_words(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    before = len(browser.texts("#all-numbers tbody tr"))
+    browser.find("#filter-numbers").send_keys("mine aircraft")
+    (row,) = browser.texts("#all-numbers tbody tr")
+    assert before == 4
+    assert "mine" in row
+    assert "aircraft" in row
+    assert browser.find("#filter-count").text == "1 shown"
+
+
+def test_tables_can_show_our_rows_only(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.find("#only-ours").click()
+    shown = browser.run(
+        "[...document.querySelectorAll('table.numbers tbody tr:not(.group)')]"
+        ".filter((row) => row.offsetParent).map((row) => row.className)"
+    )
+    assert set(shown) == {"ours"}
+
+
+def test_a_number_opens_everything_behind_it(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.find("#all-numbers button.open").click()
+    assert browser.find("#details").is_displayed()
+    assert "Published" in browser.texts("#details h3")
+    assert "python benchmarks/run_all.py" in browser.find("#details-body").text
+    browser.find("#details-close").click()
+    assert not browser.find("#details").is_displayed()
+
+
+def test_hostile_names_are_shown_as_text(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert HOSTILE in browser.texts("#evaluated .checkpoint .name")
+    browser.find("#filter-numbers").send_keys("onerror")
+    browser.find("#all-numbers tbody tr:not([hidden]) button.open").click()
+    assert HOSTILE in browser.find("#details-title").text
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.errors() == []  # no alert, no blocked script
+
+
+def test_a_hostile_class_name_is_shown_as_text(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.find("#tasks summary").click()
+    assert browser.texts("#tasks td").count(HOSTILE) == 2
+    assert browser.find("#tasks figure svg").size["height"] > 100
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.errors() == []
+
+
+def test_the_dark_has_its_own_colors(browser: Browser, page: Path) -> None:
+    def brightness() -> int:
+        color = browser.run("getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, color[4:-1].split(",")))
+
+    browser.open(page)
+    light = brightness()
+    browser.open(page, dark=True)
+    assert brightness() < 150 < 600 < light
+
+
+def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, page: Path) -> None:
+    browser.open(page, width=PHONE_PX)
+    assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
+
+
+def test_an_empty_folder_says_what_writes_records(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write_report(tmp_path).absolute())
+    assert browser.find("h1").text == "No results yet"
+    assert "run_all.py --ckpt" in browser.find("#evaluated").text
+    assert browser.errors() == []
+
+
+def test_a_folder_of_failures_shows_their_reasons(browser: Browser, tmp_path: Path) -> None:
+    failure(tmp_path, "voc07_svm", f"the disk is full {HOSTILE}")
+    browser.open(write_report(tmp_path).absolute())
+    (reason,) = browser.texts("td.reason")
+    assert reason == f"the disk is full {HOSTILE}"
+    assert browser.errors() == []
+
+
+@pytest.mark.slow
+def test_a_thousand_records_are_one_page_that_can_be_used(browser: Browser, tmp_path: Path) -> None:
+    path = write_report(many(tmp_path, 1000)).absolute()
+    browser.open(path, width=PHONE_PX)
+    assert path.stat().st_size < 10_000_000
+    assert browser.run("document.querySelectorAll('#all-numbers tbody tr').length") == 1000
+    assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
+    browser.find("#filter-numbers").send_keys("checkpoint-7 ")
+    assert browser.errors() == []

@@ -1,0 +1,192 @@
+"""Parts of the page: charts, numbers by class, logs of pre-training, hours, figures."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.report_parts.by_task import parts_by_task
+from benchmarks.report_parts.charts import Axes, Series, line_chart
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.costs import task_hours
+from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.pretraining import pretraining
+from tests.benchmarks.report.complete_records import HOSTILE, complete
+from transfer.galleries.store import write_gallery
+from transfer.galleries.tile import Tile
+
+TASK = transfer_tasks()[0]
+AXES = Axes(x="rate", y="accuracy", log_x=True, edges=True)
+
+
+def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
+    chart = line_chart("Search", [Series(name="a", x=(0.1, 1, 10), y=(1, 3, 2), chosen=1)], AXES)
+    assert chart is not None
+    assert "currentColor" in chart.svg
+    assert "#010203" not in chart.svg
+    assert "mathdefault" not in chart.svg
+    assert re.search(r">\s*0\.1\s*</text>", chart.svg)
+    assert not re.search(r'(href|src)="(?!#)', chart.svg)
+
+
+def test_names_of_clip_paths_differ_between_charts() -> None:
+    svgs = [
+        chart.svg
+        for y in (1.0, 2.0)
+        if (chart := line_chart("", [Series(name="a", x=(1, 2), y=(y, y))], AXES))
+    ]
+    ids = [set(re.findall(r'id="(\w+)"', svg)) for svg in svgs]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+
+
+def test_without_a_finite_number_there_is_no_chart() -> None:
+    assert line_chart("", [Series(name="a", x=(1.0,), y=(float("nan"),))], AXES) is None
+
+
+def test_lines_beyond_the_colors_are_announced() -> None:
+    lines = [Series(name=str(i), x=(1.0, 2.0), y=(1.0, 2.0)) for i in range(10)]
+    chart = line_chart("", lines, AXES)
+    assert chart is not None
+    assert len(chart.legend) == 8
+    assert chart.note == "2 more are not drawn."
+
+
+def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> None:
+    rates = {"0.1": 40.0, "1.0": 50.0, "10.0": -1.0}
+    complete(tmp_path, "mine", TASK, details={"val_accuracy": rates, "learning_rate": 1.0})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (chart,) = part.charts
+    assert chart.title == "Search over the learning rate"
+    assert "1 rates diverged" in chart.note
+
+
+def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order(
+    tmp_path: Path,
+) -> None:
+    pairs = [{"class": HOSTILE, "taken_for": "cat", "images": 3, "of": 9}]
+    details = {"accuracy_per_class": {"cat": 20.0, HOSTILE: 60.0}, "most_confused": pairs}
+    complete(tmp_path, "mine", TASK, details=details)
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (table,) = part.tables
+    assert table.rows == ((HOSTILE, (60.0,)), ("cat", (20.0,)))
+    assert part.confusions[0].pairs[0].taken_for == "cat"
+    assert HOSTILE not in report_page(tmp_path)
+
+
+def test_seeds_have_mean_deviation_and_range(tmp_path: Path) -> None:
+    for seed, value in enumerate((40.0, 42.0)):
+        complete(tmp_path, "mine", TASK, seed, metrics={"mean_per_class": value})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (table,) = part.tables
+    (row,) = table.rows
+    assert row[0] == "mine, seeds"
+    assert row[1] == pytest.approx((2, 41.0, 2**0.5, 40.0, 42.0))
+
+
+def test_details_of_a_foreign_shape_are_left_out(tmp_path: Path) -> None:
+    details = {"val_accuracy": [1, 2], "training": {"curve": "x"}, "accuracy_per_class": 3}
+    complete(tmp_path, "mine", TASK, details=details)
+    assert parts_by_task(read_contents(tmp_path)) == []
+
+
+def tile(size: int = 0, caption: str = HOSTILE) -> Tile:
+    return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group="found", caption=caption, name="a.jpg")
+
+
+def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    folder = write_gallery(tmp_path / result.file, [tile(), tile()])
+    (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # no JPEG
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (picture,) = part.galleries[0].pictures
+    assert picture.source == "data:image/jpeg;base64,/9j/"
+    page = report_page(tmp_path)
+    assert picture.source in page
+    assert HOSTILE not in page
+
+
+def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    folder = write_gallery(tmp_path / result.file, [tile()])
+    (tmp_path / "secret.jpg").write_bytes(b"\xff\xd8\xffsecret")
+    captions = folder / "captions.jsonl"
+    captions.write_text(captions.read_text().replace("00.jpg", str(tmp_path / "secret.jpg")))
+    assert parts_by_task(read_contents(tmp_path)) == []
+
+
+def test_many_pictures_are_thinned_until_the_page_is_small(tmp_path: Path) -> None:
+    for task in transfer_tasks():
+        for name in ("first", "second"):
+            complete(tmp_path, name, task)
+    contents = read_contents(tmp_path)
+    for result in contents.results.done:
+        write_gallery(tmp_path / result.file, [tile(24_000, str(i)) for i in range(12)])
+    parts = parts_by_task(contents)
+    shown = [
+        picture for part in parts for gallery in part.galleries for picture in gallery.pictures
+    ]
+    assert sum(len(picture.source) for picture in shown) < 6_100_000
+    assert {picture.caption for picture in shown} >= {"0", "10"}
+
+
+def test_queries_are_shown_with_their_nearest_images(tmp_path: Path) -> None:
+    def image(name: str) -> dict[str, str]:
+        return {"class": name, "file": f"{name}.jpg", "jpeg_base64": "/9j/"}
+
+    queries = [image("cat") | {"neighbors": [image("cat"), image("dog")]}]
+    complete(tmp_path, "mine", TASK, details={"queries": queries})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (row,) = part.queries[0].rows
+    assert [one.group for one in row.nearest] == ["same class", "other class"]
+    assert "Nearest images" in report_page(tmp_path)
+
+
+def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
+    lines = [{"step": i, "epoch": i / 2, "loss": 4.0 - i, "learning_rate": 0.1} for i in (1, 2)]
+    log = tmp_path / "run" / "metrics.jsonl"
+    log.parent.mkdir()
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo')
+    found = pretraining([tmp_path, tmp_path / "absent"])
+    assert [chart.title for chart in found.charts] == ["Loss", "Learning rate"]
+    assert found.logs[0].summary == "step 2, epoch 1.00, loss 2, 1 torn lines left out"
+    assert found.missing == (str(tmp_path / "absent"),)
+
+
+def test_the_first_views_of_a_run_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+    (tmp_path / "views.jpg").write_bytes(b"\xff\xd8\xff")
+    assert pretraining([tmp_path]).logs[0].views == "data:image/jpeg;base64,/9j/"
+
+
+def test_values_that_were_not_finite_leave_a_gap(tmp_path: Path) -> None:
+    log = tmp_path / "metrics.jsonl"
+    log.write_text('{"step": 1, "loss": null}\n{"step": 2, "loss": 1.5}\n')
+    (chart,) = pretraining([tmp_path]).charts
+    assert chart.title == "Loss"
+
+
+def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
+    fields = {"crop_px": 224}
+    protocol = {"name": "lorac-2021/1", "hash": "a", "paper_hash": "a", "fields": fields}
+    complete(tmp_path, "mine", TASK, wall_s=7200.0, protocol=protocol)
+    complete(tmp_path, "mine", TASK, 1, wall_s=3600.0, protocol=protocol)
+    (row,) = task_hours(read_contents(tmp_path))
+    assert (row.num_results, row.hours, row.longest) == (2, 3.0, 2.0)
+    assert row.planned is not None
+    assert row.planned > 0
+
+
+def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    (folder / "jcl_figure2.svg").write_text("<svg><script>alert(1)</script></svg>")
+    (one,) = figures(tmp_path)
+    assert one.title == "jcl figure2"
+    assert one.source.startswith("data:image/svg+xml;base64,")
+    assert "alert(1)" not in report_page(tmp_path)

@@ -1,0 +1,129 @@
+"""The HTML page without a browser: what it holds, and how its command fails."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import read_results
+from benchmarks.report import main, update_report
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.picture import picture
+from benchmarks.tables import write_tables
+from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
+from tests.synthetic_records import record
+
+
+def test_the_page_is_one_file_below_the_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--results", str(usual(tmp_path))]) == 0
+    path = tmp_path / "report" / "index.html"
+    assert capsys.readouterr().out.splitlines() == [str(path)]
+    assert not re.search(r"(src|href)=[\"'](?!#|data:)", path.read_text())
+
+
+def test_words_of_files_never_become_tags(tmp_path: Path) -> None:
+    page = report_page(usual(tmp_path))
+    assert HOSTILE not in page
+    assert ENDS_SCRIPT.rstrip("\u2028") not in page
+    script = page.partition('id="explanations">')[2]
+    assert "\\u2028" in script
+    assert "\u2028" not in script
+
+
+def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", transfer_tasks()[0], metrics={"mean_per_class": 47.5})
+    contents = read_contents(tmp_path)
+    drawn = picture(contents, Details.of(contents))
+    (one,) = (row for row in drawn.differences[transfer_tasks()[0]] if "LORAC, Air" in row.where)
+    assert (one.verdict, one.sign) == ("pass", "✓")
+    assert one.points == pytest.approx(-0.3)  # the paper prints 47.8
+    assert one.x == pytest.approx(50 - 50 * 0.3 / drawn.half_axis, abs=0.001)
+    assert one.pass_from < one.x < 50
+
+
+def test_numbers_that_may_not_be_compared_stand_beside_the_best_published_one(
+    tmp_path: Path,
+) -> None:
+    complete(tmp_path, "mine", transfer_tasks()[0], schedule="short")
+    contents = read_contents(tmp_path)
+    drawn = picture(contents, Details.of(contents))
+    (strip,) = drawn.strips
+    assert not drawn.differences
+    assert strip.why == "Short schedule."
+    assert strip.best_printed is not None
+    assert strip.best_printed >= 47.8  # LORAC's
+    assert "may be compared with a paper" in report_page(tmp_path)
+
+
+def test_records_of_older_formats_are_shown_with_less(tmp_path: Path) -> None:
+    record(tmp_path, 61.0)
+    page = report_page(tmp_path)
+    assert "Record of an older format" in page
+    assert "61.00" in page
+
+
+def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "No results yet" in report_page(tmp_path)
+    assert main(["--results", str(tmp_path / "absent")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_a_missing_package_is_one_sentence(
+    package: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> str:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr("benchmarks.report.report_page", fails)
+    assert not update_report(tmp_path)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"-m pip install {package}" in line
+    assert "records and tables are complete" in line
+
+
+def test_whatever_goes_wrong_ends_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> str:
+        raise RuntimeError("the dog\nate it")
+
+    monkeypatch.setattr("benchmarks.report.report_page", fails)
+    assert not update_report(tmp_path)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the dog" in line
+
+
+def test_all_numbers_are_in_one_csv_file(tmp_path: Path) -> None:
+    write_tables(usual(tmp_path))
+    frame = pd.read_csv(tmp_path / "results.csv", keep_default_na=False)
+    assert len(frame) == len(read_results(tmp_path).done)
+    first = frame[(frame.backbone == "mine") & (frame.task == transfer_tasks()[0])].iloc[0]
+    assert (first.metric, first.value, first.verdict) == (
+        "mean_per_class",
+        47.5,
+        "pass (LORAC, Table II)",
+    )
+    assert HOSTILE in set(frame.backbone)
+
+
+def test_the_command_imports_no_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; from benchmarks.report import main; main(sys.argv[1:]);"
+        "sys.exit('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, "--results", str(usual(tmp_path))]
+    assert subprocess.run(command, capture_output=True).returncode == 0

@@ -1,0 +1,83 @@
+"""The choice of images, masks, mistakes, and pictures as files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from transfer.datasets.images import ImageArrays, Images
+from transfer.datasets.segmented import Segmented
+from transfer.galleries.mistakes import mistakes
+from transfer.galleries.segments import palette, segments
+from transfer.galleries.store import MOST_BYTES, gallery_folder, keep_gallery, write_gallery
+from transfer.galleries.tile import Tile, chosen_images, thumbnail
+
+TILE = Tile(jpeg=b"\xff\xd8\xff", group="found", caption="a cat", name="a.jpg")
+
+
+def test_the_same_images_are_chosen_whatever_their_order_and_folder() -> None:
+    names = [f"images/{i}.jpg" for i in range(50)]
+    turned = [f"elsewhere/{i}.jpg" for i in reversed(range(50))]
+    first = {names[i].split("/")[1] for i in chosen_images(names)}
+    second = {turned[i].split("/")[1] for i in chosen_images(turned)}
+    assert first == second
+    assert len(first) == 12
+
+
+def test_thumbnails_keep_their_shape_and_small_images_their_size() -> None:
+    assert thumbnail(Image.new("RGB", (448, 112))).size == (224, 56)
+    assert thumbnail(Image.new("L", (32, 32))).size == (32, 32)
+
+
+def test_the_image_with_the_largest_lead_of_a_wrong_class_comes_first() -> None:
+    pixels = np.zeros((4, 8, 8, 3), np.uint8)
+    names = np.array([b"a.png", b"b.png", b"c.png", b"d.png"])
+    images = Images(ImageArrays(pixels, names), np.array([0, 0, 1, 1]), ("cat", "dog"))
+    scores = torch.tensor([[1.0, 2.0], [5.0, 1.0], [9.0, 1.0], [1.0, 2.0]])
+    tiles = mistakes(images, scores, torch.tensor([0, 0, 1, 1]))
+    assert [tile.name for tile in tiles] == ["c.png", "a.png"]
+    assert tiles[0].caption == "dog taken for cat"
+
+
+def test_masks_are_sorted_by_their_right_pixels_and_outlines_do_not_count(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Image.new("RGB", (4, 4)).save(tmp_path / f"{name}.jpg")
+        mask = np.array([[1, 1, 255, 0]] * 4, np.uint8)
+        Image.fromarray(mask).save(tmp_path / f"{name}.png")
+    split = Segmented(tmp_path, ["a.jpg", "b.jpg"], ["a.png", "b.png"], ("background", "cat"))
+    wrong, right = np.zeros((4, 4), np.uint8), np.array([[1, 1, 0, 0]] * 4, np.uint8)
+    first, second = segments(split, lambda i: (wrong, right)[i])
+    assert (first.name, first.group) == ("b.jpg", "mostly right")
+    assert first.caption == "100 % of the pixels right; truth cat; predicted cat"
+    assert second.caption.startswith("33 % of the pixels right; truth cat; predicted nothing")
+
+
+def test_the_colors_of_the_classes_are_those_of_voc() -> None:
+    # the development kit's first colors, and that of outlines
+    assert palette()[:4].tolist() == [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]]
+    assert palette()[255].tolist() == [224, 224, 192]
+
+
+def test_pictures_replace_earlier_ones_and_stay_small(tmp_path: Path) -> None:
+    record = tmp_path / "task.paper.seed0.json"
+    write_gallery(record, [TILE, TILE])
+    large = Tile(jpeg=bytes(MOST_BYTES + 1), group="", caption="", name="")
+    folder = write_gallery(record, [large, TILE])
+    assert folder == gallery_folder(record) == tmp_path / "task.paper.seed0.gallery"
+    (line,) = (folder / "captions.jsonl").read_text().splitlines()
+    assert json.loads(line)["file"] == "01.jpg"
+    assert sorted(path.name for path in folder.iterdir()) == ["01.jpg", "captions.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_picture_that_cannot_be_drawn_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def draw() -> list[Tile]:
+        raise ValueError("no image\nat all")
+
+    keep_gallery(tmp_path / "task.json", draw)
+    assert capsys.readouterr().err == "no pictures of task.json: no image\n"

@@ -1,0 +1,8 @@
+"""Pictures of a few predictions, kept beside a record for people to look at.
+
+tile.py      one picture, the choice of images, thumbnails
+objects.py   boxes, masks and keypoints beside the truth
+segments.py  classes of pixels beside the truth
+mistakes.py  images about which a classifier is most wrong
+store.py     the pictures of one record as files
+"""

@@ -1,0 +1,160 @@
+"""Detections beside the truth: boxes, masks and keypoints on a fixed handful of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
+from transfer.detection.results import Detections
+from transfer.galleries.tile import Tile, chosen_images, jpeg, side_by_side, thumbnail
+
+SURE = 0.3
+"""Confidence from which a detection is shown; the most confident one is shown anyway."""
+MOST_SHOWN = 12
+OVERLAP = 0.5
+"""IoU from which a detection lies on an object."""
+COLORS = {"found": "#00d48a", "confused": "#ffb000", "false": "#c0c6cc", "missed": "#ff4d6d"}
+ORDER = ("found", "missed", "confused", "nothing there")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the shown detections are, and which objects nobody found."""
+
+    kinds: tuple[str, ...]
+    """found, confused or false, for each shown detection."""
+    missed: tuple[int, ...]
+    """Places of objects on which no shown detection of their class lies."""
+
+
+def objects(scenes: Scenes, detections: Sequence[Detections]) -> list[Tile]:
+    """Return truth and detections of the chosen images, ordered by what became of the objects."""
+    names = [scenes.name(i) for i in range(len(scenes))]
+    tiles = []
+    for i in chosen_images(names):
+        scene, found = scenes.scene(i), sure_ones(detections[i])
+        tiles.append(_tile(scenes, scene, found, scenes.source.decode(i)))
+    return sorted(tiles, key=lambda tile: ORDER.index(tile.group))
+
+
+def sure_ones(found: Detections) -> Detections:
+    """Return the detections that are shown, the most confident first."""
+    sure = int((found.scores >= SURE).sum())
+    number = min(max(sure, 1), MOST_SHOWN, len(found.scores))
+    return replace(
+        found,
+        boxes=found.boxes[:number],
+        scores=found.scores[:number],
+        classes=found.classes[:number],
+        masks=None if found.masks is None else found.masks[:number],
+        keypoints=None if found.keypoints is None else found.keypoints[:number],
+    )
+
+
+def match(scene: Scene, found: Detections) -> Outcome:
+    """Return the outcome; each object is found once, by the most confident detection on it.
+
+    Objects set aside, crowds and difficult ones, are neither missed nor confused.
+    """
+    overlaps = _overlaps(found.boxes.double().numpy(), scene.boxes)
+    left = set(range(len(scene.boxes)))
+    kinds = []
+    for row, of_class in zip(overlaps, found.classes.tolist(), strict=True):
+        on = sorted((j for j in left if row[j] >= OVERLAP), key=lambda j: -row[j])
+        own = [j for j in on if scene.classes[j] == of_class]
+        left -= set(own[:1])
+        others = [j for j in on if not scene.aside[j]]
+        kinds.append("found" if own else "confused" if others else "false")
+    missed = tuple(sorted(j for j in left if not scene.aside[j]))
+    return Outcome(tuple(kinds), missed)
+
+
+def _overlaps(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the IoU (k, m) of boxes (k, 4) and (m, 4)."""
+    low = np.maximum(ours[:, None, :2], theirs[None, :, :2])
+    high = np.minimum(ours[:, None, 2:], theirs[None, :, 2:])
+    both = (high - low).clip(min=0).prod(axis=2)
+    own, other = ((b[:, 2:] - b[:, :2]).prod(axis=1) for b in (ours, theirs))
+    union = own[:, None] + other[None] - both
+    return np.asarray(both / np.maximum(union, 1e-9))
+
+
+def _tile(scenes: Scenes, scene: Scene, found: Detections, image: Image.Image) -> Tile:
+    outcome = match(scene, found)
+    small = thumbnail(image)
+    scale = small.width / image.width
+    truth = _draw_truth(small, scene, outcome, scale)
+    pair = side_by_side(truth, _draw_found(small, scene, found, outcome, scale))
+    names = scenes.class_names
+    present = [names[c] for c, aside in zip(scene.classes, scene.aside, strict=True) if not aside]
+    numbers = {kind: outcome.kinds.count(kind) for kind in ("found", "confused", "false")}
+    words = [f"{numbers['found']} of {len(present)} objects found"]
+    words += [f"{numbers['confused']} taken for another class"] if numbers["confused"] else []
+    words += [f"{numbers['false']} where there is none"] if numbers["false"] else []
+    sure = [
+        f"{names[int(c)]} {float(s):.2f}"
+        for c, s in zip(found.classes[:3], found.scores[:3], strict=True)
+    ]
+    return Tile(
+        jpeg=jpeg(pair),
+        group=_group(outcome, len(present)),
+        caption=f"{', '.join(words)}. Surest: {', '.join(sure) or 'nothing'}",
+        name=scene.name,
+    )
+
+
+def _group(outcome: Outcome, num_objects: int) -> str:
+    if not num_objects:
+        return "nothing there"
+    if "confused" in outcome.kinds:
+        return "confused"
+    return "missed" if outcome.missed else "found"
+
+
+def _draw_truth(image: Image.Image, scene: Scene, outcome: Outcome, scale: float) -> Image.Image:
+    """Return the image with the objects; missed ones are red, those set aside are gray."""
+    drawn = image.copy()
+    pen = ImageDraw.Draw(drawn, "RGBA")
+    for j, box in enumerate(scene.boxes):
+        aside = "false" if scene.aside[j] else "found"
+        color = COLORS["missed" if j in outcome.missed else aside]
+        for outline in scene.polygons[j] if scene.polygons else ():
+            if len(outline) >= 6:
+                pen.polygon([float(v) * scale for v in outline], fill=f"{color}60")
+        pen.rectangle([float(v) * scale for v in box], outline=color, width=2)
+        if scene.keypoints is not None:
+            _draw_points(pen, scene.keypoints[j][scene.keypoints[j][:, 2] > 0], scale, color)
+    return drawn
+
+
+def _draw_found(
+    image: Image.Image, scene: Scene, found: Detections, outcome: Outcome, scale: float
+) -> Image.Image:
+    """Return the image with the shown detections in the colors of what they are."""
+    from pycocotools import mask as coco_mask
+
+    drawn = image.copy()
+    for mask, kind in zip(found.masks or (), outcome.kinds, strict=False):
+        size = [scene.height, scene.width]
+        pixels = coco_mask.decode({"size": size, "counts": mask.encode()})
+        shape = Image.fromarray(pixels * 96).resize(image.size, Image.Resampling.NEAREST)
+        drawn.paste(Image.new("RGB", image.size, COLORS[kind]), mask=shape)
+    pen = ImageDraw.Draw(drawn, "RGBA")
+    for k, (box, kind) in enumerate(zip(found.boxes.tolist(), outcome.kinds, strict=True)):
+        pen.rectangle([v * scale for v in box], outline=COLORS[kind], width=2)
+        if found.keypoints is not None:
+            _draw_points(pen, found.keypoints[k].double().numpy(), scale, COLORS[kind])
+    return drawn
+
+
+def _draw_points(
+    pen: ImageDraw.ImageDraw, points: NDArray[np.float64], scale: float, color: str
+) -> None:
+    for x, y in points[:, :2] * scale:
+        pen.ellipse([x - 2, y - 2, x + 2, y + 2], fill=color, outline="black")
