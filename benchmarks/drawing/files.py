@@ -44,7 +44,7 @@ def is_drawn(picture: Picture, folder: Path) -> bool:
     paths = {suffix: path_of(folder, picture.file_name, suffix) for suffix in SUFFIXES}
     if not all(path.exists() for path in paths.values()):
         return False
-    return _metadata(paths["svg"]).get("identifier", "") == identifier_of(picture)
+    return metadata_of(paths["svg"]).get("identifier", "") == identifier_of(picture)
 
 
 def csv_text(picture: Picture) -> str:
@@ -75,7 +75,7 @@ def _drawing() -> str:
     return f"matplotlib {version('matplotlib')} {hashlib.sha256(source).hexdigest()}"
 
 
-def _metadata(svg: Path) -> dict[str, str]:
+def metadata_of(svg: Path) -> dict[str, str]:
     """Return title, description and identifier of an SVG file; empty for other files."""
     text = svg.read_text(encoding="utf-8", errors="replace")[:20_000]
     found = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
@@ -103,6 +103,6 @@ def write_page(folder: Path, command: str) -> Path | None:
 
 def _drawn(folder: Path) -> Iterable[tuple[Path, dict[str, str]]]:
     for path in sorted(folder.glob("*_figure*.svg")):
-        about = _metadata(path)
+        about = metadata_of(path)
         if about.get("title"):
             yield path, about

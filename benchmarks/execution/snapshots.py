@@ -13,6 +13,7 @@ from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import SharedSettings, cells_of, settings_of, split_words
 from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
 from benchmarks.report import update_report
+from benchmarks.report_parts.run_folders import runs_with_logs
 from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.request import Cell, CellSettings
@@ -61,7 +62,7 @@ def evaluate_snapshots(request: SnapshotRequest, tasks: str, *, plan: bool = Fal
         print(render_plan(rows), file=sys.stderr)
         return 0
     tables_written = update_tables(request.results)
-    update_report(request.results)
+    update_report(request.results, runs_with_logs(request.snapshots))
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 

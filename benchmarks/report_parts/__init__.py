@@ -12,6 +12,7 @@ task_classes.py  its tables: by class and size, confusions, spread over runs
 galleries.py     pictures that cells keep beside their records
 charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
+run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
 figures.py       the papers' figures, embedded
 details.py       what opens behind a number of ours

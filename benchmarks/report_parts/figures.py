@@ -4,6 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.drawing.files import metadata_of
 from benchmarks.pages.records import FIGURES
 
 LARGEST_BYTES = 1_000_000
@@ -33,6 +34,6 @@ def figures(results: Path) -> list[Figure]:
             continue
         left -= len(content)
         text = base64.b64encode(content).decode()
-        title = path.stem.replace("_", " ")
+        title = metadata_of(path).get("title") or path.stem.replace("_", " ")
         found.append(Figure(title=title, source=f"data:image/svg+xml;base64,{text}"))
     return found

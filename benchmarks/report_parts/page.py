@@ -14,7 +14,7 @@ from benchmarks.report_parts.details import Details
 from benchmarks.report_parts.figures import figures
 from benchmarks.report_parts.paper_tables import tables_of_papers
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
-from benchmarks.report_parts.pretraining import pretraining
+from benchmarks.report_parts.pretraining import kept_logs, pretraining
 
 TEMPLATES = "templates"
 
@@ -22,7 +22,7 @@ TEMPLATES = "templates"
 def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     """Return the page of a results folder; FileNotFoundError if there is no such folder.
 
-    runs: folders of pre-training runs, whose logs are drawn.
+    runs: folders of pre-training runs, whose logs are drawn beside those kept in the results.
     """
     contents = read_contents(results)
     details = Details.of(contents)
@@ -36,7 +36,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
             "meanings": MEANINGS,
             "tables": tables_of_papers(contents, details),
             "by_task": parts_by_task(contents),
-            "pretraining": pretraining(runs),
+            "pretraining": pretraining(runs, kept_logs(results)),
             "hours": task_hours(contents),
             "figures": figures(results),
             "numbers": numbers_of(contents.results),
