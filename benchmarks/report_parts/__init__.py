@@ -14,6 +14,7 @@ charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
 run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
+size.py          images within one limit for the whole page
 figures.py       the papers' figures, embedded
 details.py       what opens behind a number of ours
 templates/       the page's HTML, its style and its script

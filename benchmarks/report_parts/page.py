@@ -15,6 +15,7 @@ from benchmarks.report_parts.figures import figures
 from benchmarks.report_parts.paper_tables import tables_of_papers
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
+from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 
 TEMPLATES = "templates"
 
@@ -26,23 +27,29 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     """
     contents = read_contents(results)
     details = Details.of(contents)
-    return render(
-        {
-            "contents": contents,
-            "checkpoints": checkpoints(contents),
-            "missing": missing_tasks(contents),
-            "picture": picture(contents, details),
-            "signs": SIGNS,
-            "meanings": MEANINGS,
-            "tables": tables_of_papers(contents, details),
-            "by_task": parts_by_task(contents),
-            "pretraining": pretraining(runs, kept_logs(results)),
-            "hours": task_hours(contents),
-            "figures": figures(results),
-            "numbers": numbers_of(contents.results),
-            "details": details,
-        }
-    )
+    parts = {
+        "contents": contents,
+        "checkpoints": checkpoints(contents),
+        "missing": missing_tasks(contents),
+        "picture": picture(contents, details),
+        "signs": SIGNS,
+        "meanings": MEANINGS,
+        "tables": tables_of_papers(contents, details),
+        "hours": task_hours(contents),
+        "numbers": numbers_of(contents.results),
+        "details": details,
+    }
+    pictured = parts_by_task(contents), pretraining(runs, kept_logs(results)), figures(results)
+
+    def with_images(limit: int) -> str:
+        images = within_limit(*pictured, limit)
+        shown: dict[str, Any] = {"by_task": images.by_task, "pretraining": images.pretraining}
+        shown |= {"figures": images.figures, "left_out": images.left_out()}
+        return render(parts | shown)
+
+    page = with_images(MOST_CHARACTERS)
+    above = len(page.encode()) - MOST_CHARACTERS
+    return with_images(MOST_CHARACTERS - above) if above > 0 else page
 
 
 def render(parts: Mapping[str, Any]) -> str:

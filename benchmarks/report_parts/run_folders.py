@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.drawing.logs import LOG_FILE
 from benchmarks.pages.records import REPORT
-from benchmarks.report_parts.pretraining import LOG_FILE, log_files
+from benchmarks.report_parts.pretraining import log_files
 from transfer.running.atomic_files import write_whole
 
 FILE = "runs.json"
