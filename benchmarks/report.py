@@ -11,6 +11,7 @@ import tyro
 
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.run_folders import remember_runs, remembered_runs
 from transfer.running.atomic_files import write_whole
 from transfer.running.folders import FolderError, check_writable
 
@@ -24,7 +25,7 @@ class Request:
     results: Path = Path("results")
     """Folder of the records; the page is written to its subfolder report."""
     runs: tuple[Path, ...] = ()
-    """Folders of pre-training runs, whose metrics.jsonl is drawn."""
+    """Folders of pre-training runs, whose metrics.jsonl is drawn, now and on later pages."""
 
 
 class ReportError(RuntimeError):
@@ -34,11 +35,14 @@ class ReportError(RuntimeError):
 def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
     """Write the page; return its path.
 
+    runs: folders of pre-training runs. They are drawn now and, as far as they are still there, on
+    all later pages of these results.
+
     FileNotFoundError without a results folder, ReportError without Jinja2 or matplotlib, WriteError
     if the file cannot be written.
     """
     try:
-        page = report_page(results, runs)
+        page = report_page(results, (*runs, *remembered_runs(results)))
     except ModuleNotFoundError as error:
         raise ReportError(
             f"the report needs the package {error.name}, which this Python lacks: "
@@ -46,16 +50,17 @@ def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
         ) from error
     path = results / REPORT / FILE
     write_whole(path, page.encode(), "--results")
+    remember_runs(results, runs)
     return path
 
 
-def update_report(results: Path) -> bool:
+def update_report(results: Path, runs: tuple[Path, ...] = ()) -> bool:
     """Write the page and print its path; return whether that was possible.
 
     If not, one line says why: a finished evaluation must not end in a traceback.
     """
     try:
-        path = write_report(results)
+        path = write_report(results, runs)
     except Exception as error:  # whatever it is, the records and tables are already written
         reason = (str(error).splitlines() or [""])[0].rstrip(".")
         print(

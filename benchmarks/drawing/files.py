@@ -79,10 +79,10 @@ def _drawing() -> str:
 
 
 def _identifier(svg: Path) -> str:
-    return _metadata(svg).get("identifier", "")
+    return metadata_of(svg).get("identifier", "")
 
 
-def _metadata(svg: Path) -> dict[str, str]:
+def metadata_of(svg: Path) -> dict[str, str]:
     """Return title, description and identifier of an SVG file; empty for other files."""
     # matplotlib writes the metadata first; the paths behind them may be megabytes
     text = svg.read_text(encoding="utf-8", errors="replace")[:20_000]
@@ -131,6 +131,6 @@ def write_page(folder: Path, command: str) -> Path | None:
 
 def _drawn(folder: Path) -> Iterable[tuple[Path, dict[str, str]]]:
     for path in sorted(folder.glob("*_figure*.svg")):
-        about = _metadata(path)
+        about = metadata_of(path)
         if about.get("title"):
             yield path, about

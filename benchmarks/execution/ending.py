@@ -16,10 +16,11 @@ def finish_run(rows: list[PlannedCell], results: Path, runs: Path, wandb: str) -
     wandb: project of Weights & Biases that the results are logged to, too; empty for none.
     """
     from benchmarks.report import update_report  # a plan needs no report
+    from benchmarks.report_parts.run_folders import runs_of_files
 
     tables_written = update_tables(results)
     print_final_screen(rows, results)
-    update_report(results)
+    update_report(results, runs_of_files(row.cell.backbone.file for row in rows))
     if wandb:
         log_results(wandb, results, runs)
     return tables_written

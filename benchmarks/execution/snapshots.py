@@ -14,6 +14,7 @@ from benchmarks.planning.cells import SharedSettings, cells_of, settings_of, spl
 from benchmarks.planning.plan import PlannedCell, plan_cell
 from benchmarks.planning.plan_groups import render_plan_groups
 from benchmarks.report import update_report
+from benchmarks.report_parts.run_folders import runs_with_logs
 from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.request import Cell, CellSettings
@@ -62,7 +63,7 @@ def evaluate_snapshots(request: SnapshotRequest, tasks: str, *, plan: bool = Fal
         print(render_plan_groups(rows), file=sys.stderr)
         return 0
     tables_written = update_tables(request.results)
-    update_report(request.results)
+    update_report(request.results, runs_with_logs(request.snapshots))
     print(f"{failed} snapshots failed", file=sys.stderr)
     return int(failed > 0 or not tables_written)
 

@@ -6,12 +6,15 @@ checkpoints.py   checkpoints that were evaluated, failures, tasks that are missi
 picture.py       our numbers beside the papers', task by task, as one picture
 paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
+alike.py         results that may stand on one line or in one mean
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs
 galleries.py     pictures that cells keep beside their records
 charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
+run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
+size.py          images within one limit for the whole page
 figures.py       the papers' figures, embedded
 details.py       explanations of the records behind a number of ours
 templates/       the page's HTML, its style and its script

@@ -1,7 +1,6 @@
 """Task by task: what the records hold beyond the numbers of the tables."""
 
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
@@ -10,7 +9,6 @@ from benchmarks.report_parts.galleries import (
     Queries,
     galleries_of,
     queries_of,
-    within_page,
 )
 from benchmarks.report_parts.task_charts import charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
@@ -59,7 +57,4 @@ def parts_by_task(contents: Contents) -> list[TaskPart]:
         )
         if part.words:
             parts.append(part)
-    # the limit is that of the whole page
-    kept = iter(within_page([gallery for part in parts for gallery in part.galleries]))
-    parts = [replace(p, galleries=tuple(islice(kept, len(p.galleries)))) for p in parts]
     return sorted(parts, key=lambda part: (part.heading, part.task))

@@ -13,8 +13,6 @@ from transfer.galleries.store import CAPTIONS, MOST_BYTES, gallery_folder
 MOST_RECORDS = 2
 """Records of one task whose pictures are shown: those of the best backbones."""
 MOST_QUERIES = 6
-PAGE_BYTES = 4_500_000
-"""All pictures of the page together; base64 makes them a third larger."""
 JPEG = b"\xff\xd8\xff"
 
 
@@ -64,16 +62,22 @@ def galleries_of(folder: Path, records: Sequence[Named]) -> list[Gallery]:
     return found
 
 
-def within_page(galleries: Sequence[Gallery]) -> list[Gallery]:
-    """Return the galleries with so many pictures each that the page does not grow too large.
+def within_page(galleries: Sequence[Gallery], limit: int) -> list[Gallery]:
+    """Return the galleries with so many pictures each that all have at most `limit` characters.
 
     What remains of a gallery is spread over it, so that every kind of outcome is still shown.
     """
     total = sum(len(p.source) for gallery in galleries for p in gallery.pictures)
-    share = min(1.0, PAGE_BYTES * 4 / 3 / max(total, 1))
-    return [
-        replace(gallery, pictures=tuple(_spread(gallery.pictures, share))) for gallery in galleries
-    ]
+    share = max(0.0, min(1.0, limit / max(total, 1)))
+    thinned = []
+    for gallery in galleries:
+        kept = []
+        for picture in _spread(gallery.pictures, share):
+            if len(picture.source) <= limit:
+                limit -= len(picture.source)
+                kept.append(picture)
+        thinned.append(replace(gallery, pictures=tuple(kept)))
+    return thinned
 
 
 def _spread(pictures: Sequence[Picture], share: float) -> Iterator[Picture]:

@@ -14,7 +14,8 @@ from benchmarks.report_parts.details import Details
 from benchmarks.report_parts.figures import figures
 from benchmarks.report_parts.paper_tables import tables_of_papers
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
-from benchmarks.report_parts.pretraining import pretraining
+from benchmarks.report_parts.pretraining import kept_logs, pretraining
+from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 
 TEMPLATES = "templates"
 
@@ -22,27 +23,33 @@ TEMPLATES = "templates"
 def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     """Return the page of a results folder; FileNotFoundError if there is no such folder.
 
-    runs: folders of pre-training runs, whose logs are drawn.
+    runs: folders of pre-training runs, whose logs are drawn beside those kept in the results.
     """
     contents = read_contents(results)
     details = Details.of(contents)
-    return render(
-        {
-            "contents": contents,
-            "checkpoints": checkpoints(contents),
-            "missing": missing_tasks(contents),
-            "picture": picture(contents, details),
-            "signs": SIGNS,
-            "meanings": MEANINGS,
-            "tables": tables_of_papers(contents, details),
-            "by_task": parts_by_task(contents),
-            "pretraining": pretraining(runs),
-            "hours": task_hours(contents),
-            "figures": figures(results),
-            "numbers": numbers_of(contents.results),
-            "details": details,
-        }
-    )
+    parts = {
+        "contents": contents,
+        "checkpoints": checkpoints(contents),
+        "missing": missing_tasks(contents),
+        "picture": picture(contents, details),
+        "signs": SIGNS,
+        "meanings": MEANINGS,
+        "tables": tables_of_papers(contents, details),
+        "hours": task_hours(contents),
+        "numbers": numbers_of(contents.results),
+        "details": details,
+    }
+    pictured = parts_by_task(contents), pretraining(runs, kept_logs(results)), figures(results)
+
+    def with_images(limit: int) -> str:
+        images = within_limit(*pictured, limit)
+        shown: dict[str, Any] = {"by_task": images.by_task, "pretraining": images.pretraining}
+        shown |= {"figures": images.figures, "left_out": images.left_out()}
+        return render(parts | shown)
+
+    page = with_images(MOST_CHARACTERS)
+    above = len(page.encode()) - MOST_CHARACTERS
+    return with_images(MOST_CHARACTERS - above) if above > 0 else page
 
 
 def render(parts: Mapping[str, Any]) -> str:

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.drawing.logs import LOG_FILE, read_logs
+from benchmarks.pages.records import TRAINING_LOGS
 from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
 from benchmarks.report_parts.galleries import jpeg_address
 
-LOG_FILE = "metrics.jsonl"
 VIEW_SHEET = "views.jpg"
 TITLES = {
     "loss": "Loss",
@@ -60,10 +61,15 @@ class Pretraining:
     """Folders without a log."""
 
 
-def pretraining(runs: Sequence[Path]) -> Pretraining:
-    """Return the logs of runs; a folder may be a run's, or hold those of several runs."""
-    found = {run: _log_files(run) for run in runs}
-    logs = [_read(path) for paths in found.values() for path in paths]
+def pretraining(runs: Sequence[Path], kept: Sequence[Log] = ()) -> Pretraining:
+    """Return the logs of runs; a folder may be a run's, or hold those of several runs.
+
+    kept: logs below the results; one that is also among those of the runs is left out.
+    """
+    found = {run: log_files(run) for run in {run.resolve(): run for run in runs}.values()}
+    logs = [_read(path) for path in dict.fromkeys(p for paths in found.values() for p in paths)]
+    shown = {_content(log) for log in logs}
+    logs += [log for log in kept if _content(log) not in shown]
     return Pretraining(
         logs=tuple(logs),
         charts=tuple(_charts(logs)),
@@ -71,7 +77,28 @@ def pretraining(runs: Sequence[Path]) -> Pretraining:
     )
 
 
-def _log_files(run: Path) -> list[Path]:
+def kept_logs(results: Path) -> list[Log]:
+    """Return the logs that are kept below the results."""
+    return [
+        Log(
+            name=log.name,
+            path=str(results / TRAINING_LOGS / f"{log.name}.json"),
+            lines=tuple(line for line in log.lines if "step" in line),
+            num_torn=0,
+            views="",
+        )
+        for log in read_logs(results)[0]
+    ]
+
+
+def _content(log: Log) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """Return what tells logs apart: number of lines and the last one, as kept logs round it."""
+    last = log.lines[-1] if log.lines else {}
+    return len(log.lines), tuple(sorted((name, f"{value:.6g}") for name, value in last.items()))
+
+
+def log_files(run: Path) -> list[Path]:
+    """Return the log of a run, or those of the runs in a folder."""
     own = run / LOG_FILE
     return [own] if own.is_file() else sorted(run.glob(f"*/{LOG_FILE}"))
 

@@ -1,12 +1,14 @@
 """Charts of one task: searches, training losses, severities of corruptions, snapshots, seeds."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from benchmarks.pages.curve_page import curve_of
+from benchmarks.pages.curve_page import curve_of, run_of
 from benchmarks.pages.records import Result
+from benchmarks.report_parts.alike import alike
 from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
 from transfer.record import Record
 
@@ -35,7 +37,7 @@ def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
 
     Those of the best backbone come first.
     """
-    ordered = sorted(pairs, key=lambda pair: -primary(pair[0]))
+    ordered = sorted(pairs, key=lambda pair: _main_number(pair[0]), reverse=True)
     found: list[Named] = []
     for result, record in ordered:
         same = [r for r, _ in ordered if r.model.name == result.model.name]
@@ -60,9 +62,9 @@ def _traits(result: Result) -> tuple[str, ...]:
     )
 
 
-def primary(result: Result) -> float:
-    """Return the result's main number, 0 if the record lacks it."""
-    return result.metrics.get(result.primary_metric, 0.0)
+def _main_number(result: Result) -> float:
+    """Return the result's main number; below all others if the record lacks it."""
+    return result.metrics.get(result.primary_metric, -math.inf)
 
 
 def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Chart]:
@@ -92,13 +94,15 @@ def _searches(records: Sequence[Named]) -> Iterable[Chart | None]:
                     name=one.name,
                     x=tuple(rate for rate, _ in points),
                     y=tuple(score for _, score in points),
-                    chosen=_nearest(rate, [rate for rate, _ in points]),
+                    chosen=_nearest(rate, [rate for rate, _ in points]) if chosen else None,
                 )
             )
         setting = "cost" if not chosen else "learning rate"
-        note = "Ring: chosen. Shaded: edges of the search, beyond which the best may lie."
+        note = "Shaded: edges of the search, beyond which the best may lie."
+        if any(one.chosen is not None for one in series):
+            note = f"Ring: chosen. {note}"
         if diverged:
-            note += f" {diverged} rates diverged and are left out."
+            note += f" {diverged} {setting.split()[-1]}s diverged and are left out."
         axes = Axes(x=setting, y=words, log_x=True, edges=True)
         yield line_chart(f"Search over the {setting}", series, axes, note)
 
@@ -138,19 +142,22 @@ def _severities(records: Sequence[Named]) -> Chart | None:
 
 
 def _snapshots(snapshots: Sequence[Result]) -> Iterable[Chart | None]:
-    """Yield the main number over the epochs of pre-training, a line per run."""
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for result in snapshots:
-        point = (float(result.model.epochs or 0), primary(result))
-        curves.setdefault(curve_of(result.model), []).append(point)
-    if not snapshots:
-        return
-    series = [
-        Series(name=name, x=tuple(x for x, _ in sorted(of)), y=tuple(y for _, y in sorted(of)))
-        for name, of in curves.items()
-    ]
-    axes = Axes(x="epoch of pre-training", y=f"{snapshots[0].primary_metric}, percent")
-    yield line_chart("During pre-training", series, axes)
+    """Yield the main number over the epochs of pre-training, a line per run and kind of result."""
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for group in alike(snapshots, run_of):
+        first = group.runs[0]
+        metric = first.primary_metric
+        if metric in first.metrics:
+            name = ", ".join(filter(None, [curve_of(group.model), group.kind]))
+            point = (float(group.model.epochs or 0), first.metrics[metric])
+            curves.setdefault(metric, {}).setdefault(name, []).append(point)
+    for metric, of_metric in curves.items():
+        series = [
+            Series(name=name, x=tuple(x for x, _ in sorted(of)), y=tuple(y for _, y in sorted(of)))
+            for name, of in of_metric.items()
+        ]
+        axes = Axes(x="epoch of pre-training", y=f"{metric}, percent")
+        yield line_chart("During pre-training", series, axes)
 
 
 def _passes(records: Sequence[Named]) -> Chart | None:

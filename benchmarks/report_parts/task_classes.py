@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from benchmarks.report_parts.alike import alike
 from benchmarks.report_parts.task_charts import Named
 
 MOST_COLUMNS = 6
@@ -166,17 +167,19 @@ def _corruptions(records: Sequence[Named]) -> NumberTable | None:
 def _spread(records: Sequence[Named]) -> NumberTable | None:
     """Return mean, deviation and range over seeds, over trials and over draws."""
     rows = []
-    by_seed: dict[tuple[str, str, str, str], list[float]] = {}
     for one in records:
         for name in ("trials", "draws"):
             found = one.record.details.get(name)
             for metric, values in found.items() if isinstance(found, Mapping) else ():
                 rows.append(_spread_row(f"{one.name}, {metric}, {name}", list(map(float, values))))
-        result = one.result
-        if result.primary_metric in result.metrics:
-            key = (result.model.label, result.protocol_hash, result.fingerprint, result.engine)
-            by_seed.setdefault(key, []).append(result.metrics[result.primary_metric])
-    rows += [_spread_row(f"{key[0]}, seeds", values) for key, values in by_seed.items()]
+    groups = alike(one.result for one in records)
+    labels = [", ".join(filter(None, [group.model.label, group.kind])) for group in groups]
+    for group, label in zip(groups, labels, strict=True):
+        metric = group.runs[0].primary_metric
+        values = [run.metrics[metric] for run in group.runs if metric in run.metrics]
+        weights = f", weights {group.model.sha256[:8]}" if labels.count(label) > 1 else ""
+        if values:
+            rows.append(_spread_row(f"{label}{weights}, seeds", values))
     return NumberTable(
         title="Spread over runs",
         first="backbone",

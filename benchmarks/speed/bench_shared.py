@@ -34,6 +34,7 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.execution import sequence
+from benchmarks.planning.cells import task_keys
 from benchmarks.speed.clock import Clock
 from benchmarks.speed.command import run_benchmark
 from benchmarks.speed.excerpts import link_cifar10, link_photographs
@@ -91,7 +92,7 @@ class Settings:
 
 def frozen_tasks(settings: Settings) -> list[str]:
     """Return the keys of the given tasks, or of the default tasks on a frozen backbone."""
-    wanted = [word.strip() for word in settings.tasks.split(",") if word.strip()]
+    wanted = task_keys(settings.tasks, "") if settings.tasks else []
     real = [key for name in settings.real for key in REAL_TASKS[name]]
     return (
         wanted

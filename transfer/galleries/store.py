@@ -24,8 +24,12 @@ def gallery_folder(record: Path) -> Path:
 
 
 def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
-    """Draw and write the pictures of a record; a failure is one line, since the record counts."""
+    """Draw and write the pictures of a record; a failure is one line, since the record counts.
+
+    Those of an earlier record go in any case: they would illustrate other numbers.
+    """
     try:
+        remove_gallery(record)
         tiles = draw()
         if tiles:
             write_gallery(record, tiles)
@@ -34,11 +38,25 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
         print(f"no pictures of {record.name}: {reason}", file=sys.stderr, flush=True)
 
 
+def remove_gallery(record: Path) -> None:
+    """Remove the pictures of a record, if there are any, at once for every reader."""
+    folder = gallery_folder(record)
+    old = _hidden(folder)
+    try:
+        folder.rename(old)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(old)
+
+
+def _hidden(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+
+
 def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
     """Write the pictures in place of earlier ones; return their folder."""
     folder = gallery_folder(record)
-    # a name of its own, since two processes may draw the pictures of one record
-    new = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    new = _hidden(folder)
     new.mkdir(parents=True)
     try:
         lines = []
@@ -52,7 +70,7 @@ def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
             words = {"file": file, "group": tile.group, "caption": tile.caption, "name": tile.name}
             lines.append(json.dumps(words, sort_keys=True))
         (new / CAPTIONS).write_text("".join(f"{line}\n" for line in lines))
-        shutil.rmtree(folder, ignore_errors=True)  # a folder cannot be replaced by a rename
+        remove_gallery(record)  # a folder cannot be replaced by a rename
         new.rename(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -14,6 +14,7 @@ from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.figures import figures
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining
+from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 from tests.benchmarks.report.complete_records import HOSTILE, complete
 from transfer.galleries.store import write_gallery
 from transfer.galleries.tile import Tile
@@ -127,11 +128,11 @@ def test_many_pictures_are_thinned_until_the_page_is_small(tmp_path: Path) -> No
     contents = read_contents(tmp_path)
     for result in contents.results.done:
         write_gallery(tmp_path / result.file, [tile(24_000, str(i)) for i in range(12)])
-    parts = parts_by_task(contents)
+    parts = within_limit(parts_by_task(contents), pretraining([]), [], 6_000_000).by_task
     shown = [
         picture for part in parts for gallery in part.galleries for picture in gallery.pictures
     ]
-    assert sum(len(picture.source) for picture in shown) < 6_100_000
+    assert sum(len(picture.source) for picture in shown) <= 6_000_000
     assert {picture.caption for picture in shown} >= {"0", "10"}
 
 
@@ -190,3 +191,30 @@ def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     assert one.title == "jcl figure2"
     assert one.source.startswith("data:image/svg+xml;base64,")
     assert "alert(1)" not in report_page(tmp_path)
+
+
+def test_figures_are_named_as_printed(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    text = "<svg><dc:title>JCL, Figure 3(a)</dc:title></svg>"
+    (tmp_path / "figures" / "jcl_figure3a.svg").write_text(text)
+    assert figures(tmp_path)[0].title == "JCL, Figure 3(a)"
+
+
+def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: Path) -> None:
+    image = {"class": "cat", "file": "a", "jpeg_base64": "/9j/" + "A" * 200_000}
+    details = {"queries": [image | {"neighbors": [image] * 3}] * 6}
+    for task in transfer_tasks()[:3]:
+        complete(tmp_path, "mine", task, details=details)
+    for result in read_contents(tmp_path).results.done:
+        write_gallery(tmp_path / result.file, [tile(24_000)] * 12)
+    run = tmp_path / "run"
+    for folder in (tmp_path / "figures", run):
+        folder.mkdir()
+    for number, size in enumerate((900_000, 900_000, 900_000, 900_000, 1_100_000)):
+        (tmp_path / "figures" / f"{number}.svg").write_text(" " * size)
+    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+    (run / "views.jpg").write_bytes(b"\xff\xd8\xff" + bytes(200_000))
+    page = report_page(tmp_path, [run])
+    assert 5_000_000 < len(page.encode()) <= MOST_CHARACTERS
+    assert "figures are left out for size: results/figures" in page
+    assert "pictures are left out for size: the .gallery folders" in page

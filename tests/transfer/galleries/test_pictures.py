@@ -81,3 +81,14 @@ def test_a_picture_that_cannot_be_drawn_is_one_line(
 
     keep_gallery(tmp_path / "task.json", draw)
     assert capsys.readouterr().err == "no pictures of task.json: no image\n"
+
+
+def test_pictures_of_an_earlier_record_do_not_outlive_it(tmp_path: Path) -> None:
+    def fails() -> list[Tile]:
+        raise ValueError("no image")
+
+    record = tmp_path / "task.json"
+    for draw in (fails, list[Tile]):
+        write_gallery(record, [TILE])
+        keep_gallery(record, draw)
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,80 @@
+"""Logs of pre-training find their way to pages that are written automatically."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.execution.ending import finish_run
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.report import main, update_report
+from benchmarks.report_parts.run_folders import runs_of_files, runs_with_logs
+from tests.benchmarks.report.complete_records import complete
+
+LINES = [{"step": float(i), "epoch": i / 2, "loss": 4.0 - i} for i in (1, 2)]
+
+
+def run_folder(folder: Path) -> Path:
+    """Return a run's folder with its log."""
+    folder.mkdir(parents=True)
+    text = "".join(json.dumps(line) + "\n" for line in LINES)
+    (folder / "metrics.jsonl").write_text(text)
+    return folder
+
+
+def page(results: Path) -> str:
+    return (results / "report" / "index.html").read_text()
+
+
+def results_folder(folder: Path) -> Path:
+    complete(folder, "mine", transfer_tasks()[0])
+    return folder
+
+
+def test_the_next_page_keeps_the_runs_that_were_given(tmp_path: Path) -> None:
+    results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
+    gone = run_folder(tmp_path / "gone-run")
+    assert main(["--results", str(results), "--runs", str(run), str(gone)]) == 0
+    (gone / "metrics.jsonl").unlink()
+    assert update_report(results)
+    assert "jcl-run" in page(results)
+    assert "gone-run" not in page(results)
+    assert json.loads((results / "report" / "runs.json").read_text()) == [str(run), str(gone)]
+
+
+def test_a_foreign_list_of_runs_is_ignored(tmp_path: Path) -> None:
+    results = results_folder(tmp_path)
+    (results / "report").mkdir()
+    for text in ("{", '{"a": 1}', '[1, "relative"]'):
+        (results / "report" / "runs.json").write_text(text)
+        assert update_report(results)
+
+
+def test_logs_kept_below_the_results_are_shown_once(tmp_path: Path) -> None:
+    results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
+    metrics = {name: [line[name] for line in LINES] for name in LINES[0]}
+    kept = {"format": "ssl-training-log/1", "name": "kept-run", "metrics": metrics}
+    (results / "training").mkdir()
+    content = kept | {"made_by": {"settings": {"epochs": 1}}}
+    (results / "training" / "kept-run.json").write_text(json.dumps(content))
+    assert update_report(results)
+    assert "kept-run</b>: step 2" in page(results)
+    assert update_report(results, (run,))
+    assert "jcl-run</b>: step 2" in page(results)
+    assert "kept-run</b>" not in page(results)
+
+
+def test_the_run_of_an_evaluated_checkpoint_is_shown(tmp_path: Path) -> None:
+    results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
+    backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
+    row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unfit")
+    finish_run([row], results, "")
+    assert "jcl-run</b>: step 2" in page(results)
+
+
+def test_runs_are_found_beside_checkpoints_and_above_snapshots(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    assert runs_of_files([str(run / "a.pt"), str(run / "b.pt"), str(tmp_path / "c.pt"), ""]) == (
+        run,
+    )
+    assert runs_with_logs([run / "snapshots", tmp_path]) == (run,)
