@@ -48,8 +48,9 @@ class Request:
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
     image_memory_gb: float | None = None
-    """Memory in GB for the decoded training images of a linear probe or of few labels, which are
-    decoded for every pass if they need more; default a quarter of the free memory."""
+    """Memory in GB per process for the decoded training images of a linear probe or of few labels,
+    which are decoded for every pass if they need more; default a quarter of the free memory,
+    divided by the processes that run side by side."""
 
 
 def main(words: list[str]) -> int:

@@ -36,6 +36,7 @@ from transfer.cells.staleness import finished
 from transfer.record import failure_path
 from transfer.running import stop
 from transfer.running.console import is_quiet
+from transfer.running.memory import SHARERS
 
 FAILURE_WRITTEN = 1
 """Exit status of a cell that has written its failure file."""
@@ -78,6 +79,8 @@ class Pool:
 
     free: list[str]
     """Names of GPUs as CUDA_VISIBLE_DEVICES has them; empty on a machine without."""
+    sharers: int
+    """Most processes that run at a time; they share the memory of the machine."""
     running: dict[subprocess.Popen[bytes], tuple[Work, list[str]]] = field(default_factory=dict)
     old_failures: dict[Path, int] = field(default_factory=dict)
     """Version of each failure file before the cell's process was started, by the cell's record."""
@@ -91,7 +94,7 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int
     waiting = _all_work(rows, origins)
     number, total = 0, len(waiting)
     gpus = visible_gpus()
-    pool = Pool(list(gpus))
+    pool = Pool(list(gpus), sharers=max(1, min(workers, total)))
     page = StatusPage(rows[0].cell.settings.runs)
     failed: list[Cell] = []
     forwarded = False
@@ -207,6 +210,7 @@ def _start(work: Work, pool: Pool, num_gpus: int) -> None:
     count = _gpus_needed(work.cell, num_gpus)
     gpus, pool.free = pool.free[:count], pool.free[count:]
     environment = {**os.environ, "TERM": "dumb"}  # bars of several processes would overwrite
+    environment[SHARERS] = str(pool.sharers)
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     pool.old_failures |= {cell.path: _failure_version(cell) for cell in work.cells}

@@ -44,7 +44,7 @@ class SharedSettings(Protocol):
 
     @property
     def image_memory_gb(self) -> float | None:
-        """Memory for the decoded training images of a probe; None: a share of the free memory."""
+        """Memory per process for decoded training images; None: a share of the free memory."""
 
 
 def settings_of(

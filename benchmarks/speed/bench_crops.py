@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+import cv2
 import numpy as np
 import torch
 from PIL import Image
@@ -121,6 +122,7 @@ def ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
 def run(settings: Settings) -> None:
     """Print the ratios."""
     torch.set_num_threads(1)
+    cv2.setNumThreads(1)  # OpenCV, which resizes our crops, has threads of its own
     images = photographs(settings.data, settings.images)
     sizes = np.array([images.source.read(i).shape[:2] for i in range(len(images))])
     height, width = np.median(sizes, axis=0)

@@ -83,6 +83,8 @@ def run(settings: Settings) -> None:
     """Print the time of the three ways, their ratios, and whether their weights agree."""
     folder = settings.photographs
     images = read_class_folders(folder, folder, class_names(folder))
+    if with_kept_pixels(images, 2.0) is images:
+        print("the decoded images do not fit into memory: no way decodes them once")
     ways: dict[str, Callable[[], list[Classifier]]] = {
         "decoded for every crop": lambda: train_all(settings, images, 1),
         "decoded once": lambda: train_all(settings, with_kept_pixels(images, 2.0), 1),

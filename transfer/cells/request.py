@@ -31,7 +31,7 @@ class CellSettings:
     features_in: RequestedPrecision = "auto"
     """Arithmetic of frozen networks."""
     image_memory_gb: float | None = None
-    """Memory for the decoded training images of a probe; None: a quarter of the free memory."""
+    """Memory of this process for decoded training images; None: its share of the free memory."""
     trust_topology: bool = False
     """Foreign networks are taken as assumed, also where their running statistics contradict."""
 

@@ -29,6 +29,7 @@ from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training, TrainingSummary, save, summary
 from transfer.finetuning.stream import Sample, Samples
 from transfer.running import stop
+from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process
@@ -58,6 +59,16 @@ class _Run:
     training: Training
     error: NotFiniteError | None = None
 
+    @property
+    def note(self) -> Path:
+        """File with the words of its divergence; without it a resumed group would wait for it."""
+        return self.job.path.with_name("diverged.txt")
+
+    def leave(self, error: NotFiniteError) -> None:
+        """Leave the group, also after a restart."""
+        self.error = error
+        write_whole(self.note, str(error).encode(), "--runs")
+
 
 def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
     """Return how many networks train side by side: as requested, or as many as a GPU holds.
@@ -85,8 +96,8 @@ def train_side_by_side(
     """Train networks on the same images in one process; return the summary or error of each.
 
     Their settings agree in everything that the stream depends on. Each goes on from its own
-    checkpoint, like a training alone, and one that diverges leaves the others. Stopped after a
-    signal.
+    checkpoint, like a training alone, and one that diverges leaves the others, also after a
+    restart; if all have diverged, a restart tries them again. Stopped after a signal.
     """
     runs = []
     for one in competitors:
@@ -99,6 +110,7 @@ def train_side_by_side(
             f"networks of {len(streams)} streams in {process.num_processes} processes; those side "
             "by side need one length, one batch and one process"
         )
+    _recall_divergence(runs)
     with measured_convolutions(process.device, one_size=one_size):
         _iterate(runs)
     for run in runs:
@@ -107,11 +119,21 @@ def train_side_by_side(
     return [run.error or summary(run.training) for run in runs]
 
 
+def _recall_divergence(runs: Sequence[_Run]) -> None:
+    """Leave out the runs that have diverged before, unless no other is left."""
+    if all(run.note.exists() for run in runs):
+        for run in runs:
+            run.note.unlink()
+    for run in runs:
+        if run.note.exists() and not run.training.finished:
+            run.error = NotFiniteError(run.note.read_text())
+
+
 def _iterate(runs: Sequence[_Run]) -> None:
     """Make all steps of all runs; a run whose checkpoint is ahead waits for the others."""
     job, total = runs[0].job, runs[0].job.course.iterations
     size = job.course.batch_size
-    first = min(run.training.iteration for run in runs)
+    first = min(run.training.iteration for run in runs if run.error is None)
     if first == total:
         return
     batches = job.batches(range(first, total), 1)
@@ -154,4 +176,4 @@ def _read_all(runs: Sequence[_Run]) -> None:
             try:
                 read_losses(run.job, run.training)
             except NotFiniteError as error:
-                run.error = error
+                run.leave(error)

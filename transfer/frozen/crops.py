@@ -6,7 +6,7 @@ pretrain/data/random_numbers.py. Crops travel as bytes and are normalized on the
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from pretrain.pixels.boxes import Box, draw_box
 from pretrain.pixels.decoding import Pixels
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
-from transfer.frozen.device_crops import DeviceCrops, fits_on
+from transfer.frozen.device_crops import DeviceCrops, PackedImages, fits_on
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.network import device
@@ -40,6 +40,8 @@ Place = tuple[int, int]
 """Position in the run, and index of the image."""
 Crops = tuple[Tensor, Tensor]
 """Pixels (n, 3, H, W) and labels (n,)."""
+Maker = Literal["host", "device"]
+"""Processor that makes the crops. Their levels may differ by 1, so a training keeps to one."""
 
 
 def draw_seed(seed: int, number: int) -> int:
@@ -135,38 +137,104 @@ class Draws:
         return views, views[:, 6].clone() if self.view.labels == "rotations" else classes
 
 
+class Uploads:
+    """Whole images of a batch with the draws of their views, for a device without room for all."""
+
+    def __init__(
+        self, images: Images, view: RandomView, seed: int, kept: KeptImages | None = None
+    ) -> None:
+        self.images, self.view, self.seed = images, view, seed
+        self.read = images.source.read if kept is None else kept.read
+
+    def __call__(self, places: Sequence[Place]) -> tuple[Tensor, ...]:
+        """Return views (n, 7) of the batch's images, labels (n,), sizes (n, 2), and all pixels."""
+        found = [self.read(index) for _, index in places]
+        sizes = np.array([pixels.shape[:2] for pixels in found], dtype=np.int64)
+        whole = np.zeros((len(self.images), 2), dtype=np.int64)
+        whole[[index for _, index in places]] = sizes
+        views, labels = Draws(self.images, self.view, self.seed, whole)(places)
+        views[:, 0] = torch.arange(len(places))
+        pixels = np.concatenate([pixels.ravel() for pixels in found])
+        return views, labels, torch.from_numpy(sizes), torch.from_numpy(pixels)
+
+
+def cut_uploads(made: Sequence[Tensor], px: int, where: torch.device) -> Tensor:
+    """Return the crops (n, 3, px, px) uint8 of uploaded images, with the pixels of DeviceCrops."""
+    views, _, sizes, pixels = made
+    ends = sizes.prod(dim=1).cumsum(dim=0) * 3
+    packed = PackedImages(sizes.numpy(), ends.numpy(), pixels.numpy())
+    return DeviceCrops(packed, px, where)(views)
+
+
+class CropSource:
+    """Images to crop, which processor crops them, and where their decoded pixels are kept."""
+
+    def __init__(
+        self, images: Images, px: int, crops: int, remaining: int, began: Maker | None = None
+    ) -> None:
+        """Keep the images decoded if that pays and they fit.
+
+        crops, remaining: crops of the whole training, and of what is left of it. began: processor
+        that made its first crops; it makes all others, too, whatever memory is free now.
+        """
+        self.images, self.px, self.where = images, px, device()
+        # a resumed training must not choose by what is left of it
+        kept = keep_images(images, crops if began is None else remaining)
+        fits = kept is not None and fits_on(kept, self.where)
+        self.maker: Maker = began or ("device" if fits else "host")
+        self.on_device: DeviceCrops | None = None
+        self.kept: KeptImages | None = kept
+        if kept is not None and fits and self.maker == "device":
+            self.on_device = DeviceCrops(kept, px, self.where)
+            self.kept = None  # a GPU that holds the images spares the host's memory
+
+    def work(self, view: RandomView, seed: int) -> Callable[[list[Place]], tuple[Tensor, ...]]:
+        """Return the work of the loader processes; its second tensor has the labels."""
+        if self.on_device is not None:
+            return Draws(self.images, view, seed, self.on_device.sizes)
+        if self.maker == "device":
+            return Uploads(self.images, view, seed, self.kept)
+        return RandomCrops(self.images, view, seed, self.kept)
+
+    def pixels(self, made: Sequence[Tensor]) -> Tensor:
+        """Return the crops (n, 3, px, px) uint8 of what the loader processes made."""
+        if self.on_device is not None:
+            return self.on_device(made[0])
+        return cut_uploads(made, self.px, self.where) if self.maker == "device" else made[0]
+
+
 def crop_batches(
-    images: Images, view: RandomView, form: InputFormat, seed: int, batch_size: int, steps: range
+    images: Images,
+    view: RandomView,
+    form: InputFormat,
+    seed: int,
+    batch_size: int,
+    steps: range,
+    source: CropSource | None = None,
 ) -> Iterator[Crops]:
     """Yield the batch of each step on the device: normalized pixels (n, 3, H, W), labels (n,).
 
-    Images that are kept on a GPU are cropped there; all others by the processes of a loader.
+    Images that are kept on a GPU are cropped there; all others by the processes of a loader, unless
+    the source says otherwise. Without one, these steps are the whole training.
     """
-    where = device()
-    normalize = Normalization(form, where)
-    make: Callable[[list[Place]], Crops]
-    crop: DeviceCrops | None = None
-    kept = keep_images(images, len(steps) * batch_size)
-    if kept is not None and fits_on(kept, where):
-        make, crop = Draws(images, view, seed, kept.sizes), DeviceCrops(kept, view.px, where)
-    else:
-        make = RandomCrops(images, view, seed, kept)
-    del kept  # a GPU that holds the images spares the host's memory
+    num_crops = len(steps) * batch_size
+    if source is None:
+        source = CropSource(images, view.px, num_crops, num_crops)
+    normalize = Normalization(form, source.where)
     batches = load_batches(
-        make,
+        source.work(view, seed),
         BatchIndices(len(images), batch_size, seed, steps),
-        num_workers=num_workers(len(steps) * batch_size),
-        pin=pin if where.type == "cuda" else None,
+        num_workers=num_workers(num_crops),
+        pin=pin if source.where.type == "cuda" else None,
     )
-    for made, labels in batches:
-        pixels = made if crop is None else crop(made)
-        yield normalize(pixels), labels.to(where, non_blocking=True)
+    for made in batches:
+        labels = made[1].to(source.where, non_blocking=True)
+        yield normalize(source.pixels(made)), labels
 
 
-def pin(crops: Crops) -> Crops:
-    """Return crops in memory from which a GPU copies without a wait."""
-    pixels, labels = crops
-    return pixels.pin_memory(), labels.pin_memory()
+def pin(made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return tensors in memory from which a GPU copies without a wait."""
+    return tuple(tensor.pin_memory() for tensor in made)
 
 
 class BatchIndices:

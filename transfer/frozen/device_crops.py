@@ -4,7 +4,11 @@ Each crop has its own size, so it is a few operations of its own, and none of th
 differ from those of crops made on the host by at most 1.
 """
 
+from typing import NamedTuple
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.pixels.crop_device import crop_one
@@ -14,6 +18,16 @@ MOST_OF_FREE = 0.25
 """Share of a GPU's free memory that kept images may take."""
 UPLOAD_BYTES = 2**28
 """Bytes that are uploaded at a time."""
+
+
+class PackedImages(NamedTuple):
+    """Pixels of the images of one batch, one after the other, as KeptImages has those of a set."""
+
+    sizes: NDArray[np.int64]
+    """(n, 2), heights and widths."""
+    ends: NDArray[np.int64]
+    """(n,), the place behind each image."""
+    pixels: NDArray[np.uint8]
 
 
 def fits_on(kept: KeptImages, where: torch.device) -> bool:
@@ -27,7 +41,7 @@ def fits_on(kept: KeptImages, where: torch.device) -> bool:
 class DeviceCrops:
     """Kept images on a device, and crops of them."""
 
-    def __init__(self, kept: KeptImages, px: int, where: torch.device) -> None:
+    def __init__(self, kept: KeptImages | PackedImages, px: int, where: torch.device) -> None:
         self.sizes, self.ends = kept.sizes, kept.ends
         self.px, self.where = px, where
         self.pixels = torch.empty(len(kept.pixels), dtype=torch.uint8, device=where)

@@ -23,7 +23,7 @@ from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
 from transfer.frozen.class_results import class_results
 from transfer.frozen.classifier import Heads, save_classifier
-from transfer.frozen.crops import CROPS, RandomView, crop_batches
+from transfer.frozen.crops import CROPS, CropSource, RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.head_shares import share_details
@@ -73,7 +73,7 @@ def train_heads(
         width, std = backbone.feature_dim, one.weight_std
         heads = new_heads(one.learning_rates, num_classes, width, std, seed)
         saved = SavedTraining(folder / _file(backbone, images, one, seed))
-        own_curve = curve and EpochAccuracies(curve.features)
+        own_curve = curve and curve.new()
         return RunningProbe(one, len(images), HeadOptimizer(heads, one, where), saved, own_curve)
 
     own = start(training)
@@ -99,14 +99,19 @@ class _Stream:
     ) -> None:
         self.network, self.own = network, own
         self.before = weights_of(network)
-        self.going = [own, *others]
+        began = own.saved.maker
+        image_count = own.end - own.place
+        source = CropSource(images, own.training.crop_px, own.end, image_count, began)
+        self.going = [own, *(one for one in others if one.saved.maker in (None, source.maker))]
+        for probe in self.going:
+            probe.saved.maker = source.maker
         self.chunk = min(_forward_images(probe.training.batch_size) for probe in self.going)
         # the chunks of an interrupted run are those of an undisturbed one
         self.first = min(probe.place for probe in self.going) // self.chunk
         self.last_save = time.monotonic()
         view = RandomView(px=own.training.crop_px, labels=own.training.labels)
         chunks = range(self.first, math.ceil(own.end / self.chunk))
-        self.batches = crop_batches(images, view, backbone.input, seed, self.chunk, chunks)
+        self.batches = crop_batches(images, view, backbone.input, seed, self.chunk, chunks, source)
 
     def run(self) -> None:
         """Read the stream until the own probe is done; then all others have saved."""
@@ -135,6 +140,7 @@ class _Stream:
                 probe.receive(place, features, labels)
             except NotFiniteError as error:
                 if probe is self.own:
+                    self._save_others()
                     raise
                 self.going.remove(probe)
                 print_line("train", f"a probe on the same crops is left out: {error}")
@@ -144,6 +150,12 @@ class _Stream:
                 require_frozen(self.network, self.before)
                 probe.save()
                 self.going.remove(probe)
+
+    def _save_others(self) -> None:
+        """Save the probes that go along with the own one, which cannot go on."""
+        for probe in self.going:
+            if probe is not self.own:
+                probe.save()
 
     def _save_when_due(self) -> None:
         """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
@@ -174,7 +186,7 @@ def train_and_score(
 
     These weights are stored in the folder, for tasks that use the classifier; the details name
     them. The details also hold top-1 after each pass and the best of these, which is not the
-    result, and the shares of a network's heads.
+    result, unless test was replaced during the training, and the shares of a network's heads.
     shared: a folder where cells that read the same crops share their state; peers: the trainings of
     these cells, which go along.
     """
@@ -192,18 +204,30 @@ def train_and_score(
         )
     kept = {"weights": save_classifier(folder, heads)}
     passes = [found[head] for found in curve.top1]
-    best = max(range(len(passes)), key=lambda index: passes[index])
-    details: dict[str, object] = {
-        "top1_after_each_pass": passes,
-        "best_top1": passes[best],
-        "best_pass": best + 1,
-        "crops": CROPS,
-    }
+    details = _curve_details(passes, len(training.pass_ends(len(images))))
+    details["crops"] = CROPS
     details |= _share_details(backbone, heads, test)
     turns = tuple(f"turned by {90 * quarter}°" for quarter in range(QUARTER_TURNS))
     names = turns if training.labels == "rotations" else images.class_names
     details |= class_results(scores, test.labels, names)
     return Predictions(scores, test.labels, details | kept)
+
+
+def _curve_details(passes: Sequence[float], number: int) -> dict[str, object]:
+    """Return top-1 after each pass and the best of these, or nothing unless all are known."""
+    if len(passes) != number:
+        print_line(
+            "train",
+            f"top-1 is known for {len(passes)} of {number} passes, the others had other test "
+            "features; the record leaves the curve out",
+        )
+        return {}
+    best = max(range(number), key=lambda index: passes[index])
+    return {
+        "top1_after_each_pass": list(passes),
+        "best_top1": passes[best],
+        "best_pass": best + 1,
+    }
 
 
 def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dict[str, object]:

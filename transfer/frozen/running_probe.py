@@ -1,6 +1,8 @@
 """One probe that is being trained: its place in the stream of crops, batches, state on disk."""
 
+import hashlib
 import io
+from functools import cached_property
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -8,6 +10,7 @@ import torch
 from torch import Tensor
 
 from transfer.frozen.classifier import Heads
+from transfer.frozen.crops import Maker
 from transfer.frozen.features import Features
 from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
@@ -23,12 +26,28 @@ TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
 class EpochAccuracies:
     """Top-1 of each head on given features after each pass over the training images.
 
-    It is only reported; nothing is chosen by it. The value of a diverged head is -1.
+    It is only reported; nothing is chosen by it. The value of a diverged head is -1. Passes made
+    before the features were replaced are missing.
     """
 
     def __init__(self, features: Features) -> None:
         self.features = features
         self.top1: list[list[float]] = []
+
+    @cached_property
+    def digest(self) -> str:
+        """Return a hash of the features and labels."""
+        found = hashlib.sha256()
+        for tensor in (self.features.labels, self.features.features):
+            found.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
+            found.update(tensor.cpu().contiguous().numpy().data)
+        return found.hexdigest()
+
+    def new(self) -> "EpochAccuracies":
+        """Return the same without measurements, for another training."""
+        curve = EpochAccuracies(self.features)
+        curve.__dict__["digest"] = self.digest  # read once for all
+        return curve
 
     def add(self, heads: Heads) -> None:
         """Measure the heads after one more pass."""
@@ -42,6 +61,8 @@ class SavedTraining:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.maker: Maker | None = None
+        """Processor of the crops so far; None if unknown."""
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def restore(self, optimizer: HeadOptimizer, curve: EpochAccuracies | None = None) -> int:
@@ -59,7 +80,8 @@ class SavedTraining:
             print_line("train", f"{self.path} is torn ({reason}); the training starts anew")
             return 0
         optimizer.load(state)
-        if curve is not None:
+        self.maker = state.get("maker")
+        if curve is not None and state.get("curve_of") == curve.digest:
             curve.top1 = state["curve"]
         return int(state["step"])
 
@@ -68,7 +90,13 @@ class SavedTraining:
     ) -> None:
         """Save the state after `step` steps."""
         content = io.BytesIO()
-        state = {**optimizer.state(), "step": step, "curve": curve.top1 if curve else []}
+        state = {
+            **optimizer.state(),
+            "step": step,
+            "maker": self.maker,
+            "curve": curve.top1 if curve else [],
+            "curve_of": curve.digest if curve else "",
+        }
         torch.save(state, content)
         write_whole(self.path, content.getvalue(), "--runs")
 
@@ -87,6 +115,8 @@ class RunningProbe:
         self.training, self.optimizer, self.saved, self.curve = training, optimizer, saved, curve
         self.ends = training.pass_ends(num_images)
         self.step = saved.restore(optimizer, curve)
+        if curve is not None and not curve.top1 and self.step in self.ends:
+            curve.add(optimizer.heads())
         self._waiting: list[tuple[Tensor, Tensor]] = []
         """Features and labels of images from `place` on, fewer than a batch."""
 

@@ -1,5 +1,6 @@
 """Free memory of this machine, container or job, and what decoded images may take of it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,6 +9,10 @@ from pathlib import Path
 DEFAULT_SHARE = 0.25
 """Share of the free memory that decoded images may take by default."""
 OPTION = "--image-memory-gb"
+SHARERS = "SSL_BENCHMARK_SHARERS"
+"""Environment variable: number of processes side by side that share the free memory."""
+JOB_MEMORY = "SLURM_MEM_PER_NODE"
+"""Environment variable: memory of a Slurm job on this node in MB; 0 is all of it."""
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 _limit_gb: ContextVar[float | None] = ContextVar("limit_gb", default=None)
@@ -15,7 +20,10 @@ _limit_gb: ContextVar[float | None] = ContextVar("limit_gb", default=None)
 
 @contextmanager
 def image_memory(limit_gb: float | None) -> Iterator[None]:
-    """Let decoded images take this much memory within the block; None: DEFAULT_SHARE of it."""
+    """Let decoded images of this process take this much memory within the block.
+
+    None: DEFAULT_SHARE of what is free, divided by the processes that run side by side.
+    """
     token = _limit_gb.set(limit_gb)
     try:
         yield
@@ -24,16 +32,26 @@ def image_memory(limit_gb: float | None) -> Iterator[None]:
 
 
 def image_memory_bytes() -> int:
-    """Return the bytes that decoded images may take."""
+    """Return the bytes that decoded images of this process may take."""
     limit_gb = _limit_gb.get()
-    return int(free_memory() * DEFAULT_SHARE if limit_gb is None else limit_gb * 1e9)
+    if limit_gb is not None:
+        return int(limit_gb * 1e9)
+    return int(free_memory() * DEFAULT_SHARE / max(1, _number(SHARERS)))
+
+
+def _number(variable: str) -> int:
+    """Return the whole number in an environment variable; 0 if there is none."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else 0
 
 
 def free_memory(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """Return the bytes that this process may still take, here and in its container or job."""
     numbers = (line.split() for line in (proc / "meminfo").read_text().splitlines())
     available = {words[0]: 1024 * int(words[1]) for words in numbers}["MemAvailable:"]
-    return max(0, min([available, *_free_in_groups(proc, cgroups)]))
+    # a job may be killed at its limit although it has no group of its own
+    job = [2**20 * megabytes] if (megabytes := _number(JOB_MEMORY)) else []
+    return max(0, min([available, *job, *_free_in_groups(proc, cgroups)]))
 
 
 def _free_in_groups(proc: Path, cgroups: Path) -> Iterator[int]:

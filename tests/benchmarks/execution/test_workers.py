@@ -21,6 +21,7 @@ from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.record import failure_path, read_record
 from transfer.running import stop
+from transfer.running.memory import SHARERS
 
 ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 
@@ -58,6 +59,19 @@ def test_each_cell_has_a_gpu_of_its_own(
         assert name in ("3", "5")
         assert (name in used) == (sign == "-")
         used ^= {name}
+
+
+@pytest.mark.parametrize(("workers", "sharers"), [(3, "3"), (9, "4")])
+def test_each_process_knows_how_many_share_the_memory(
+    workers: int,
+    sharers: str,
+    four: list[PlannedCell],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instead(monkeypatch, f'echo "${SHARERS}" >> {tmp_path}/log')
+    assert run_side_by_side(four, ORIGINS, workers=workers) == []
+    assert (tmp_path / "log").read_text().split() == [sharers] * 4
 
 
 def test_one_that_fails_leaves_the_others(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,8 @@ from transfer.finetuning.classification import (
     train,
     train_rates,
 )
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.loop import Job
+from transfer.finetuning.state import Training, TrainingSummary
 from transfer.running import stop
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process
@@ -168,6 +170,45 @@ def test_a_rate_that_diverges_leaves_the_others(
     classifiers, summaries = together(small_backbone, images, tmp_path, rates)
     assert isinstance(summaries[0], NotFiniteError)
     assert_same_bits(classifiers[1], references[RATES[0]][0])
+
+
+def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    references: References,
+) -> None:
+    rates = (DIVERGING, RATES[0])
+    answers = iter([False, False, True])
+    with monkeypatch.context() as patch:
+        patch.setattr(stop, "is_requested", lambda: next(answers))
+        with pytest.raises(stop.Stopped):
+            together(small_backbone, images, tmp_path, rates)
+    made: list[int] = []
+    step = side_by_side.step
+
+    def counted(job: Job, training: Training, *rest: Any) -> None:
+        made.append(training.iteration)
+        step(job, training, *rest)
+
+    monkeypatch.setattr(side_by_side, "step", counted)
+    classifiers, summaries = together(small_backbone, images, tmp_path, rates)
+    assert made == [3]
+    assert isinstance(summaries[0], NotFiniteError)
+    assert "a loss is not finite" in str(summaries[0])
+    assert_same_bits(classifiers[1], references[RATES[0]][0])
+
+
+def test_a_group_that_diverged_as_a_whole_is_tried_again(
+    small_backbone: Backbone, images: Images, tmp_path: Path
+) -> None:
+    _, summaries = together(small_backbone, images, tmp_path, (DIVERGING,))
+    assert isinstance(summaries[0], NotFiniteError)
+    (note,) = tmp_path.glob("*/diverged.txt")
+    note.write_text("old words")
+    _, summaries = together(small_backbone, images, tmp_path, (DIVERGING,))
+    assert "a loss is not finite" in str(summaries[0])
 
 
 def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import transfer.frozen.crops
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.datasets.images import Images, image_files
-from transfer.frozen.crops import Draws, RandomCrops, RandomView
+from transfer.frozen.crops import CropSource, Draws, RandomCrops, RandomView, Uploads, cut_uploads
 from transfer.frozen.device_crops import DeviceCrops, fits_on
 from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.probe_training import Labels
@@ -70,3 +71,28 @@ def test_only_a_gpu_with_room_holds_images(
         free = share * len(kept.pixels)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
         assert fits_on(kept, torch.device("cuda")) == fits
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_uploaded_images_have_the_crops_of_those_on_the_device(
+    keeps: bool, images: Images, kept: KeptImages
+) -> None:
+    where, view = torch.device("cpu"), RandomView(px=24, labels="rotations")
+    views, labels = Draws(images, view, 3, kept.sizes)(PLACES)
+    made = Uploads(images, view, 3, kept if keeps else None)(PLACES)
+    assert torch.equal(cut_uploads(made, 24, where), DeviceCrops(kept, 24, where)(views))
+    assert torch.equal(made[1], labels)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_resumed_training_keeps_to_the_processor_that_it_began_with(
+    fits: bool, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.crops, "fits_on", lambda *_: fits)
+    with image_memory(1):
+        whole = CropSource(images, 24, 100, 100)
+        old_state = CropSource(images, 24, 100, 3)
+        for began in ("host", "device"):
+            for remaining in (3, 50):
+                assert CropSource(images, 24, 100, remaining, began).maker == began  # type: ignore[arg-type]
+    assert whole.maker == old_state.maker == ("device" if fits else "host")

@@ -24,6 +24,7 @@ from transfer.frozen.linear_heads import (
 )
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import EpochAccuracies, SavedTraining
+from transfer.metrics import top1
 from transfer.running import stop
 
 CPU = torch.device("cpu")
@@ -255,3 +256,31 @@ def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(
     resumed = train_and_score(small_backbone, images, training, test, 0, tmp_path / "parts")
     assert torch.equal(resumed.scores, whole.scores)
     assert resumed.details == whole.details
+
+
+def test_the_curve_of_other_test_features_is_not_told(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    images = open_split("cars", small_data, "train").subset(range(16))
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    repaired = Features(test.features, (test.labels + 1) % 3)
+    for epochs in (2, 1):
+        training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=8, crop_px=32)
+        train_and_score(small_backbone, images, training, test, 0, tmp_path)
+        found = train_and_score(small_backbone, images, training, repaired, 0, tmp_path)
+        if epochs > 1:
+            assert not {"top1_after_each_pass", "best_top1", "best_pass"} & found.details.keys()
+        else:  # the only pass ends with the final weights
+            own = top1(found.scores, repaired.labels)
+            assert found.details["top1_after_each_pass"] == [own]
+            assert found.details["best_top1"] == own
+
+
+def test_the_maker_of_crops_is_part_of_the_state(tmp_path: Path) -> None:
+    optimizer = HeadOptimizer(start(), ProbeTraining(learning_rates=RATES, steps=10), CPU)
+    saved = SavedTraining(tmp_path / "heads.pt")
+    saved.maker = "device"
+    saved.save(optimizer, 4)
+    again = SavedTraining(tmp_path / "heads.pt")
+    again.restore(optimizer)
+    assert again.maker == "device"

@@ -4,12 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from transfer.running.memory import DEFAULT_SHARE, free_memory, image_memory, image_memory_bytes
+import transfer.running.memory
+from transfer.running.memory import (
+    DEFAULT_SHARE,
+    JOB_MEMORY,
+    SHARERS,
+    free_memory,
+    image_memory,
+    image_memory_bytes,
+)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Path:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 8,000 kB of free memory, and a process in the group job/step."""
+    monkeypatch.delenv(JOB_MEMORY, raising=False)
     (tmp_path / "self").mkdir()
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 8000 kB\n")
     (tmp_path / "self/cgroup").write_text("0::/job/step\n")
@@ -60,3 +69,24 @@ def test_images_may_take_a_share_or_what_is_asked() -> None:
     with image_memory(0):
         assert image_memory_bytes() == 0
     assert image_memory_bytes() <= DEFAULT_SHARE * free_memory() * 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "free"), [("3", 3 * 2**20), ("0", 8000 * 1024), ("90", 8000 * 1024)]
+)
+def test_a_job_has_no_more_than_slurm_gave_it(
+    text: str, free: int, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(JOB_MEMORY, text)
+    assert free_memory(machine, machine / "groups") == free
+
+
+@pytest.mark.parametrize(("text", "parts"), [("4", 4), ("", 1), ("0", 1), ("many", 1)])
+def test_processes_side_by_side_share_what_is_free(
+    text: str, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARERS, text)
+    monkeypatch.setattr(transfer.running.memory, "free_memory", lambda: 8_000_000)
+    assert image_memory_bytes() == int(8_000_000 * DEFAULT_SHARE) // parts
+    with image_memory(1.5):
+        assert image_memory_bytes() == 1_500_000_000, "an option of each process"
