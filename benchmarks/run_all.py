@@ -45,7 +45,7 @@ from benchmarks.planning.plan import (
     protocol_notes,
     render_plan,
     with_classifiers,
-    with_shared_heads,
+    with_passes_counted_once,
 )
 from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
@@ -207,10 +207,10 @@ def plan(request: RunAll) -> list[PlannedCell]:
     keys = task_keys(request.tasks, request.suite)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
-        return with_shared_heads(with_classifiers([plan_cell(cell) for cell in cells]))
+        return with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
     cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
     with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
-        return with_shared_heads(with_classifiers([plan_cell(cell) for cell in cells]))
+        return with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
 
 
 def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:

@@ -35,6 +35,7 @@ from benchmarks.planning.plan import (
     PlannedCell,
     groups_sharing_features,
     groups_sharing_passes,
+    without_cells,
 )
 from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.cluster import Cluster, ClusterError, cluster
@@ -165,7 +166,7 @@ def submit_cells(
         for status in statuses(runs)[0]
         if status.state in ("queued", "running")
     }
-    new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
+    new = without_cells(rows, under_way)
     if len(new) < len(rows):
         count = len(rows) - len(new)
         print(

@@ -1,6 +1,6 @@
 """Plan of a run, before it does anything: a line per cell, printed by run_all.py --plan."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -81,7 +81,7 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     return list(by_path.values())
 
 
-def with_shared_heads(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
+def with_passes_counted_once(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     """Return the rows, each pass over images at the cost of its longest training.
 
     A row costs what it needs beyond the rows before it that read the same pass.
@@ -111,6 +111,21 @@ def groups_sharing_passes(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]
         read = _pass_of(row)
         groups.setdefault(id(row) if read is None else read, []).append(row)
     return list(groups.values())
+
+
+def without_cells(rows: Sequence[PlannedCell], records: Collection[str]) -> list[PlannedCell]:
+    """Return the rows but those of these records; what is left of a pass costs the whole pass.
+
+    The readings that are left wait for the pass of those that are not, or make it themselves.
+    """
+    left: list[PlannedCell] = []
+    for group in groups_sharing_passes(rows):
+        kept = [row for row in group if str(row.cell.path.absolute()) not in records]
+        if kept and len(kept) < len(group):
+            hours = sum(row.gpu_hours for row in group)
+            kept = [replace(kept[0], gpu_hours=hours), *(replace(r, gpu_hours=0) for r in kept[1:])]
+        left += kept
+    return left
 
 
 def _pass_of(row: PlannedCell) -> object:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from transfer.datasets.catalog import DATASETS, open_any
+from transfer.datasets.catalog import DATASETS, map_stored_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.images import DataError
 from transfer.datasets.info import AnySplit
@@ -29,11 +29,13 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=64)
-def fingerprint(key: str, data: Path) -> str:
+def fingerprint(key: str, data: Path, cache: Path) -> str:
     """Return the fingerprint of the training and test splits of a set, or of its only split.
 
-    It is cached, since a plan needs it many times; `evaluate` clears the cache.
+    It is cached, since a plan needs it many times; `evaluate` clears the cache. Annotations come
+    from the arrays in the cache folder, where these are.
     """
+    map_stored_annotations(key, data, cache)
     return _fingerprint_of(_open_disjoint(key, data))
 
 

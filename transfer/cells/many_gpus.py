@@ -57,9 +57,11 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     here = this_process().num_processes
     alone = task.distributed_training is None
     asked = here if alone else task.num_processes(cell.settings.training)
-    if asked == here or finished(cell) is not None:
+    if asked == here:
         return evaluate(cell)
-    map_annotations(task.datasets(), cell.folders)
+    map_annotations(task.datasets(), cell.folders)  # before `finished`, which reads them
+    if finished(cell) is not None:
+        return evaluate(cell)
     for key in task.datasets():
         check_once(key, cell.settings.data, cell.settings.tolerated)
     work = cell.folders.work

@@ -29,7 +29,8 @@ def _fits(cell: Cell, record: Record) -> bool:
         and _same_arithmetic(cell, record)
         and record.details.get("classifier", "") == classifier_hash(cell)
         and all(
-            record.data.get(key, {}).get("fingerprint") == fingerprint(key, cell.settings.data)
+            record.data.get(key, {}).get("fingerprint")
+            == fingerprint(key, cell.settings.data, cell.folders.cache)
             for key in cell.task.datasets()
         )
         and not (cell.with_weights and weights_file(record, cell.folders.work) is None)

@@ -129,10 +129,19 @@ def map_annotations(keys: Iterable[str], folders: Folders) -> None:
     Sets that are absent or broken are left to the functions that open them, which say so.
     """
     for key in keys:
-        info = dataset_info(key)
-        if info.map_annotations is not None and info.is_there(folders.data):
-            with suppress(DataError, *DAMAGES):
-                info.map_annotations(folders.data, folders.cache)
+        _map_annotations(key, folders.data, folders.cache, parse=True)
+
+
+def map_stored_annotations(key: str, data: Path, cache: Path) -> None:
+    """Map the arrays of a set's annotations if an earlier process has stored them in the cache."""
+    _map_annotations(key, data, cache, parse=False)
+
+
+def _map_annotations(key: str, data: Path, cache: Path, *, parse: bool) -> None:
+    info = dataset_info(key)
+    if info.map_annotations is not None and info.is_there(data):
+        with suppress(DataError, *DAMAGES):
+            info.map_annotations(data, cache, parse)
 
 
 def open_any(key: str, data: Path, split: str) -> AnySplit:

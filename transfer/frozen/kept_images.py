@@ -136,8 +136,8 @@ def _decode_all(source: ImageFiles, kept: KeptImages) -> None:
             if pixels.shape != place.shape:
                 raise DataError(
                     f"{source.folder / source.name(i)}: {pixels.shape[1]} x {pixels.shape[0]} px, "
-                    f"but its header said {place.shape[1]} x {place.shape[0]} a moment ago; it was "
-                    "replaced meanwhile, start the same command again"
+                    f"but its header said {place.shape[1]} x {place.shape[0]} a moment ago; it may "
+                    "have been replaced meanwhile, or is damaged; start the same command again"
                 )
             # loader processes are forked and share this block, so only counts travel back
             place[:] = pixels

@@ -11,7 +11,7 @@ with the weights that a separate training would give it.
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.running import stop
 from transfer.running.console import print_line, progress
 from transfer.running.content_hash import content_hash
-from transfer.running.lock import BusyError, lock_folder
+from transfer.running.lock import wait_for_folder
 from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
@@ -143,7 +143,8 @@ class _Stream:
                     self._save_others()
                     raise
                 self.going.remove(probe)
-                print_line("train", f"a probe on the same crops is left out: {error}")
+                told = f"the probe of {_described(probe.training)} on the same crops"
+                print_line("train", f"{told} is left out: {error}")
                 continue
             if probe.finished:
                 # before the save: a finished state is only loaded, and nothing checks it again
@@ -164,6 +165,11 @@ class _Stream:
                 probe.save()
             self.last_save = time.monotonic()
             stop.exit_if_requested()
+
+
+def _described(training: ProbeTraining) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in training.learning_rates)
+    return f"rates {rates}, batch size {training.batch_size} and {training.optimizer}"
 
 
 def _forward_images(batch_size: int) -> int:
@@ -240,17 +246,16 @@ def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dic
 def _lock_stream(own_file: Path, shared: Path | None) -> Iterator[Path | None]:
     """Yield the shared folder of a stream, locked; None to train in the cell's own folder.
 
-    The cell's own is used if a training has begun there, or if another process trains in the shared
-    one. Waiting instead would leave a GPU idle.
+    The cell's own is used if a training has begun there. If another process trains in the shared
+    one, this one waits: the pass takes hours, and most often leaves the heads of this one, too.
+    What it has not trained is trained then.
     """
-    with ExitStack() as stack:
-        place = None if own_file.exists() else shared
-        if place is not None:
-            try:
-                stack.enter_context(lock_folder(place))
-            except BusyError:
-                place = None
-        yield place
+    if shared is None or own_file.exists():
+        yield None
+        return
+    told = f"waits for the pass of another process: {shared}"
+    with wait_for_folder(shared, lambda: print_line("train", told)):
+        yield shared
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:

@@ -1,9 +1,10 @@
 """Exclusive locks on folders and open files; a lock ends with its process at the latest."""
 
 import fcntl
+import itertools
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from transfer.running import stop
@@ -11,6 +12,8 @@ from transfer.running.atomic_files import explain_write_errors
 
 LOOK_AGAIN_S = 0.2
 """Time between attempts to lock a file that another process has locked."""
+FOLDER_AGAIN_S = 10
+"""Time between attempts to lock a folder that another process may have locked for hours."""
 
 
 class BusyError(RuntimeError):
@@ -31,6 +34,26 @@ def lock_folder(work: Path) -> Iterator[None]:
             locked = lock_file(file.fileno())
         if not locked:
             raise BusyError(f"{work}: another process works on this cell; wait for it, or stop it")
+        yield
+
+
+@contextmanager
+def wait_for_folder(work: Path, note: Callable[[], None]) -> Iterator[None]:
+    """Lock a folder, and wait while another process has it locked; then call `note` once.
+
+    Stopped if a signal comes while it waits.
+    """
+    with ExitStack() as stack:
+        for attempt in itertools.count():
+            try:
+                stack.enter_context(lock_folder(work))
+                break
+            except BusyError:
+                if not attempt:
+                    note()
+            for _ in range(FOLDER_AGAIN_S):  # a signal is answered within a second
+                stop.exit_if_requested()
+                time.sleep(1)
         yield
 
 

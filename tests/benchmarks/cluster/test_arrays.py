@@ -178,6 +178,18 @@ def test_a_pass_of_many_backbones_may_take_the_hours_of_all(rows: Rows) -> None:
     assert extract.resources.hours == 2 * MARGIN
 
 
+def test_the_rest_of_a_pass_that_is_under_way_has_the_hours_of_the_whole_pass(
+    rows: Rows, settings: CellSettings, programs: Path
+) -> None:
+    first, second = rows(*PASS)
+    found = [replace(first, gpu_hours=2.0), replace(second, gpu_hours=0.0)]
+    assert submit_cells(found[:1], ORIGINS, OPTIONS, settings.runs, Cluster({})) is not None
+    (programs / "queue").write_text("1|RUNNING|None|n1\n1_0|RUNNING|None|n1\n")
+    rest = submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
+    assert rest is not None
+    assert [(cell.key, cell.resources.hours) for cell in rest.cells] == [(PASS[1], 2 * MARGIN)]
+
+
 def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> None:
     found = rows("objectnet13_eval", "imagenet_c100_eval")
     found.append(replace(rows("in100_linear@looc")[0], state="cached"))

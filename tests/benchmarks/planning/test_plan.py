@@ -13,7 +13,7 @@ from benchmarks.planning.plan import (
     groups_sharing_passes,
     plan_cell,
     render_plan,
-    with_shared_heads,
+    with_passes_counted_once,
 )
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
@@ -35,11 +35,11 @@ def test_heads_that_another_row_trains_are_counted_once(
         for seed in (0, 1)
         for key in keys
     ]
-    found = with_shared_heads(rows)
+    found = with_passes_counted_once(rows)
     assert [row.gpu_hours for row in found] == [2.0, 0.0, 0.0, 2.0] * 4
     assert found[1].why == found[2].why == "its head is trained by in1k_linear@jcl"
     done = replace(rows[0], state="cached", gpu_hours=0.0)
-    assert with_shared_heads([done, *rows[1:4]])[1].gpu_hours == 2.0
+    assert with_passes_counted_once([done, *rows[1:4]])[1].gpu_hours == 2.0
 
 
 def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(
@@ -51,10 +51,10 @@ def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(
     ]
     hours = (1.0, 2.5, 1.0)
     rows = [PlannedCell(cell, "run", (), h) for cell, h in zip(cells, hours, strict=True)]
-    found = with_shared_heads(rows)
+    found = with_passes_counted_once(rows)
     assert [row.gpu_hours for row in found] == [1.0, 1.5, 0.0]
     assert found[1].why == "continues the pass of in100_linear@jcl"
-    assert [row.gpu_hours for row in with_shared_heads(rows[1:])] == [2.5, 0.0]
+    assert [row.gpu_hours for row in with_passes_counted_once(rows[1:])] == [2.5, 0.0]
 
 
 def test_rows_of_one_pass_form_a_group_where_its_first_row_stands(

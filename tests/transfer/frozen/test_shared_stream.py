@@ -1,6 +1,7 @@
 """Probes of different batches, optimizers and lengths on one stream of crops are those alone."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features
+from transfer.frozen.features import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
 from transfer.frozen.network import forward
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.running import stop
+from transfer.running.lock import lock_folder
 from transfer.running.not_finite import NotFiniteError
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
@@ -147,10 +149,15 @@ def test_one_that_lags_behind_does_not_delay_another(
 
 
 def test_a_probe_that_diverges_ends_only_itself(
-    small_backbone: Backbone, images: Images, tmp_path: Path, alone: list[Heads]
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    alone: list[Heads],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
     found = train_heads(small_backbone, images, SMALL, 0, tmp_path / "both", peers=(wild,))
+    assert "the probe of rates inf, batch size 4 and sgd on the same" in capsys.readouterr().err
     assert equal(found, alone[0])
     with pytest.raises(NotFiniteError, match="no result is written"):
         train_heads(small_backbone, images, wild, 0, tmp_path / "both", peers=(SMALL,))
@@ -172,6 +179,37 @@ def test_each_probe_keeps_its_own_curve(
         assert shared.details == by_itself.details
         assert len(shared.details["top1_after_each_pass"]) == one.epochs
     assert len(list((tmp_path / "heads").glob("*"))) == 1
+
+
+def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_trained(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    counted: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
+    heads = tmp_path / "heads"
+
+    def run(name: str, one: ProbeTraining, together: tuple[ProbeTraining, ...]) -> Predictions:
+        return train_and_score(
+            *(small_backbone, images, one, test, 0, tmp_path / name, 0, heads, together)
+        )
+
+    expected = run("holder", SMALL, ())
+    (stream,) = heads.glob("stream-*")
+    counted.clear()
+    for one, trained in ((SMALL, 0), (LARGE, 60)):
+        with ExitStack() as holder:
+            holder.enter_context(lock_folder(stream))
+            monkeypatch.setattr("time.sleep", lambda _, holder=holder: holder.close())
+            found = run(f"waits-{trained}", one, peers(one))
+        assert capsys.readouterr().err.count("waits for the pass of another process") == 1
+        if one == SMALL:
+            assert torch.equal(found.scores, expected.scores)
+        assert trained <= sum(counted) < trained + LARGE.batch_size
+    assert not list(tmp_path.glob("waits-*/heads-*.pt"))  # no state of its own
 
 
 def test_other_forward_passes_change_heads_by_rounding_only(

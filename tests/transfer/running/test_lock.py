@@ -11,7 +11,7 @@ import pytest
 from transfer.frozen.feature_file import unfinished_rows
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError
-from transfer.running.lock import BusyError, lock_folder, wait_for_lock
+from transfer.running.lock import BusyError, lock_folder, wait_for_folder, wait_for_lock
 
 
 def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:
@@ -41,6 +41,24 @@ def test_a_request_to_stop_ends_the_wait(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(stop, "_asked", [15])
     with wait_for_lock(tmp_path / "lock"), pytest.raises(stop.Stopped):
         wait_for_lock(tmp_path / "lock").__enter__()
+
+
+def test_a_folder_is_waited_for_with_one_note_until_a_request_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if sum(slept) == 25:
+            stop._asked.append(15)
+
+    monkeypatch.setattr(stop, "_asked", [])
+    monkeypatch.setattr("time.sleep", sleep)
+    with lock_folder(tmp_path), pytest.raises(stop.Stopped):
+        wait_for_folder(tmp_path, lambda: told.append("waits")).__enter__()
+    assert (told, sum(slept)) == (["waits"], 25)
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])

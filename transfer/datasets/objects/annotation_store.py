@@ -43,10 +43,8 @@ def read_once(file: Path, name: str, cache: Path, parse: Parse) -> Scenes:
     name: what is read of the file, part of the hash that names the entry. Other processes wait for
     the first. Where the cache cannot be written, a line says so and this process parses the file.
     """
-    with file.open("rb") as opened:
-        sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
-    entry = content_hash([READER_VERSION, name, sha256], 24)
-    path = cache / "annotations" / f"{entry}.scenes"
+    sha256 = _sha256(file)
+    path = _entry(cache, name, sha256)
     scenes = load_scenes(path, file)
     if scenes is None:
         try:
@@ -66,6 +64,23 @@ def read_once(file: Path, name: str, cache: Path, parse: Parse) -> Scenes:
         except WriteError as error:
             print_line("data", f"{error}. Until then each process parses {file.name} by itself")
     return parse(file.read_bytes()) if scenes is None else scenes
+
+
+def stored(file: Path, name: str, cache: Path) -> Scenes | None:
+    """Return the scenes that `read_once` has stored of a file, mapped; None if there are none."""
+    if not (cache / "annotations").is_dir():
+        return None
+    return load_scenes(_entry(cache, name, _sha256(file)), file)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _entry(cache: Path, name: str, sha256: str) -> Path:
+    entry = content_hash([READER_VERSION, name, sha256], 24)
+    return cache / "annotations" / f"{entry}.scenes"
 
 
 def store_scenes(path: Path, scenes: Scenes) -> None:

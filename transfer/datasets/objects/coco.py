@@ -8,11 +8,10 @@ three points or more, and an object without one is left out. trainval is train20
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import DataError
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.objects.annotation_store import read_once
+from transfer.datasets.objects.annotation_store import read_once, stored
 from transfer.datasets.objects.coco_faults import (
     NUM_KEYPOINTS,
     Kind,
@@ -58,33 +57,38 @@ def read_coco17_keypoints(data: Path, split: str, sizes: Sizes) -> Scenes:
     return _read_split(data, split, sizes, "person_keypoints")
 
 
-def map_coco17(data: Path, cache: Path) -> None:
+def map_coco17(data: Path, cache: Path, parse: bool) -> None:
     """Parse coco/annotations/instances_{train,val}2017.json once for all processes."""
-    _map(data, cache, "instances")
+    _map(data, cache, "instances", parse)
 
 
-def map_coco17_keypoints(data: Path, cache: Path) -> None:
+def map_coco17_keypoints(data: Path, cache: Path, parse: bool) -> None:
     """Parse coco/annotations/person_keypoints_{train,val}2017.json once for all processes."""
-    _map(data, cache, "person_keypoints")
+    _map(data, cache, "person_keypoints", parse)
 
 
 def _read_split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
     published = _Published(data, kind, "val2017" if split == "test" else "train2017")
     # a copy, without the cached fingerprint: image files may change while annotations do not
-    scenes = copy.copy(_opened(published, published.read))
+    scenes = copy.copy(_opened(published))
     return scenes if split == "test" else uniform_split_by_sizes(scenes, split, sizes)
 
 
-def _map(data: Path, cache: Path, kind: Kind) -> None:
+def _map(data: Path, cache: Path, kind: Kind, parse: bool) -> None:
     for part in ("train2017", "val2017"):
         published = _Published(data, kind, part)
-        if published.file.is_file():
-            _opened(published, partial(_parse_once, published, cache))
-
-
-def _parse_once(published: "_Published", cache: Path) -> Scenes:
-    name = f"{FOLDER}/{published.part}/{published.kind}"
-    return read_once(published.file, name, cache, published.parse)
+        if not published.file.is_file():
+            continue
+        known, state = _recent.get(published), _state(published.file)
+        if known is not None and known.state == state and (known.cache == cache or not parse):
+            continue
+        name = f"{FOLDER}/{part}/{kind}"
+        if parse:
+            scenes: Scenes | None = read_once(published.file, name, cache, published.parse)
+        else:
+            scenes = stored(published.file, name, cache)
+        if scenes is not None:
+            _keep(published, _Opened(state, scenes, cache))
 
 
 @dataclass(frozen=True)
@@ -107,23 +111,41 @@ class _Published:
         return _parse_scenes(self.data, self.file, self.kind, f"{FOLDER}/{self.part}", content)
 
 
-_recent: dict[_Published, tuple[tuple[int, int], Scenes]] = {}
-"""Size and time of the files opened last, and their scenes: a run opens them repeatedly."""
+class _Opened(NamedTuple):
+    """The scenes of an annotation file that this process has opened."""
+
+    state: tuple[int, int]
+    """Size and time of the file."""
+    scenes: Scenes
+    cache: Path | None = None
+    """Cache that was asked for the arrays; None if the file was parsed without one."""
 
 
-def _opened(published: _Published, read: Callable[[], Scenes]) -> Scenes:
+_recent: dict[_Published, _Opened] = {}
+"""The files opened last: a run opens them repeatedly."""
+
+
+def _opened(published: _Published) -> Scenes:
     """Return the scenes of a file, those of the last time if the file is still the same."""
-    status = published.file.stat()
-    state = (status.st_size, status.st_mtime_ns)
+    state = _state(published.file)
     before = _recent.get(published)
-    if before is not None and before[0] == state:
-        return before[1]
-    scenes = read()
-    # the first key is the oldest, since dicts keep the order of insertion
+    if before is not None and before.state == state:
+        return before.scenes
+    scenes = published.read()
+    _keep(published, _Opened(state, scenes))
+    return scenes
+
+
+def _state(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _keep(published: _Published, opened: _Opened) -> None:
+    _recent.pop(published, None)
     while len(_recent) >= NUM_RECENT:
         del _recent[next(iter(_recent))]
-    _recent[published] = state, scenes
-    return scenes
+    _recent[published] = opened
 
 
 def _parse_scenes(data: Path, file: Path, kind: Kind, folder: str, content: bytes) -> Scenes:

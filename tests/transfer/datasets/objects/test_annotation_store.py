@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
 from transfer.datasets.images import DataError
 from transfer.datasets.objects import annotation_store, coco
@@ -159,6 +160,33 @@ def test_a_damaged_store_is_made_again(
     again = annotation_store.read_once(published.file, "x", tmp_path, published.parse)
     assert_same(again, expected)
     assert path.read_bytes() == content
+
+
+def test_what_a_plan_has_parsed_is_stored_and_mapped_by_the_evaluation(
+    small_data: Path, tmp_path: Path
+) -> None:
+    fingerprint.cache_clear()
+    coco._recent.clear()
+    expected = fingerprint("coco17", small_data, tmp_path)
+    assert not list(tmp_path.iterdir())  # a plan writes nothing
+    map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
+    assert len(list(tmp_path.glob("annotations/*.scenes"))) == 2
+    assert is_mapped(open_scenes("coco17", small_data, "test").arrays.boxes)
+    fingerprint.cache_clear()
+    assert fingerprint("coco17", small_data, tmp_path) == expected
+
+
+def test_a_plan_maps_what_is_stored_and_parses_nothing(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
+    coco._recent.clear()
+    fingerprint.cache_clear()
+    monkeypatch.setattr(coco, "_parse", None)
+    assert fingerprint("coco17", small_data, tmp_path)
+    before = dict(coco._recent)
+    map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
+    assert before == coco._recent  # they are not read a second time
 
 
 def test_a_changed_annotation_file_has_its_own_store(
