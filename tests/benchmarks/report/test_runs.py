@@ -68,7 +68,7 @@ def test_the_run_of_an_evaluated_checkpoint_is_shown(tmp_path: Path) -> None:
     results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
     backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
     row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unfit")
-    finish_run([row], results, "")
+    finish_run([row], results, tmp_path / "runs", "")
     assert "jcl-run</b>: step 2" in page(results)
 
 

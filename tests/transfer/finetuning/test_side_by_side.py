@@ -10,7 +10,7 @@ import torch
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
-from transfer.finetuning import side_by_side
+from transfer.finetuning import loop, side_by_side
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
@@ -186,7 +186,7 @@ def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
         with pytest.raises(stop.Stopped):
             together(small_backbone, images, tmp_path, rates)
     made: list[int] = []
-    step = side_by_side.step
+    step = loop.step
 
     def counted(job: Job, training: Training, *rest: Any) -> None:
         made.append(training.iteration)

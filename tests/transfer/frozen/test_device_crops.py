@@ -94,5 +94,5 @@ def test_a_resumed_training_keeps_to_the_processor_that_it_began_with(
         old_state = CropSource(images, 24, 100, 3)
         for began in ("host", "device"):
             for remaining in (3, 50):
-                assert CropSource(images, 24, 100, remaining, began).maker == began  # type: ignore[arg-type]
+                assert CropSource(images, 24, 100, remaining, began).maker == began
     assert whole.maker == old_state.maker == ("device" if fits else "host")
