@@ -319,7 +319,8 @@ def follow(request: RunAll) -> int:
         )
     from benchmarks.execution.snapshots import evaluate_snapshots
 
-    return evaluate_snapshots(request, request.tasks or "cifar10_knn", plan=request.plan)
+    keys, full = request.tasks or "cifar10_knn", request.plan_full
+    return evaluate_snapshots(request, keys, plan=request.plan, full=full)
 
 
 def demo(request: RunAll) -> int:

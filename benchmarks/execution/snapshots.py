@@ -11,7 +11,7 @@ from typing import Protocol
 from benchmarks.execution.sequence import run_cell
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import SharedSettings, cells_of, settings_of, split_words
-from benchmarks.planning.plan import PlannedCell, plan_cell
+from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
 from benchmarks.planning.plan_groups import render_plan_groups
 from benchmarks.report import update_report
 from benchmarks.report_parts.run_folders import runs_with_logs
@@ -37,10 +37,12 @@ class SnapshotRequest(SharedSettings, Protocol):
         """Names of the curves, one per folder; empty for those of the runs' folders."""
 
 
-def evaluate_snapshots(request: SnapshotRequest, tasks: str, *, plan: bool = False) -> int:
+def evaluate_snapshots(
+    request: SnapshotRequest, tasks: str, *, plan: bool = False, full: bool = False
+) -> int:
     """Evaluate all snapshots and write tables and figures; return the exit status.
 
-    tasks: ids, separated by commas. plan: only print what would run.
+    tasks: ids, separated by commas. plan: only print what would run; full: a line per cell.
     """
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
@@ -60,7 +62,7 @@ def evaluate_snapshots(request: SnapshotRequest, tasks: str, *, plan: bool = Fal
             else:
                 failed += not evaluate_snapshot(file, name, keys, settings)
     if plan:
-        print(render_plan_groups(rows), file=sys.stderr)
+        print(render_plan(rows) if full else render_plan_groups(rows), file=sys.stderr)
         return 0
     tables_written = update_tables(request.results)
     update_report(request.results, runs_with_logs(request.snapshots))

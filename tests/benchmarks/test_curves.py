@@ -196,6 +196,8 @@ def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
 def test_a_plan_of_snapshots_writes_nothing(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
+    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
     assert capsys.readouterr().err.count("mine@epoch") == 3
+    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
+    assert "Nearest neighbors      3       3" in capsys.readouterr().err
     assert not list((tmp_path / "results").rglob("*.json"))
