@@ -203,12 +203,15 @@ def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
 def test_a_group_that_diverged_as_a_whole_is_tried_again(
     small_backbone: Backbone, images: Images, tmp_path: Path
 ) -> None:
-    _, summaries = together(small_backbone, images, tmp_path, (DIVERGING,))
-    assert isinstance(summaries[0], NotFiniteError)
-    (note,) = tmp_path.glob("*/diverged.txt")
-    note.write_text("old words")
-    _, summaries = together(small_backbone, images, tmp_path, (DIVERGING,))
-    assert "a loss is not finite" in str(summaries[0])
+    rates = (DIVERGING, 2 * DIVERGING)
+    _, summaries = together(small_backbone, images, tmp_path, rates)
+    assert all(isinstance(one, NotFiniteError) for one in summaries)
+    notes = list(tmp_path.glob("*/diverged.txt"))
+    assert len(notes) == 2
+    for note in notes:
+        note.write_text("old words")
+    _, summaries = together(small_backbone, images, tmp_path, rates)
+    assert all("a loss is not finite" in str(one) for one in summaries)
 
 
 def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(

@@ -20,6 +20,7 @@ from transfer.frozen.network import forward
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.running import stop
 from transfer.running.lock import lock_folder
+from transfer.running.memory import image_memory
 from transfer.running.not_finite import NotFiniteError
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
@@ -111,9 +112,11 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
     for index in (2, 0, 1):
         while True:
             try:
-                found = train_heads(
-                    small_backbone, images, ALL[index], 0, tmp_path / "s", peers=peers(ALL[index])
-                )
+                with image_memory(0):  # decoding to keep would be stopped, too
+                    found = train_heads(
+                        *(small_backbone, images, ALL[index], 0, tmp_path / "s"),
+                        peers=peers(ALL[index]),
+                    )
                 break
             except stop.Stopped:
                 stops += 1
@@ -161,6 +164,21 @@ def test_a_probe_that_diverges_ends_only_itself(
     assert equal(found, alone[0])
     with pytest.raises(NotFiniteError, match="no result is written"):
         train_heads(small_backbone, images, wild, 0, tmp_path / "both", peers=(SMALL,))
+
+
+def test_what_went_along_with_a_probe_that_diverges_is_saved(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    alone: list[Heads],
+    counted: list[int],
+) -> None:
+    wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
+    with pytest.raises(NotFiniteError, match="no result is written"):
+        train_heads(small_backbone, images, wild, 0, tmp_path, peers=(SMALL,))
+    counted.clear()
+    assert equal(train_heads(small_backbone, images, SMALL, 0, tmp_path), alone[0])
+    assert sum(counted) == 40 - 16  # its fifth batch ends the other before SMALL gets it
 
 
 @pytest.mark.usefixtures("sizes")
