@@ -27,7 +27,7 @@ def alike(
 ) -> list[Alike]:
     """Return the results of a task in groups that may share a mean, sorted by kind and backbone.
 
-    group_key: key of a backbone. Results of all backbones with one key are told apart by their
+    group_key: key of a backbone. Results of all backbones with one key are kept apart by their
     conditions as if they were those of one backbone.
     """
     blocks = sort_into_blocks(results, (), group_key=group_key)
