@@ -168,10 +168,10 @@ def test_a_run_of_all_takes_snapshots_or_checkpoints(
 def test_a_run_of_all_evaluates_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def evaluate(request: run_all.RunAll, tasks: str, *, plan: bool) -> int:
-        asked.append((request.snapshots, tasks, plan))
+    def evaluate(request: run_all.RunAll, tasks: str, *, plan: bool, full: bool) -> int:
+        asked.append((request.snapshots, tasks, plan, full))
         return 0
 
     monkeypatch.setattr("benchmarks.execution.snapshots.evaluate_snapshots", evaluate)
     assert run_all.main(["--snapshots", str(tmp_path), "--plan"]) == 0
-    assert asked == [((tmp_path,), "cifar10_knn", True)]
+    assert asked == [((tmp_path,), "cifar10_knn", True, False)]
