@@ -49,8 +49,6 @@ from benchmarks.planning.plan import (
 )
 from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
-from benchmarks.report import update_report
-from benchmarks.report_parts.run_folders import remember_runs, runs_of_files
 from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
@@ -256,6 +254,8 @@ def run(request: RunAll) -> int:
     for backbone in {row.cell.backbone.name: row.cell.backbone for row in rows}.values():
         declare_in_records(rows[0].cell.settings.records, backbone)
     if where is not None:
+        from benchmarks.report_parts.run_folders import remember_runs, runs_of_files
+
         remember_runs(request.results, runs_of_files(row.cell.backbone.file for row in rows))
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
@@ -291,6 +291,8 @@ def calibrate(request: RunAll) -> int:
         return status
     write_calibration(request.results, reference, [row.cell for row in plan(request)])
     tables_written = update_tables(request.results)
+    from benchmarks.report import update_report
+
     update_report(request.results)
     print(calibration_line(request.results))
     return max(status, int(not tables_written))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.figures import update_figures
 from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
@@ -76,6 +75,8 @@ def update_tables(results: Path) -> bool:
 
     If not, one line says why: a finished evaluation must not end in a traceback.
     """
+    from benchmarks.figures import update_figures  # --help draws nothing
+
     try:
         with explain_write_errors(results, "--results"):
             results.mkdir(parents=True, exist_ok=True)
