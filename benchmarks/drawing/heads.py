@@ -172,9 +172,10 @@ class HeadShares(Identity):
 def _examples(result: Result, num_heads: int) -> ExamplePanel | None:
     """Return single images with their shares; None for records without, which are older."""
     try:
+        stored = result.details["head_share_examples"]
         shown = [
             (Tile(pixels=pixels(one["jpeg_base64"]), label=str(one["class"])), tuple(one["shares"]))
-            for one in result.details["head_share_examples"][:NUM_EXAMPLES]
+            for one in _evenly(stored, NUM_EXAMPLES)
         ]
     except (KeyError, TypeError, ValueError, OSError):
         return None
@@ -183,6 +184,12 @@ def _examples(result: Result, num_heads: int) -> ExamplePanel | None:
     return ExamplePanel(
         tiles=tuple(tile for tile, _ in shown), shares=tuple(shares for _, shares in shown)
     )
+
+
+def _evenly(drawn: Sequence[Any], count: int) -> list[Any]:
+    """Return at most `count` of the images; they were drawn at random and lie in order of class."""
+    count = min(count, len(drawn))
+    return [drawn[len(drawn) * place // count] for place in range(count)]
 
 
 def head_names(result: Result) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import BarPanel, Drawn, GridPanel
+from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
 from benchmarks.drawing.heads import entropy_bits
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
@@ -164,3 +164,12 @@ def test_neighbors_that_cannot_be_shown_are_said(
     outcome = drawn(tmp_path, "looc/fig3a")
     assert outcome.pictures == ()
     assert "looc-cifar10-cpu" in outcome.problems[0]
+
+
+def test_images_with_shares_are_of_many_classes(tmp_path: Path) -> None:
+    examples = [image(own, own // 2) | {"shares": SHARES} for own in range(12)]
+    details = {"head_shares": SHARES, "head_share_examples": examples}
+    heads(tmp_path, "in100_linear", None, details=details)
+    (picture,) = drawn(tmp_path, "looc/fig4").pictures
+    (panel,) = [own for own in picture.panels if isinstance(own, ExamplePanel)]
+    assert [tile.label for tile in panel.tiles] == [f"class {label}" for label in range(6)]
