@@ -65,6 +65,9 @@ def main(words: list[str]) -> int:
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Annotated
 import tyro
 
 from benchmarks.execution.calibration import reference_of, write_calibration
-from benchmarks.execution.ending import finish_run
+from benchmarks.execution.ending import finish_run, print_counts, remember_request
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.wandb_results import require_wandb
@@ -60,7 +60,7 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
-from transfer.running.console import QUIET, format_duration
+from transfer.running.console import QUIET
 from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import RANGES, check_ranges
 from transfer.running.processes import assume_gpus
@@ -253,6 +253,7 @@ def run(request: RunAll) -> int:
         request.results.mkdir(parents=True, exist_ok=True)
     for backbone in {row.cell.backbone.name: row.cell.backbone for row in rows}.values():
         declare_in_records(rows[0].cell.settings.records, backbone)
+    remember_request(rows, request.results, named=bool(request.tasks or request.suite))
     if where is not None:
         from benchmarks.report_parts.run_folders import remember_runs, runs_of_files
 
@@ -265,10 +266,7 @@ def run(request: RunAll) -> int:
     else:
         failed = run_cells(rows)
     tables_written = finish_run(rows, request.results, request.runs, request.wandb)
-    print(
-        f"{len(rows)} cells, {len(failed)} failed, {format_duration(time.monotonic() - start)}",
-        file=sys.stderr,
-    )
+    print_counts(rows, failed, start)
     return int(bool(failed) or not tables_written)
 
 

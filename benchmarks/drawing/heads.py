@@ -1,6 +1,7 @@
 """Figure of the shares of a network's heads in correct predictions: a panel per data set."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +31,12 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
+from benchmarks.pages.explanation import command_again
 from benchmarks.pages.records import Result
 
 METHOD = "loocpp"
+SEVERAL_HEADS = re.compile(r"-heads\d+$")
+"""End of the name of a network with several heads."""
 NUM_EXAMPLES = 6
 EXAMPLES = "Beside the means: images drawn at random, each with the shares of the heads."
 SHARES = "head_shares"
@@ -57,11 +61,10 @@ class HeadShares(Identity):
         for result in material.results:
             if not result.task.endswith("_linear") or result.model.method != METHOD:
                 continue
+            if not SEVERAL_HEADS.search(result.model.arch):  # one head of such a network
+                continue
             if not _has_shares(result):
-                problems.append(
-                    f"{result.path.name} of {result.model.name} has no {SHARES}: it is of an "
-                    "earlier version; delete it and run the task again"
-                )
+                problems.append(_what_lacks(result))
                 continue
             kind = kind_of(result)
             # the hashes of one paper's protocols differ between tasks
@@ -205,6 +208,24 @@ def head_names(result: Result) -> list[str]:
 def entropy_bits(shares: Sequence[float]) -> float:
     """Return the entropy of shares that add up to 1."""
     return -sum(share * math.log2(share) for share in shares if share > 0)
+
+
+def _what_lacks(result: Result) -> str:
+    """Return what a record without whole shares lacks, why, and the command that makes it anew."""
+    what = f"{result.path}, the record of {result.model.name}, has no {SHARES}"
+    if SHARES in result.details:
+        why = f"{what} that add up to 1, so the file was altered"
+    elif not result.metrics.get(result.primary_metric, 1.0):
+        return f"{what}, because no test image was predicted correctly"
+    else:
+        why = f"{what} (the shares of the heads), because an earlier version of the suite wrote it"
+    again = command_again(result)
+    if not again:
+        return f"{why}; this version has no such task, so delete the file"
+    return (
+        f"{why}; delete the file, then make it anew, where FILE is the checkpoint and DATA the "
+        f"folder of all data sets: {again}"
+    )
 
 
 def _has_shares(result: Result) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from benchmarks.drawing.figure import Figure
 from benchmarks.drawing.histograms import Histograms
-from benchmarks.drawing.sweeps import Probe, Sweep, Swept
+from benchmarks.drawing.sweeps import Probe, Sweep, Swept, moco_v2
 
 BASE = "jcl/in100-r18"
 PROBE = Probe("jcl-2020", "in100_linear@jcl")
@@ -61,14 +61,7 @@ FIGURES: tuple[Figure, ...] = (
             lower=lower,
             methods=(
                 Swept(label="JCL", method="jcl", recipes={f"{BASE}-keys9": 9}, probe=VIEWS),
-                Swept(
-                    label="MoCo v2",
-                    method="moco",
-                    recipes={"moco/in100-r18-v2": 0},
-                    # MoCo v1 has a linear projector
-                    where={"config.projector": "mlp"},
-                    probe=VIEWS,
-                ),
+                moco_v2("MoCo v2", {"moco/in100-r18-v2": 0}, VIEWS),
             ),
             remarks=(
                 "The paper does not say which views these are: here MoCo v2's. (b) is (1 − (a)) / "

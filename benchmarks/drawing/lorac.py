@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.drawing.figure import Figure
 from benchmarks.drawing.histograms import Histograms
 from benchmarks.drawing.kinds import VIEW_TASKS
-from benchmarks.drawing.sweeps import Probe, Sweep, Swept
+from benchmarks.drawing.sweeps import Probe, Sweep, Swept, moco_v2
 from benchmarks.drawing.tradeoffs import Tradeoff
 
 BASE = "lorac/in100-r18"
@@ -40,14 +40,8 @@ def moco_m(recipes: Mapping[str, float], **where: Any) -> Swept:
     return Swept(label="MoCo-M", method="moco_m", recipes=recipes, where=where, probe=PROBE)
 
 
-def moco_v2(recipes: Mapping[str, float]) -> Swept:
-    """Return the line of MoCo v2 with these recipes."""
-    where = {"config.projector": "mlp"}
-    return Swept(label="MoCo-v2", method="moco", recipes=recipes, where=where, probe=MOCO_PROBE)
-
-
 MOCO_M_LEVEL = moco_m({"moco_m/in100-r18": 0})
-MOCO_V2_LEVEL = moco_v2({"moco/in100-r18-v2": 0})
+MOCO_V2_LEVEL = moco_v2("MoCo-v2", {"moco/in100-r18-v2": 0}, MOCO_PROBE)
 
 ACCURACY = Sweep(
     id="lorac/fig3a",
@@ -101,7 +95,7 @@ FIGURES: tuple[Figure, ...] = (
                 follows=("config.prototypes_from", "config.queue_from"),
                 probe=PROBE,
             ),
-            moco_v2(lengths("moco/in100-r18-v2")),
+            moco_v2("MoCo-v2", lengths("moco/in100-r18-v2"), MOCO_PROBE),
         ),
         remarks=("Each point is a run of its own, with its own schedule.",),
     ),

@@ -4,7 +4,7 @@ sequence.py     cells one after another in this process
 overall.py      progress of a whole run, with the time left
 run_file.py     the cells of a run on this machine, and their states from files
 status_rows.py  states of cells as text, and as a page that refreshes itself
-ending.py       last steps of a run, after all of its cells
+ending.py       what a run leaves: its request, tables, the last screen
 wandb_results.py result tables on Weights & Biases, on request
 one_cell.py     one cell in a process of its own, and its command line
 workers.py      cells side by side on one machine

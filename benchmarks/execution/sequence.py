@@ -1,10 +1,11 @@
 """Cells one after another in this process."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.execution.overall import overall_progress
+from benchmarks.execution.overall import Overall, overall_progress
 from benchmarks.execution.run_file import StatusPage
 from benchmarks.planning.plan import PlannedCell
 from transfer.cells.command import summary
@@ -18,21 +19,34 @@ from transfer.running.lock import BusyError
 
 def run_cells(rows: list[PlannedCell]) -> list[Cell]:
     """Run the cells in state "run", one after another; return those that failed."""
+    planned = [row for row in rows if row.state == "run"]
+    with shown_progress(planned) as overall:
+        return run_in_turn(planned, overall)
+
+
+@contextmanager
+def shown_progress(planned: list[PlannedCell]) -> Iterator[Overall]:
+    """Yield the progress of these cells, which the terminal and the page runs/status.html show."""
+    page = StatusPage(planned[0].cell.settings.runs).refresh if planned else lambda: None
+    with overall_progress([row.gpu_hours for row in planned], page) as overall:
+        yield overall
+
+
+def run_in_turn(planned: list[PlannedCell], overall: Overall) -> list[Cell]:
+    """Run cells one after another; return those that failed. overall: progress of all cells."""
     failed = []
     reasons: dict[Path, str] = {}
     """Reasons of failed cells and classifiers, by record path."""
-    planned = [row for row in rows if row.state == "run"]
-    planned.sort(key=lambda row: row.cell.needed is not None)  # classifiers are trained before use
-    waiting = [row.cell for row in planned]
-    page = StatusPage(planned[0].cell.settings.runs).refresh if planned else lambda: None
-    with overall_progress([row.gpu_hours for row in planned], page) as overall:
-        for number, row in enumerate(planned, 1):
-            stop.exit_if_requested()
-            cell = row.cell
-            overall.begin(f"{cell.backbone.name}  {cell.key}")
-            if not run_cell(cell, waiting[number:], reasons):
-                failed.append(cell)
-            overall.end(row.gpu_hours, failed=failed[-1:] == [cell])
+    # classifiers are trained before use
+    ordered = sorted(planned, key=lambda row: row.cell.needed is not None)
+    waiting = [row.cell for row in ordered]
+    for number, row in enumerate(ordered, 1):
+        stop.exit_if_requested()
+        cell = row.cell
+        overall.begin(f"{cell.backbone.name}  {cell.key}")
+        if not run_cell(cell, waiting[number:], reasons):
+            failed.append(cell)
+        overall.end(row.gpu_hours, failed=failed[-1:] == [cell])
     return failed
 
 

@@ -1,25 +1,39 @@
 """Evaluation of the snapshots of pre-training runs: a curve per run, a cell per snapshot and task.
 
 Each snapshot gets a record below results/records/snapshots. A snapshot that fails leaves its reason
-in the tables and does not stop the others.
+in the tables and does not stop the others. Plan, progress, states and the last screen are those of
+`run_all.py --ckpt`.
 """
 
 import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.execution.sequence import run_cell
+from benchmarks.execution.ending import finish_run, print_counts
+from benchmarks.execution.overall import Overall
+from benchmarks.execution.run_file import write_run_file
+from benchmarks.execution.sequence import run_in_turn, shown_progress
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import SharedSettings, cells_of, settings_of, split_words
-from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
+from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
+from benchmarks.planning.plan import (
+    PlannedCell,
+    plan_cell,
+    render_plan,
+    with_classifiers,
+    with_passes_counted_once,
+)
 from benchmarks.planning.plan_groups import render_plan_groups
-from benchmarks.report import update_report
-from benchmarks.report_parts.run_folders import runs_with_logs
-from benchmarks.tables import update_tables
 from transfer.backbone import BackboneError, load_backbone
+from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.images import DataError
 from transfer.running import stop
+from transfer.running.console import is_quiet
 from transfer.running.folders import check_writable
 from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
@@ -44,64 +58,96 @@ def evaluate_snapshots(
 
     tasks: ids, separated by commas. plan: only print what would run; full: a line per cell.
     """
+    start = time.monotonic()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
     settings = settings_of(request, snapshots=True)
     keys = split_words(tasks)
     for key in keys:
         task_of(key)  # an unknown task must fail before a file is loaded
-    names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
-    rows: list[PlannedCell] = []
-    failed = 0
-    for curve, files in zip(names, snapshot_files(request, names), strict=True):
-        for file in files:
-            stop.exit_if_requested()
-            name = f"{curve}{CURVE_SEPARATOR}{file.stem}"
-            if plan:
-                rows += [plan_cell(cell) for cell in _cells(file, name, keys, settings)]
-            else:
-                failed += not evaluate_snapshot(file, name, keys, settings)
-    if plan:
+    files = snapshot_files(request)
+    rows, unreadable = plan_snapshots(files, keys, settings)
+    if plan or not is_quiet():
         print(render_plan(rows) if full else render_plan_groups(rows), file=sys.stderr)
+    if plan:
         return 0
-    tables_written = update_tables(request.results)
-    update_report(request.results, runs_with_logs(request.snapshots))
-    print(f"{failed} snapshots failed", file=sys.stderr)
-    return int(failed > 0 or not tables_written)
+    _require_data(rows, request.data)
+    planned = [row for row in rows if row.state == "run"]
+    write_run_file([row.cell for row in planned], request.runs)
+    failed = run_snapshots(planned, files)
+    tables_written = finish_run(
+        rows, request.results, request.runs, unreadable=unreadable, snapshots=True
+    )
+    print_counts(rows, failed, start)
+    return int(bool(failed or unreadable) or not tables_written)
 
 
-def evaluate_snapshot(file: Path, name: str, keys: list[str], settings: CellSettings) -> bool:
-    """Evaluate a snapshot on all tasks; return whether every task has its record.
+def plan_snapshots(
+    files: Mapping[str, Path], keys: Sequence[str], settings: CellSettings
+) -> tuple[list[PlannedCell], dict[str, str]]:
+    """Return a row per snapshot and task, without weights, and why other snapshots have none.
 
-    DataError if a data set is absent or has too few images.
+    files: the snapshots by their names in the tables.
     """
-    try:
-        cells = _cells(file, name, keys, settings)
-    except (BackboneError, OSError) as error:
-        print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
-        return False
-    rows = [row for cell in cells if (row := plan_cell(cell)).state == "no data"]
-    absent = dict.fromkeys(key for row in rows for key in row.missing)
-    reasons = [f"no {', '.join(absent)} below {settings.data}"] if absent else []
-    reasons += [f"{row.cell.key}: {row.why}" for row in rows if row.why]
+    rows: list[PlannedCell] = []
+    unreadable: dict[str, str] = {}
+    for name, file in files.items():
+        stop.exit_if_requested()
+        try:
+            backbone = inspect_checkpoint(Origin(ckpt=file, name=name), settings.runs)
+        except (BackboneError, OSError) as error:
+            unreadable[name] = str(error)
+            print(f"{name}  failed: {error}", file=sys.stderr, flush=True)
+        else:
+            rows += [plan_cell(cell) for cell in cells_of([backbone], keys, settings)]
+    return with_passes_counted_once(with_classifiers(rows)), unreadable
+
+
+def _require_data(rows: Sequence[PlannedCell], data: Path) -> None:
+    """Raise DataError if a data set is absent or has too few images, or if no snapshot is fit."""
+    lost = [row for row in rows if row.state in ("no data", "unfit")]
+    if len(lost) < len(rows) and all(row.state == "unfit" for row in lost):
+        return
+    absent = dict.fromkeys(key for row in lost for key in row.missing)
+    reasons = [f"no {', '.join(absent)} below {data}"] if absent else []
+    reasons += dict.fromkeys(f"{row.cell.key}: {row.why}" for row in lost if row.why)
     if reasons:
         raise DataError(f"no snapshot can be evaluated: {'; '.join(reasons)}")
-    done = []
-    for cell in cells:
-        stop.exit_if_requested()
-        done.append(run_cell(cell))
-    return all(done)
 
 
-def _cells(file: Path, name: str, keys: list[str], settings: CellSettings) -> list[Cell]:
-    return cells_of([load_backbone(file, name=name)], keys, settings)
+def run_snapshots(planned: Sequence[PlannedCell], files: Mapping[str, Path]) -> list[Cell]:
+    """Run cells snapshot by snapshot; return those that failed.
+
+    The weights of one snapshot at a time are in memory. files: the snapshots by their names.
+    """
+    failed = []
+    with shown_progress(planned) as overall:
+        for name, group in groupby(planned, key=lambda row: row.cell.backbone.name):
+            stop.exit_if_requested()
+            failed += _run_snapshot(list(group), name, files[name], overall)
+    return failed
 
 
-def snapshot_files(request: SnapshotRequest, names: tuple[str, ...]) -> list[list[Path]]:
-    """Return the snapshots of each folder.
+def _run_snapshot(rows: list[PlannedCell], name: str, file: Path, overall: Overall) -> list[Cell]:
+    try:
+        backbone = load_backbone(file, name=name)
+    except (BackboneError, OSError) as error:  # the file has changed since the plan
+        for row in rows:
+            overall.begin(f"{name}  {row.cell.key}")
+            note_failure(row.cell, error)
+            print(f"{row.cell.key}  failed: {error}", file=sys.stderr, flush=True)
+            overall.end(row.gpu_hours, failed=True)
+        return [row.cell for row in rows]
+    cells = [replace(row, cell=replace(row.cell, backbone=backbone)) for row in rows]
+    return run_in_turn(cells, overall)
+
+
+def snapshot_files(request: SnapshotRequest) -> dict[str, Path]:
+    """Return the snapshots of all folders by their names, curve by curve.
 
     ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
     """
+    names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
     if len(names) != len(request.snapshots):
         raise ValueError(
             f"--name {' '.join(names)}: {len(names)} names for {len(request.snapshots)} folders of "
@@ -111,11 +157,13 @@ def snapshot_files(request: SnapshotRequest, names: tuple[str, ...]) -> list[lis
         check_row_name(name, folder.resolve().parent.name)
     if len(set(names)) < len(names):
         raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
-    files = [sorted(folder.glob("*.pt")) for folder in request.snapshots]
-    for folder, paths in zip(request.snapshots, files, strict=True):
+    files = {}
+    for curve, folder in zip(names, request.snapshots, strict=True):
+        paths = sorted(folder.glob("*.pt"))
         if not paths:
             raise ValueError(
                 f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
                 "writes them"
             )
+        files |= {f"{curve}{CURVE_SEPARATOR}{path.stem}": path for path in paths}
     return files

@@ -48,7 +48,7 @@ def explain(path: Path, record: Record, result: Result) -> Explanation:
         "Checkpoint": list(_checkpoint(record)),
         "Data": list(_data(record)),
         "Computed": list(_computed(path, record)),
-        "Again": list(_again(record)),
+        "Again": list(_again(record, result)),
     }
     return Explanation({title: lines for title, lines in sections.items() if lines})
 
@@ -116,9 +116,28 @@ def _protocol(record: Record) -> Iterator[Line]:
 
 def task_key(record: Record) -> str | None:
     """Return the key of the record's task and reading; None if this version has no such task."""
-    name = record.protocol["name"]
-    keys = [key for key in TASKS if reading_of(key)[0] == record.task]
-    return next((key for key in keys if TASKS[key].protocol == name), None)
+    return _key_of(record.task, record.protocol["name"])
+
+
+def _key_of(task: str, protocol: str) -> str | None:
+    keys = [key for key in TASKS if reading_of(key)[0] == task]
+    return next((key for key in keys if TASKS[key].protocol == protocol), None)
+
+
+def command_again(result: Result) -> str:
+    """Return the command that makes a number again, with FILE and DATA to fill in.
+
+    Empty if this version has no such task.
+    """
+    key = _key_of(result.task, result.protocol)
+    if key is None:
+        return ""
+    words = ["python", "benchmarks/run_all.py", "--ckpt", "FILE", "--name", result.model.name]
+    words += ["--data", "DATA", "--tasks", key, "--schedule", result.schedule]
+    words += ["--seeds", str(result.seed)]
+    if result.features_in != "float32":
+        words += ["--features-in", result.features_in]
+    return shlex.join(words)
 
 
 def _checkpoint(record: Record) -> Iterator[Line]:
@@ -156,19 +175,14 @@ def _computed(path: Path, record: Record) -> Iterator[Line]:
     yield "time", f"{record.wall_s:,.0f} s, {record.peak_memory_gb:.1f} GB of memory"
 
 
-def _again(record: Record) -> Iterator[Line]:
+def _again(record: Record, result: Result) -> Iterator[Line]:
     """Yield the command that makes the number again, and when it would find it cached."""
     key = task_key(record)
     if key is None:
         yield "not possible", f"this version has no task {record.task} under this protocol"
         return
     backbone = record.backbone
-    words = ["python", "benchmarks/run_all.py", "--ckpt", "FILE", "--name", backbone["name"]]
-    words += ["--data", "DATA", "--tasks", key, "--schedule", record.schedule]
-    words += ["--seeds", str(record.seed)]
-    if features_in(record) != "float32":
-        words += ["--features-in", features_in(record)]
-    yield "command", shlex.join(words)
+    yield "command", command_again(result)
     yield "FILE", f"the file with sha256 {backbone.get('file_sha256') or backbone['sha256']}"
     if protocol_hash(record.task, TASKS[key]) == record.protocol["paper_hash"]:
         pairs = record.data.items()

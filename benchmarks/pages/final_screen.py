@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from benchmarks.pages.against import compared_numbers
 from benchmarks.pages.conditions import conditions
@@ -17,6 +18,8 @@ MOST_FAILURES = 8
 """Failures whose reasons are shown."""
 VERDICTS: tuple[Verdict, ...] = ("pass", "warn", "fail")
 SIGNS: Mapping[Verdict, str] = {"pass": "✓ pass", "warn": "! warn", "fail": "✗ fail"}
+MOST_COLUMNS = 5
+"""Checkpoints whose numbers stand beside each other."""
 NAME_WIDTH = 18
 """Longest name of a checkpoint in the heading of its column."""
 
@@ -32,12 +35,19 @@ class RequestedCell:
     seed: int
 
 
-def final_screen(results: Results, cells: Sequence[RequestedCell]) -> str:
+def final_screen(
+    results: Results,
+    cells: Sequence[RequestedCell],
+    unreadable: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the numbers of the cells as a text table, and their failures with reasons.
 
     Each row is a task with the number of each checkpoint (mean over seeds), the best published one,
-    and the verdict on the checkpoints that a paper has, too. Verdicts need the paper's protocol,
+    and the verdict on the checkpoints that a paper has, too. Of more than MOST_COLUMNS checkpoints,
+    such as the snapshots of a run, each has rows of its own. Verdicts need the paper's protocol,
     length and data; a note says what stands against them.
+
+    unreadable: reasons of checkpoints whose files could not be read, by name.
     """
     wanted = set(cells)
     done = _newest(result for result in results.done if _cell(result) in wanted)
@@ -45,7 +55,7 @@ def final_screen(results: Results, cells: Sequence[RequestedCell]) -> str:
     finished = {_cell(result) for result in done}
     failed = [failure for failure in failed if _cell(failure) not in finished]
     names = list(dict.fromkeys(cell.backbone for cell in cells))
-    lines = _failure_lines(failed)
+    lines = _failure_lines(failed, unreadable)
     notes = _notes(done)
     room = MOST_LINES - len(lines) - len(notes) - 1
     return "\n".join([*_table(names, cells, done, failed, room), *notes, *lines])
@@ -71,26 +81,32 @@ def _table(
     failed: Sequence[Failure],
     room: int,
 ) -> list[str]:
-    verdicts = verdicts_of(done)
+    beside = len(names) <= MOST_COLUMNS
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
+    groups = [
+        (group, verdicts_of(r for r in done if r.model.name in group))
+        for group in ([names] if beside else [[name] for name in names])
+    ]
     rows = []
     for task, protocol in columns:
         own = [r for r in done if (r.task, r.protocol) == (task, protocol)]
         lost = {f.backbone for f in failed if (f.task, f.protocol) == (task, protocol)}
-        numbers = [_number([r for r in own if r.model.name == n], n in lost) for n in names]
-        if not own and not lost:
-            continue
-        metric = own[0].primary_metric if own else "-"
-        best = best_published(task, without_version(protocol), metric)
-        judged = verdicts.get((task, without_version(protocol), metric))
-        sign = SIGNS[judged] if judged else "-"
-        rows.append([_label(task, protocol, columns), metric, *numbers, best, sign])
+        for group, verdicts in groups:
+            if not lost.union(r.model.name for r in own).intersection(group):
+                continue
+            numbers = [_number([r for r in own if r.model.name == n], n in lost) for n in group]
+            metric = own[0].primary_metric if own else "-"
+            best = best_published(task, without_version(protocol), metric)
+            judged = verdicts.get((task, without_version(protocol), metric))
+            label = [_label(task, protocol, columns), *([] if beside else group), metric]
+            rows.append([*label, *numbers, best, SIGNS[judged] if judged else "-"])
     if not rows:
         return ["no number of this run"]
-    header = ["task", "metric", *(_shortened(name) for name in names), "best published", "verdict"]
-    text = _aligned([header, *rows])
+    titles = ["metric", *(_shortened(name) for name in names)]
+    titles = titles if beside else ["checkpoint", "metric", "ours"]
+    text = _aligned([["task", *titles, "best published", "verdict"], *rows], 2 if beside else 3)
     if len(text) > room:
-        text = [*text[: room - 1], f"... and {len(text) - room + 1} more in tables/overview.md"]
+        text = [*text[: room - 1], f"... and {len(text) - room + 1} more below tables/"]
     return text
 
 
@@ -116,13 +132,13 @@ def _number(own: Sequence[Result], failed: bool) -> str:
     return "failed" if failed else "-"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with two columns of words, numbers at the right, and the verdict."""
+def _aligned(rows: Sequence[Sequence[str]], num_words: int) -> list[str]:
+    """Return lines with `num_words` columns of words, numbers at the right, and the verdict."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     return [
         "  ".join(
-            text.ljust(width) if i < 2 or i == last else text.rjust(width)
+            text.ljust(width) if i < num_words or i == last else text.rjust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -181,7 +197,8 @@ def _notes(done: Sequence[Result]) -> list[str]:
     return [f"{apart} numbers are not comparable with the papers: see the tables"] * bool(apart)
 
 
-def _failure_lines(failed: Sequence[Failure]) -> list[str]:
-    lines = [f"failed  {f.backbone}  {f.task}  {f.reason}" for f in failed[:MOST_FAILURES]]
-    more = len(failed) - MOST_FAILURES
-    return lines + [f"... and {more} more failures in tables/overview.md"] * (more > 0)
+def _failure_lines(failed: Sequence[Failure], unreadable: Mapping[str, str]) -> list[str]:
+    lines = [f"failed  {name}  {reason}" for name, reason in unreadable.items()]
+    lines += [f"failed  {f.backbone}  {f.task}  {f.reason}" for f in failed]
+    more = len(lines) - MOST_FAILURES
+    return lines[:MOST_FAILURES] + [f"... and {more} more failures below tables/"] * (more > 0)

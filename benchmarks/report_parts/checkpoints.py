@@ -1,6 +1,5 @@
 """Checkpoints that were evaluated, failed cells, and tasks without a result."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,8 @@ from benchmarks.pages.explanation import explain
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.missing_data import how_to_get
+from benchmarks.report_parts.requested import requested_tasks
 from transfer.datasets.catalog import DATASETS
 from transfer.record import Record
 from transfer.tasks import TASKS, reading_of
@@ -29,7 +30,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class MissingTasks:
-    """Tasks without any result that need the same data sets."""
+    """Tasks that no run was asked for and that need the same data sets."""
 
     tasks: tuple[str, ...]
     data: tuple[str, ...]
@@ -111,9 +112,10 @@ def _proof(records: Sequence[Record]) -> str:
 
 
 def missing_tasks(contents: Contents) -> list[MissingTasks]:
-    """Return the tasks that run by default and have no result, grouped by their data sets."""
+    """Return the default tasks that no run was asked for, grouped by their data sets."""
     ran = {result.task for result in contents.results.done}
     ran |= {failure.task for failure in contents.results.failed}
+    ran |= requested_tasks(contents.folder)
     groups: dict[tuple[str, ...], dict[str, None]] = {}
     for key, task in TASKS.items():
         name = reading_of(key)[0]
@@ -123,17 +125,7 @@ def missing_tasks(contents: Contents) -> list[MissingTasks]:
         MissingTasks(
             tasks=tuple(tasks),
             data=tuple(DATASETS[key].title for key in keys),
-            how_to_get=tuple(_how_to_get(keys)),
+            how_to_get=tuple(how_to_get(keys)),
         )
         for keys, tasks in groups.items()
     ]
-
-
-def _how_to_get(keys: Sequence[str]) -> list[str]:
-    """Return the command that gets the data sets, and advice on those without a source."""
-    sourced = [key for key in keys if DATASETS[key].sources]
-    advice = [DATASETS[key].how_to_get for key in keys if not DATASETS[key].sources]
-    if sourced:
-        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
-        return [shlex.join(words), *advice]
-    return advice

@@ -15,6 +15,7 @@ from benchmarks.report_parts.figures import figures
 from benchmarks.report_parts.paper_tables import tables_of_papers
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
+from benchmarks.report_parts.requested import not_run, run_command
 from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 
 TEMPLATES = "templates"
@@ -30,7 +31,9 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     parts = {
         "contents": contents,
         "checkpoints": checkpoints(contents),
+        "not_run": not_run(results, contents.results),
         "missing": missing_tasks(contents),
+        "run_missing": run_command(),
         "picture": picture(contents, details),
         "signs": SIGNS,
         "meanings": MEANINGS,

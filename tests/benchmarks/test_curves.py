@@ -2,6 +2,7 @@
 
 import csv
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import torch
 
 from benchmarks import run_all
 from benchmarks.curves import main
+from benchmarks.execution.run_file import local_rows
 from benchmarks.pages.records import read_results
 from benchmarks.tables import write_tables
+from transfer.backbone import Backbone
 from transfer.cells.request import Cell
 
 
@@ -52,6 +55,53 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     ]
 
 
+def test_snapshots_end_and_show_their_states_as_other_runs_do(
+    snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(snapshots, small_data, tmp_path)) == 0
+    shown, told = capsys.readouterr()
+    names = [f"mine@epoch00{epoch}" for epoch in ("00", "01", "10")]
+    begun = [
+        told.index(f"[{number}/3] {name}  cifar10_knn") for number, name in enumerate(names, 1)
+    ]
+    assert begun == sorted(begun)
+    assert "3 cells, 0 failed, " in told
+    assert shown.index("task         metric") < shown.index("report ")
+    states = [(row.backbone, row.state) for row in local_rows(tmp_path / "runs")]
+    assert states == [(name, "done") for name in names]
+    assert "3 done" in (tmp_path / "runs" / "status.html").read_text()
+    assert f"report {tmp_path / 'results' / 'report' / 'index.html'}" in shown
+
+
+def test_only_the_weights_of_one_snapshot_are_in_memory(
+    snapshots: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[weakref.ref[Backbone]] = []
+    most = []
+
+    def succeeded(cell: Cell, *_: object) -> bool:
+        alive.append(weakref.ref(cell.backbone))
+        most.append(sum(one() is not None for one in alive))
+        return True
+
+    monkeypatch.setattr("benchmarks.execution.sequence.run_cell", succeeded)
+    assert main(words(snapshots, small_data, tmp_path)) == 0
+    assert most == [1, 1, 1]
+
+
+def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(
+    snapshots: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tear(*_: object) -> None:
+        (snapshots / "epoch0001.pt").write_bytes(b"torn")
+
+    monkeypatch.setattr("benchmarks.execution.snapshots.write_run_file", tear)
+    assert main(words(snapshots, small_data, tmp_path)) == 1
+    found = read_results(tmp_path / "results", snapshots=True)
+    assert [result.model.name for result in found.done] == ["mine@epoch0000", "mine@epoch0010"]
+    assert [failure.backbone for failure in found.failed] == ["mine@epoch0001"]
+
+
 def test_a_full_disk_of_results_leaves_no_snapshot_untried(
     snapshots: Path,
     small_data: Path,
@@ -62,7 +112,7 @@ def test_a_full_disk_of_results_leaves_no_snapshot_untried(
     fill_disk("/results/")
     assert main(words(snapshots, small_data, tmp_path)) == 1
     told = capsys.readouterr().err
-    assert "3 snapshots failed" in told
+    assert "3 cells, 3 failed, " in told
     assert "the tables are not up to date: " in told
 
 
@@ -112,9 +162,11 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     work.parent.mkdir(parents=True)
     work.write_text("a file where the cell's folder belongs")
     assert main(words(snapshots, small_data, tmp_path)) == 1
-    said = capsys.readouterr().err
-    assert "mine@epoch0001  failed: " in said
-    assert "2 snapshots failed" in said
+    shown, told = capsys.readouterr()
+    assert "mine@epoch0001  failed: " in told
+    assert "2 cells, 1 failed, " in told
+    assert "failed  mine@epoch0001  " in shown
+    assert "failed  mine@epoch0000  cifar10_knn  " in shown
     (path,) = (tmp_path / "results" / "figures").glob("*.csv")
     with path.open() as file:
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]
@@ -125,11 +177,11 @@ def test_cells_know_how_many_broken_images_are_tolerated(
 ) -> None:
     tolerated = []
 
-    def succeeded(cell: Cell) -> bool:
+    def succeeded(cell: Cell, *_: object) -> bool:
         tolerated.append(cell.settings.tolerated)
         return True
 
-    monkeypatch.setattr("benchmarks.execution.snapshots.run_cell", succeeded)
+    monkeypatch.setattr("benchmarks.execution.sequence.run_cell", succeeded)
     assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
     assert tolerated == [3, 3, 3]
 

@@ -1,15 +1,16 @@
 """COCO's average precision of boxes, masks and keypoints, by pycocotools: Lin et al., ECCV 2014."""
 
 import io
-import json
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any, Literal
 
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from transfer.datasets.objects.coco_faults import is_outline
+from transfer.datasets.objects.coco_truth import published_truth
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, check_same_images
 
@@ -24,42 +25,34 @@ SUMMARY: dict[Kind, tuple[str, ...]] = {
 
 
 def coco_ap(
-    detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
+    detections: Sequence[Detections],
+    scenes: Scenes,
+    kinds: Sequence[Kind],
+    cache: Path | None = None,
 ) -> dict[Kind, dict[str, float]]:
     """Return, per kind, AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
 
     detections: one entry per image of the scenes, in their order. The ground truth is the part of
-    the annotation file that belongs to these images. Sizes and classes without an object have no
+    the annotation file that belongs to these images, which the cache keeps, if one is given: the
+    next call need not parse the file. Sizes and classes without an object have no
     entry; no detections give 0. Crowds are neither hits nor misses.
     """
     check_same_images(detections, scenes)
     with redirect_stdout(io.StringIO()):
-        truth = _truth(scenes)
+        truth = _truth(scenes, cache)
         return {kind: _average_precision(truth, detections, scenes, kind) for kind in kinds}
 
 
-def _truth(scenes: Scenes) -> COCO:
+def _truth(scenes: Scenes, cache: Path | None) -> COCO:
     """Return the annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
         raise ValueError(f"these {len(scenes)} scenes name no annotation file; COCO's AP needs one")
-    content = json.loads(scenes.annotations.read_text())
-    ids = {scenes.scene(i).image_id for i in range(len(scenes))}
-    # the first image of each id is kept, as where the scenes are read
-    images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
-    if len(images) != len(ids):
-        raise ValueError(
-            f"{scenes.annotations}: {len(images)} of the {len(ids)} images are in it; "
-            "expected all: is it the file that the scenes were read from?"
-        )
+    published = published_truth(scenes, scenes.annotations, cache)
     truth = COCO()
-    truth.dataset = {
-        "images": list(images.values()),
+    truth.dataset = published | {
         "annotations": [
-            _pycocotools_annotation(place, entry)
-            for place, entry in enumerate(content["annotations"])
-            if place not in scenes.faulty and entry["image_id"] in ids
-        ],
-        "categories": content["categories"],
+            _pycocotools_annotation(place, entry) for place, entry in published["annotations"]
+        ]
     }
     truth.createIndex()
     return truth

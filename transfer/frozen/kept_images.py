@@ -5,6 +5,12 @@ does not fit into the limit of memory is decoded for every pass. There is no sto
 on disk for it: ImageNet's would need 5.4 times the space of the JPEG files, and although reading an
 image takes a seventh of the processor time of decoding it, 3,000 crops/s would read 1.7 GB/s in
 random order.
+
+A run that is stopped while it decodes starts decoding anew, since nothing of it is on disk. That
+costs at most one decoding per stop: about 3.5 core seconds per GB of pixels (measured on 331
+photographs of 500 x 375 px), divided among at most 16 loader processes. A quarter of 256 GB takes
+14 s on 16 cores and 4 min on one; all of ImageNet, 735 GB, takes 3 min on 16 cores. A job needs
+more time than that between two stops to make progress.
 """
 
 import mmap

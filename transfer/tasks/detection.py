@@ -36,6 +36,8 @@ from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -95,6 +97,8 @@ class Detected:
     kinds: tuple[Kind, ...]
     """Kinds of COCO's average precision; empty for VOC."""
     details: Mapping[str, object] = field(default_factory=dict)
+    cache: Path | None = None
+    """Folder that keeps the annotations of the test images; None: COCO's file is parsed."""
 
     @cached_property
     def precisions(self) -> Mapping[Kind, Mapping[str, float]]:
@@ -104,7 +108,7 @@ class Detected:
 
         if not self.kinds:
             return {"bbox": voc_ap(self.found, self.scenes)}
-        return coco_ap(self.found, self.scenes, self.kinds)
+        return coco_ap(self.found, self.scenes, self.kinds, self.cache)
 
     @property
     def first(self) -> Kind:
@@ -328,7 +332,7 @@ class Detection(TaskDefaults):
             "num_train": len(portion.usable),
             "num_test": len(portion.test),
         }
-        return Detected(detections, portion.test, self.kinds, details)
+        return Detected(detections, portion.test, self.kinds, details, folders.cache)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

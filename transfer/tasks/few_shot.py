@@ -17,7 +17,6 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
-from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
@@ -100,10 +99,9 @@ class FewShot(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features, extracted or from the cache."""
-        from transfer.frozen.feature_cache import train_and_test
+        from transfer.frozen.feature_cache import centered_train_and_test as features
 
-        transform = EvalTransform.center(self.crop_px, self.margin_px)
-        return train_and_test(backbone, self.dataset, transform, folders)
+        return features(backbone, self.dataset, self.crop_px, self.margin_px, folders)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> FewShotScores:
         """Train all trials at once; return their scores on test.

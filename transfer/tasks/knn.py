@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import expected_sizes
+from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
-from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
@@ -54,8 +53,8 @@ class KNN(TaskDefaults):
 
     def too_few_images(self, data: Path) -> str:
         """Return why the bank cannot hold as many neighbors as vote; empty if it can."""
-        bank = expected_sizes(self.dataset, data).counts.get("trainval", 0)
-        if not bank or self.num_neighbors <= bank:  # 0: the number is not known
+        bank = too_small_bank(self.dataset, data, self.num_neighbors)
+        if not bank:
             return ""
         return (
             f"{self.num_neighbors} neighbors vote, but {self.dataset} has {bank} training images; "
@@ -68,10 +67,9 @@ class KNN(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features, extracted or from the cache."""
-        from transfer.frozen.feature_cache import train_and_test
+        from transfer.frozen.feature_cache import centered_train_and_test as features
 
-        transform = EvalTransform.center(self.crop_px, self.margin_px)
-        return train_and_test(backbone, self.dataset, transform, folders)
+        return features(backbone, self.dataset, self.crop_px, self.margin_px, folders)
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import expected_sizes
+from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import TrainAndTest
 from transfer.frozen.pass_hours import probe_hours
-from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import TaskDefaults
@@ -82,10 +81,9 @@ class NearestImages(TaskDefaults):
 
     def too_few_images(self, data: Path) -> str:
         """Return why there are too few training images for the neighbors; empty if enough."""
-        bank = expected_sizes(self.dataset, data).counts.get("trainval", 0)
-        if not bank or self.num_neighbors <= bank:  # 0: the number is not known
-            return ""
-        return f"{self.num_neighbors} neighbors are shown, but {self.dataset} has {bank} images"
+        bank = too_small_bank(self.dataset, data, self.num_neighbors)
+        shown = f"{self.num_neighbors} neighbors are shown"
+        return f"{shown}, but {self.dataset} has {bank} images" if bank else ""
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
@@ -93,11 +91,11 @@ class NearestImages(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the features, extracted or from the cache, and the images."""
-        from transfer.frozen.feature_cache import open_images, train_and_test
+        from transfer.frozen.feature_cache import centered_train_and_test, open_images
 
-        transform = EvalTransform.center(self.crop_px, self.margin_px)
+        crop, margin = self.crop_px, self.margin_px
         return Prepared(
-            train_and_test(backbone, self.dataset, transform, folders),
+            centered_train_and_test(backbone, self.dataset, crop, margin, folders),
             open_images(self.dataset, "trainval", folders),
             open_images(self.dataset, "test", folders),
         )

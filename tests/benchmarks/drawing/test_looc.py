@@ -93,7 +93,29 @@ def test_a_record_without_whole_shares_is_said(tmp_path: Path, shares: list[floa
     heads(tmp_path, "in100_linear", shares)
     outcome = drawn(tmp_path, "looc/fig4")
     assert outcome.pictures == ()
-    assert "has no head_shares" in outcome.problems[0]
+    (problem,) = outcome.problems
+    (record,) = (tmp_path / "records").rglob("*.json")
+    assert problem.startswith(
+        f"{record}, the record of {RECIPE.replace('/', '-')}, has no head_shares"
+    )
+    why = "because an earlier version of the suite wrote it" if shares is None else "add up to 1"
+    assert why in problem
+    end = (
+        f"--name {RECIPE.replace('/', '-')} --data DATA --tasks in100_linear@looc --schedule paper"
+    )
+    assert f"python benchmarks/run_all.py --ckpt FILE {end} --seeds 0" in problem
+
+
+def test_one_head_of_a_network_lacks_nothing(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", None, arch="resnet50")
+    assert drawn(tmp_path, "looc/fig4") == Drawn()
+
+
+def test_without_a_correct_prediction_there_are_no_shares(tmp_path: Path) -> None:
+    cell = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": "resnet50-heads4"}
+    point(tmp_path, RECIPE, 0.0, DESIGNATED, made_by={"epochs": 500.0}, **cell)
+    (problem,) = drawn(tmp_path, "looc/fig4").problems
+    assert problem.endswith("because no test image was predicted correctly")
 
 
 def test_entropy_of_equal_shares_is_the_logarithm_of_their_number() -> None:

@@ -96,3 +96,31 @@ def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
     record(tmp_path, 30.0, task=task, protocol="other/1", made_by=LORAC)
     lines = screen(tmp_path, *(cell(task=task, protocol=p) for p in ("lorac-2021/1", "other/1")))
     assert [line.split()[-1] for line in lines[1:]] == ["fail", "-"]
+
+
+def test_many_checkpoints_have_a_row_each(tmp_path: Path) -> None:
+    names = [f"mine@epoch{number:04d}" for number in range(0, 100, 10)]
+    for number, name in enumerate(names[1:]):
+        record(tmp_path, 50.0 + number, backbone=name, sha256=f"{number:064d}")
+    header, *rows = screen(tmp_path, *(cell(backbone=name) for name in names))
+    assert header.split()[:4] == ["task", "checkpoint", "metric", "ours"]
+    shown = [tuple(row.split()[1:4]) for row in rows]
+    assert shown == [(name, "mAP", f"{50 + number}.0") for number, name in enumerate(names[1:])]
+
+
+def test_a_verdict_in_a_row_of_its_own_is_that_of_its_checkpoint(tmp_path: Path) -> None:
+    task = transfer_tasks()[0]
+    scores = {f"run{number}": score for number, score in enumerate((47.5, 30.0, 47.5, 47.5, 47.5))}
+    scores["bad"] = 30.0
+    for name, score in scores.items():
+        told = {"backbone": name, "sha256": f"{name:0>64}", "made_by": LORAC}
+        record(tmp_path, score, task=task, protocol="lorac-2021/1", **told)
+    asked = [cell(backbone=name, task=task, protocol="lorac-2021/1") for name in scores]
+    ends = [line.split()[-1] for line in screen(tmp_path, *asked)[1:]]
+    assert ends == ["pass", "fail", "pass", "pass", "pass", "fail"]
+
+
+def test_a_file_that_could_not_be_read_is_a_failure(tmp_path: Path) -> None:
+    record(tmp_path, 79.7)
+    text = final_screen(read_results(tmp_path), [SVM], {"mine@epoch0001": "no backbone"})
+    assert text.splitlines()[-1] == "failed  mine@epoch0001  no backbone"

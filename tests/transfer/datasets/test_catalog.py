@@ -18,6 +18,7 @@ from transfer.datasets.catalog import (
     open_any,
     open_scenes,
     open_split,
+    too_small_bank,
 )
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.images import DataError, ImageFiles
@@ -248,3 +249,9 @@ def _voc_row(annotation: Path) -> list[int]:
         flags.setdefault(name, []).append(difficult)
     present = Counter(name for name, marks in flags.items() if 0 in marks)
     return [1 if name in present else 0 if name in flags else -1 for name in CLASSES]
+
+
+def test_a_bank_is_too_small_if_fewer_images_are_known_than_neighbors(small_data: Path) -> None:
+    number = expected_sizes("cifar10", small_data).counts["trainval"]
+    assert too_small_bank("cifar10", small_data, number + 1) == number
+    assert too_small_bank("cifar10", small_data, number) == 0

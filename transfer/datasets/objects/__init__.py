@@ -7,5 +7,6 @@ voc_classes.py  the twenty class names
 sbd.py          converts SBD's masks to PNG files for voc_masks.py
 coco.py         COCO 2017: objects with outlines, persons with keypoints
 coco_faults.py  COCO 2017: what is wrong with an annotation
+coco_truth.py   COCO 2017: annotations of a split as pycocotools evaluates them
 annotation_store.py  large annotation files, parsed once per machine and mapped by all processes
 """

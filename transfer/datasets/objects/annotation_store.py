@@ -26,6 +26,8 @@ from transfer.running.content_hash import content_hash
 from transfer.running.lock import wait_for_lock
 
 READER_VERSION = 1  # part of every name: raise it when the readers take other objects from a file
+ENTRIES = "annotations"
+"""Folder of all entries below the cache."""
 START = struct.Struct("<8sQ32s")
 """Name of the layout, bytes of the header, SHA-256 of everything behind this."""
 LAYOUT = b"sslscn01"
@@ -43,7 +45,7 @@ def read_once(file: Path, name: str, cache: Path, parse: Parse) -> Scenes:
     name: what is read of the file, part of the hash that names the entry. Other processes wait for
     the first. Where the cache cannot be written, a line says so and this process parses the file.
     """
-    sha256 = _sha256(file)
+    sha256 = file_sha256(file)
     path = _entry(cache, name, sha256)
     scenes = load_scenes(path, file)
     if scenes is None:
@@ -68,19 +70,20 @@ def read_once(file: Path, name: str, cache: Path, parse: Parse) -> Scenes:
 
 def stored(file: Path, name: str, cache: Path) -> Scenes | None:
     """Return the scenes that `read_once` has stored of a file, mapped; None if there are none."""
-    if not (cache / "annotations").is_dir():
+    if not (cache / ENTRIES).is_dir():
         return None
-    return load_scenes(_entry(cache, name, _sha256(file)), file)
+    return load_scenes(_entry(cache, name, file_sha256(file)), file)
 
 
-def _sha256(file: Path) -> str:
+def file_sha256(file: Path) -> str:
+    """Return the SHA-256 of a file as hex digits."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _entry(cache: Path, name: str, sha256: str) -> Path:
     entry = content_hash([READER_VERSION, name, sha256], 24)
-    return cache / "annotations" / f"{entry}.scenes"
+    return cache / ENTRIES / f"{entry}.scenes"
 
 
 def store_scenes(path: Path, scenes: Scenes) -> None:

@@ -1,0 +1,122 @@
+"""What runs were asked for stands before everything else that could be run."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.execution.ending import remember_request
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import read_results
+from benchmarks.report_parts.checkpoints import missing_tasks
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.requested import (
+    FILE,
+    NOT_FINISHED,
+    Requested,
+    not_run,
+    remember_requested,
+)
+from tests.benchmarks.report.complete_records import HOSTILE
+from tests.synthetic_records import failure, record
+
+SVM = Requested(backbone="mine", key="voc07_svm", protocol="co2-2021/1", schedule="paper", seed=0)
+TASK = transfer_tasks()[0]
+
+
+def asked(key: str, protocol: str = "lorac-2021/1", **changes: Any) -> Requested:
+    fields = {"backbone": "mine", "key": key, "protocol": protocol, "schedule": "paper", "seed": 0}
+    return Requested(**{**fields, **changes})
+
+
+def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
+    return [(group.tasks, group.why) for group in not_run(results, read_results(results))]
+
+
+def test_only_what_has_no_result_is_left(tmp_path: Path) -> None:
+    record(tmp_path, 79.7)
+    failure(tmp_path, TASK, "no such file")
+    remember_requested(tmp_path, [SVM, asked(TASK), asked("transfer_linear/food", data=("food",))])
+    assert left(tmp_path) == [(("transfer_linear/food",), "no food")]
+
+
+def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
+    requests = [
+        SVM,
+        asked("coco_det", "jcl-2020/1", why="its strides are not 4 to 32"),
+        asked("transfer_linear/food", data=("food",), seed=0),
+        asked(TASK, data=("aircraft",), seed=1),
+    ]
+    remember_requested(tmp_path, requests)
+    stopped, unfit, absent = not_run(tmp_path, read_results(tmp_path))
+    assert stopped.why == NOT_FINISHED
+    command = "python benchmarks/run_all.py --ckpt FILE --name mine --data DATA --tasks"
+    assert stopped.command == f"{command} voc07_svm"
+    assert (unfit.why, unfit.command) == ("its strides are not 4 to 32", "")
+    assert absent.why == "no food, aircraft"
+    assert absent.command == f"{command} transfer_linear/food,{TASK} --seeds 0,1"
+    assert absent.how_to_get == ("python -m transfer get-data food aircraft --data DATA",)
+
+
+def test_the_last_request_of_a_checkpoint_counts(tmp_path: Path) -> None:
+    remember_requested(tmp_path, [SVM, asked(TASK, backbone="other")])
+    remember_requested(tmp_path, [asked("cifar10_knn", "uniclr-2022/1")])
+    assert left(tmp_path) == [((TASK, "cifar10_knn"), NOT_FINISHED)]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_without_named_tasks_those_with_data_are_asked_for(tmp_path: Path, named: bool) -> None:
+    settings = SimpleNamespace(schedule="paper")
+    backbone, protocol = SimpleNamespace(name="mine"), SimpleNamespace(protocol="lorac-2021/1")
+    rows: list[Any] = [
+        SimpleNamespace(
+            cell=SimpleNamespace(
+                backbone=backbone, key=key, task=protocol, settings=settings, seed=0
+            ),
+            state=state,
+            missing=missing,
+            why="",
+        )
+        for key, state, missing in (
+            (TASK, "run", ()),
+            ("transfer_linear/food", "no data", ("food",)),
+        )
+    ]
+    remember_request(rows, tmp_path, named=named)
+    assert [task for tasks, _ in left(tmp_path) for task in tasks] == [
+        TASK,
+        *["transfer_linear/food"] * named,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"format": "other"}', '{"format": "ssl-requested/1", "cells": [1]}']
+)
+def test_a_foreign_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
+    remember_requested(tmp_path, [SVM])
+    (tmp_path / "report" / FILE).write_text(text)
+    assert left(tmp_path) == []
+
+
+def test_what_was_asked_for_is_not_repeated_below(tmp_path: Path) -> None:
+    record(tmp_path, 79.7)
+    before = {task for group in missing_tasks(read_contents(tmp_path)) for task in group.tasks}
+    remember_requested(tmp_path, [asked(TASK)])
+    after = {task for group in missing_tasks(read_contents(tmp_path)) for task in group.tasks}
+    assert before - after == {TASK}
+
+
+def test_the_page_shows_it_before_the_folded_rest_and_as_text(tmp_path: Path) -> None:
+    record(tmp_path, 79.7)
+    assert "Asked for, without a result" not in report_page(tmp_path)
+    remember_requested(tmp_path, [asked(TASK, backbone=HOSTILE, why=HOSTILE)])
+    page = report_page(tmp_path)
+    first, folded = page.index("Asked for, without a result"), page.index('class="missing"')
+    assert first < page.index(f"<code>{TASK}</code>") < folded
+    assert HOSTILE not in page
+    rest = page[folded:]
+    assert "<code>python benchmarks/run_all.py --ckpt FILE --data DATA</code>" in rest
+    assert json.loads((tmp_path / "report" / FILE).read_text())["format"] == "ssl-requested/1"
