@@ -7,6 +7,7 @@ times add up; beside a GPU all cores make pixels while it computes.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -58,8 +59,7 @@ def network_work(arch: str, crop_px: int, batch_size: int) -> dict[str, Timed]:
     work: dict[str, Timed] = {}
     for precision in precisions(where):
         network = frozen_network(replace(backbone, precision=precision))
-        # the default binds this network, not that of the last turn
-        work[precision] = Timed(lambda network=network: forward(network, images), batch_size)
+        work[precision] = Timed(partial(forward, network, images), batch_size)
     work["probe"] = probe_work(backbone.feature_dim, where)
     return work
 

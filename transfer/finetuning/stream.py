@@ -46,7 +46,7 @@ class Samples(Protocol[S_co]):
 
     def __len__(self) -> int: ...
 
-    def batch(self, places: Sequence[Place]) -> list[S_co]:
+    def batch(self, places: Sequence[Place]) -> Sequence[S_co]:
         """Return the samples of these places; images of one size may be stacked into one."""
 
 
@@ -105,7 +105,7 @@ def training_batches(
     stream = shuffled_indices(len(samples), seed, process)
     batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)
     return load_batches(
-        samples.batch,
+        lambda batch: list(samples.batch(batch)),
         islice(batches, passes.start, passes.stop),
         num_workers=num_workers,
         pin=_pinned if process.device.type == "cuda" else None,

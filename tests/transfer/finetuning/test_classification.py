@@ -141,7 +141,7 @@ def test_crops_are_those_of_a_probe_within_two_levels_of_pillows(images: Images)
     assert torch.equal(batch.pixels, pixels)
     assert torch.equal(batch.labels, labels)
     by_pillow = [view(*images[index], draw_seed(3, place))[0] for place, index in places]
-    expected = torch.tensor(np.stack(by_pillow)).permute(0, 3, 1, 2)
+    expected = torch.tensor(np.stack([np.asarray(crop) for crop in by_pillow])).permute(0, 3, 1, 2)
     assert (batch.pixels.int() - expected.int()).abs().max() <= 2
 
 

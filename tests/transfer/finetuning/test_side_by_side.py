@@ -107,7 +107,7 @@ def test_weights_and_losses_are_those_of_trainings_alone(
 def test_the_batches_are_made_once(
     small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    made: list[tuple[int, int]] = []
     batch = TrainingSamples.batch
 
     def counted(self: TrainingSamples, places: Sequence[tuple[int, int]]) -> object:
