@@ -71,8 +71,8 @@ class Settings:
 
     arch: str = "resnet18"
     image_px: int = 32
-    """Side of the crops. The forward passes take most of the time on a CPU, four times as much at
-    64 px; then the tasks by themselves take longer than half an hour on two cores."""
+    """Side of the crops. On a CPU the forward passes take most of the time, which grows with the
+    square of this side."""
     rounds: int = 2
     """Number of times that each way is timed."""
     tasks: str = ""
