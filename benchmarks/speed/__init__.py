@@ -6,6 +6,7 @@ bench_shared.py     all tasks on frozen features together against each alone
 one_rate_per_run.py the way of other suites, which bench_shared compares with
 excerpts.py         real images in the folders of the data sets
 bench_crops.py      random crops of photographs against torchvision's usual pipeline
+forward_limit.py    the forward pass beside the pixels: which of them limits what reads images
 bench_features.py   frozen features in bfloat16 against float32
 bench_svm.py        the batched SVM solver against scikit-learn's
 bench_detection.py  both detection engines

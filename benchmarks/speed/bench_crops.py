@@ -7,7 +7,12 @@ and processor time is compared. The usual pipeline decodes with Pillow, takes Ra
 RandomHorizontalFlip of the whole image, converts to normalized float32 and collates. Ours is timed
 with normalization on this CPU, without it (a GPU normalizes bytes), from images that are kept
 decoded, as those of a set that fits into memory are, and for decoding alone. So are the bytes of
-the evaluation transform, from which features are extracted.
+the evaluation transform, from which features are extracted, and the training batches of fine-tuning
+with few labels, which used to be cropped by Pillow.
+
+The forward pass of a network and the training of a linear probe on its features are timed too, on
+the GPU if there is one, else on the same thread; the last lines say which side limits extraction
+and the training of probes.
 """
 
 import random
@@ -26,12 +31,15 @@ from torchvision.transforms import v2
 
 from benchmarks.speed.clock import seconds
 from benchmarks.speed.command import run_benchmark
+from benchmarks.speed.forward_limit import Timed, limits, network_work, precisions
 from transfer.backbone import InputFormat
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
-from transfer.frozen.crops import RandomCrops, RandomView
+from transfer.finetuning.classification import TrainingSamples
+from transfer.frozen.crops import Place, RandomCrops, RandomView, draw_seed
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import keep_images
+from transfer.frozen.network import device
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running.folders import data_folder
 from transfer.running.memory import image_memory
@@ -51,6 +59,10 @@ class Settings:
     crop_px: int = 224
     rounds: int = 5
     """Number of times that each way is timed."""
+    arch: str = "resnet50"
+    """Network whose forward pass is timed."""
+    batch_size: int = 64
+    """Images of a forward pass."""
 
 
 def photographs(folder: Path, number: int) -> Images:
@@ -90,6 +102,7 @@ def ways(images: Images, folder: Path, crop_px: int) -> dict[str, Callable[[], o
         kept = keep_images(images, num_crops=2 * len(images))
     evaluated = EvalImages(images, EvalTransform.center(crop_px, margin_px=32))
     crops, from_kept = RandomCrops(images, view, 0), RandomCrops(images, view, 0, kept)
+    samples = TrainingSamples(images, crop_px, 0)
     places = [(index, index) for index in range(len(images))]
     return {
         "usual": usual_pipeline(images, folder, form),
@@ -97,9 +110,17 @@ def ways(images: Images, folder: Path, crop_px: int) -> dict[str, Callable[[], o
         "bytes": lambda: crops(places),
         "kept, normalized": lambda: normalize(from_kept(places)[0]),
         "kept": lambda: from_kept(places),
+        "fine-tuning": lambda: samples.batch(places),
+        "fine-tuning by Pillow": lambda: crops_by_pillow(images, view, places),
         "evaluation": lambda: list(raw_batches(evaluated, 0, pinned=False)),
         "decoding": lambda: [images.source.read(index) for index in range(len(images))],
     }
+
+
+def crops_by_pillow(images: Images, view: RandomView, places: Sequence[Place]) -> Tensor:
+    """Return the crops (n, H, W, 3) uint8 of these places in the pixels of crops/1."""
+    crops = [view(*images[index], draw_seed(0, position))[0] for position, index in places]
+    return torch.from_numpy(np.stack([np.asarray(crop) for crop in crops]))
 
 
 def times(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -127,12 +148,17 @@ def run(settings: Settings) -> None:
     sizes = np.array([images.source.read(i).shape[:2] for i in range(len(images))])
     height, width = np.median(sizes, axis=0)
     print(f"{len(images)} images, median {width:.0f} x {height:.0f} px, to {settings.crop_px} px")
-    found = times(ways(images, settings.data, settings.crop_px), settings.rounds)
+    work = ways(images, settings.data, settings.crop_px)
+    network = network_work(settings.arch, settings.crop_px, settings.batch_size)
+    passes = {name: timed.work for name, timed in network.items()}
+    found = times(work | passes, settings.rounds)
     for name, what in (
         ("normalized", "decode, crop, normalized batch"),
         ("bytes", "decode, crop, batch of bytes"),
         ("kept, normalized", "crop of kept images, normalized batch"),
         ("kept", "crop of kept images, batch of bytes"),
+        ("fine-tuning", "fine-tuning: decode, crop, batch of bytes"),
+        ("fine-tuning by Pillow", "the same with crops by Pillow"),
         ("evaluation", "evaluation transform, batches of bytes"),
         ("decoding", "decoding alone, the limit"),
     ):
@@ -140,6 +166,25 @@ def run(settings: Settings) -> None:
         print(f"{what}: {times_as_fast:.2f} times as fast as the usual one, ", end="")
         print(rates(found[name], len(images)))
     print(f"usual pipeline: {rates(found['usual'], len(images))}")
+    gain = ratio(found["fine-tuning by Pillow"], found["fine-tuning"])
+    print(f"fine-tuning: its batches {gain:.2f} times as fast as with crops by Pillow")
+    print_limits(settings, found, network, len(images))
+
+
+def print_limits(
+    settings: Settings, found: dict[str, list[float]], network: dict[str, Timed], num_images: int
+) -> None:
+    """Print the rates of the network, and which side limits what reads images."""
+    where = device()
+    speeds = {name: timed.num_images / median(found[name]) for name, timed in network.items()}
+    on = f"on {torch.cuda.get_device_name()}" if where.type == "cuda" else "on one core"
+    for name in precisions(where):
+        network_name = f"{settings.arch} at {settings.crop_px} px, {name}"
+        print(f"forward pass of a {network_name}: {speeds[name]:,.1f} images/s {on}")
+    print(f"training of one linear probe from features: {speeds['probe']:,.0f} images/s {on}")
+    crops = found["bytes" if where.type == "cuda" else "normalized"]
+    pixels, evaluated = (num_images / median(times) for times in (crops, found["evaluation"]))
+    print(limits(pixels, evaluated, speeds, where))
 
 
 def rates(durations: Sequence[float], num_images: int) -> str:

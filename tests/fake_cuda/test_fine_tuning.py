@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,8 +12,7 @@ from tests.fake_cuda.fine_tuning import FineTuningStep, take_fine_tuning_step
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch
 from transfer.backbone import Backbone
-from transfer.finetuning import classification
-from transfer.finetuning.classification import Classifier, FineTuning
+from transfer.finetuning.classification import Classifier, Crops, FineTuning
 from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
@@ -47,8 +45,8 @@ def test_a_step_of_a_classifier_waits_as_often_as_its_budget_says(
     small_backbone: Backbone,
 ) -> None:
     classifier = Classifier(small_backbone, num_classes=5, seed=0)
-    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
-    samples = [classification.Sample(pixels=pixels, label=1) for _ in range(4)]
+    pixels = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+    samples = [Crops(pixels=pixels, labels=torch.ones(4, dtype=torch.int64))]
     step = take_fine_tuning_step(classifier, lambda: classifier.optimizer(COURSE), COURSE, samples)
     check_step(step, "training of classifiers")
 

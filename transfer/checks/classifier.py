@@ -9,7 +9,7 @@ from transfer.backbone import random_backbone
 from transfer.checks.report import Facts, Place
 from transfer.checks.speed import first_that_fits, seconds_per_call, with_peak_memory
 from transfer.checks.training_step import training_step
-from transfer.finetuning.classification import Classifier, FineTuning, Sample
+from transfer.finetuning.classification import Classifier, Crops, FineTuning
 from transfer.finetuning.gpu import measured_convolutions
 from transfer.finetuning.schedule import Precision
 
@@ -40,7 +40,7 @@ def _measure_batch(place: Place, precision: Precision, images: int) -> Facts:
     device = torch.device(place.device)
     arch, px, classes = ("resnet18", 64, 4) if place.small else ("resnet50", 224, 1000)
     network = new_classifier(arch, classes, device)
-    samples = noise_samples(images, px, classes)
+    samples = noise_samples(images, px, classes, device)
     step = partial(
         training_step, network.train(), network.optimizer(COURSE), samples, device, precision
     )
@@ -63,7 +63,8 @@ def new_classifier(arch: str, num_classes: int, device: torch.device) -> Classif
     return Classifier(backbone, num_classes=num_classes, seed=0).to(device)
 
 
-def noise_samples(count: int, px: int, num_classes: int) -> list[Sample]:
-    """Return crops of noise."""
+def noise_samples(count: int, px: int, num_classes: int, device: torch.device) -> list[Crops]:
+    """Return crops of noise on the device, stacked as those of a pass."""
     noise = np.random.default_rng(0).integers(256, size=(count, px, px, 3), dtype=np.uint8)
-    return [Sample(pixels=pixels, label=i % num_classes) for i, pixels in enumerate(noise)]
+    pixels = torch.from_numpy(noise).permute(0, 3, 1, 2)
+    return [Crops(pixels=pixels, labels=torch.arange(count) % num_classes).to(device)]

@@ -131,7 +131,7 @@ def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]
 def classifier(device: torch.device) -> Subject:
     """Return a classifier on a ResNet-18, and images of noise."""
     network = new_classifier("resnet18", 4, device)
-    return Subject(network, network.optimizer(COURSE), noise_samples(4, 64, 4))
+    return Subject(network, network.optimizer(COURSE), noise_samples(4, 64, 4, device))
 
 
 def detector(device: torch.device) -> Subject:

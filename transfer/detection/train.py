@@ -36,6 +36,10 @@ class TrainingSamples:
         index = int(self.indices[number])
         return training_sample(self.scenes, index, self.recipe, (self.seed, position))
 
+    def batch(self, places: Sequence[Place]) -> list[Sample]:
+        """Return the samples of these places, each of its own size."""
+        return [self[place] for place in places]
+
 
 def train(
     detector: Detector,

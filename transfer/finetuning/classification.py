@@ -1,13 +1,11 @@
 """Fine-tuning of a backbone with a linear classifier: network, training and scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from transfer.backbone import Backbone, InputFormat
@@ -18,15 +16,18 @@ from transfer.finetuning.schedule import Precision
 from transfer.finetuning.side_by_side import Competitor, train_side_by_side
 from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
-from transfer.frozen.crops import RandomView, draw_seed
+from transfer.frozen.crops import CROPS, RandomCrops, RandomView
 from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
-from transfer.frozen.network import forward, upload
+from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.running import stop
-from transfer.running.console import progress
+from transfer.running.console import print_line, progress
+from transfer.running.content_hash import content_hash
 from transfer.running.loader import load_stacked
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process, any_process, this_process
+
+CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,47 +56,47 @@ class FineTuning:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sample:
-    """A crop and its class.
+class Crops:
+    """The crops of a pass and their classes; the network normalizes them."""
 
-    The fields are no tensors: a batch of hundreds, each in a shared-memory file, could exceed the
-    limit of open files of a process. The network sends the whole batch to its device at once.
-    """
+    pixels: Tensor
+    """(n, 3, H, W) uint8, RGB, channels last."""
+    labels: Tensor
+    """(n,)"""
 
-    pixels: NDArray[np.uint8]
-    """(H, W, 3), RGB."""
-    label: int
+    def to(self, device: torch.device) -> "Crops":
+        """Return the crops on a device; copies from pinned memory are asynchronous."""
+        pixels = self.pixels.to(device, non_blocking=True)
+        return Crops(pixels=pixels, labels=self.labels.to(device, non_blocking=True))
 
-    def to(self, device: torch.device) -> "Sample":
-        """Return itself; the network moves the batch."""
-        return self
-
-    def pin_memory(self) -> "Sample":
-        """Return itself; there is no tensor to pin."""
-        return self
+    def pin_memory(self) -> "Crops":
+        """Return the crops in pinned memory, from which a GPU copies asynchronously."""
+        return Crops(pixels=self.pixels.pin_memory(), labels=self.labels.pin_memory())
 
 
 class TrainingSamples:
-    """Samples of `stream.Samples` with the random crops and flips of the linear probes."""
+    """The `stream.Samples` of images: the random crops and flips of the linear probes.
+
+    Images whose pixels are kept are cropped from there.
+    """
 
     wide = None
     """None, since all crops have the same size, whatever the image's shape."""
 
     def __init__(self, images: Images, crop_px: int, seed: int) -> None:
-        self.images, self.seed = images, seed
-        self.view = RandomView(px=crop_px)
+        self.crops = RandomCrops(images, RandomView(px=crop_px), seed)
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.crops.images)
 
-    def __getitem__(self, place: Place) -> Sample:
-        position, index = place
-        view, label = self.view(*self.images[index], draw_seed(self.seed, position))
-        return Sample(pixels=np.asarray(view), label=label)
+    def batch(self, places: Sequence[Place]) -> list[Crops]:
+        """Return the crops of these places, stacked."""
+        pixels, labels = self.crops(places)
+        return [Crops(pixels=pixels, labels=labels)]
 
 
 class Classifier(nn.Module):
-    """A backbone and a linear layer; called with samples, it returns the cross-entropy by name."""
+    """A backbone and a linear layer; called with crops, it returns the cross-entropy by name."""
 
     def __init__(self, backbone: Backbone, num_classes: int, seed: int) -> None:
         """Initialize the layer's weights by N(0, 0.01^2) from the seed, its bias by 0 (MoCo)."""
@@ -110,15 +111,11 @@ class Classifier(nn.Module):
         network = backbone.network().requires_grad_(True)
         self.layers = nn.Sequential(network, head).to(memory_format=torch.channels_last)
 
-    def forward(self, samples: list[Sample]) -> dict[str, Tensor]:
-        """Return the cross-entropy of one batch."""
-        mean, std = self.get_buffer("mean"), self.get_buffer("std")
-        stacked = torch.from_numpy(np.stack([sample.pixels for sample in samples]))
-        pixels = upload(stacked, mean.device)
-        labels = upload(torch.tensor([sample.label for sample in samples]), mean.device)
-        # the memory of (n, H, W, 3) is that of (n, 3, H, W) in channels-last layout: no copy
-        images = (pixels.permute(0, 3, 1, 2).float() / 255 - mean) / std
-        return {"cross-entropy": F.cross_entropy(self.layers(images).float(), labels)}
+    def forward(self, samples: list[Crops]) -> dict[str, Tensor]:
+        """Return the cross-entropy of the crops of a pass, which are the only sample."""
+        (crops,) = samples
+        images = (crops.pixels.float() / 255 - self.get_buffer("mean")) / self.get_buffer("std")
+        return {"cross-entropy": F.cross_entropy(self.layers(images).float(), crops.labels)}
 
     def optimizer(self, course: FineTuning) -> torch.optim.SGD:
         """Return SGD with a learning rate for the backbone and one for the classifier."""
@@ -147,6 +144,25 @@ class TrainedClassifier:
     summary: TrainingSummary
     num_labelled: int
     """Images that it was trained on."""
+
+
+def training_folder(
+    work: Path, name: str, backbone: Backbone, images: Images, course: FineTuning, seed: int
+) -> Path:
+    """Return the folder of a training's state, named by a hash of all that shapes its weights.
+
+    A training that was begun on Pillow's crops, crops/1, is not continued; a line says so.
+    """
+    same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed]
+    folder = work / f"{name}-{content_hash([*same, CROPS], 12)}"
+    older = work / f"{name}-{content_hash(same, 12)}"
+    if older.exists() and not folder.exists() and this_process().is_main:
+        print_line(
+            "train",
+            f"{name}  {older} was begun on crops of other pixels, crops/1: the training starts "
+            f"anew on {CROPS}, and that folder may be deleted",
+        )
+    return folder
 
 
 def train(

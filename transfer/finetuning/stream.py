@@ -4,7 +4,7 @@ The order is detectron2's: consecutive permutations of all images, dealt to the 
 and gathered into batches of one orientation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from typing import Protocol, Self, TypeVar
 
@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 
 class Sample(Protocol):
-    """One randomly transformed training image with its labels."""
+    """One randomly transformed training image with its labels, or several that are stacked."""
 
     def to(self, device: torch.device) -> Self:
         """Return the sample with its tensors on a device."""
@@ -46,7 +46,8 @@ class Samples(Protocol[S_co]):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, place: Place) -> S_co: ...
+    def batch(self, places: Sequence[Place]) -> Sequence[S_co]:
+        """Return the samples of these places; images of one size may be stacked into one."""
 
 
 def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[Place]:
@@ -104,7 +105,7 @@ def training_batches(
     stream = shuffled_indices(len(samples), seed, process)
     batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)
     return load_batches(
-        lambda batch: [samples[place] for place in batch],
+        lambda batch: list(samples.batch(batch)),
         islice(batches, passes.start, passes.stop),
         num_workers=num_workers,
         pin=_pinned if process.device.type == "cuda" else None,

@@ -55,6 +55,10 @@ class TrainingSamples:
         position, index = place
         return training_sample(self.split, index, self.recipe, (self.seed, position))
 
+    def batch(self, places: Sequence[Place]) -> list[Sample]:
+        """Return the samples of these places."""
+        return [self[place] for place in places]
+
 
 def training_sample(
     split: Segmented, index: int, recipe: SegmentationRecipe, seed: int | Sequence[int]

@@ -20,7 +20,6 @@ from transfer.finetuning.schedule import Precision
 from transfer.frozen.features import Predictions
 from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours, training_hours
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from transfer.finetuning.classification import FineTuning, TrainedClassifier
     from transfer.galleries.tile import Tile
 
-CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
 
@@ -167,6 +165,7 @@ class SemiSupervised(TaskDefaults):
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
         from transfer.finetuning.learning_rate_search import best_rate, scores_by_name
+        from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
         passes = self.epochs * len(self.head_rates)
@@ -185,6 +184,7 @@ class SemiSupervised(TaskDefaults):
             ],
             "at_grid_edge": bool(held_out) and rate in edges,
             "labels": self.labels(),
+            "crops": CROPS,
             "fingerprint_of_labelled": labelled.fingerprint,
         }
         if self.drawn_share and this_process().is_main:
@@ -258,15 +258,16 @@ class SemiSupervised(TaskDefaults):
 
         The error of a rate that diverges takes the place of its network.
         """
-        from transfer.finetuning.classification import Classifier, TrainedClassifier, train_rates
+        from transfer.finetuning import classification as whole
 
         backbone, process = prepared.backbone, this_process()
         courses = [self.course(len(learned), rate) for rate in rates]
-        same = [CODE_VERSION, backbone.sha256, learned.fingerprint]
-        hashes = [content_hash([*same, asdict(course), seed], 12) for course in courses]
-        places = [folders.work / f"{name}-{of}" for name, of in zip(names, hashes, strict=True)]
-        classifiers = [Classifier(backbone, len(learned.class_names), seed) for _ in rates]
-        summaries = train_rates(
+        places = [
+            whole.training_folder(folders.work, name, backbone, learned, course, seed)
+            for name, course in zip(names, courses, strict=True)
+        ]
+        classifiers = [whole.Classifier(backbone, len(learned.class_names), seed) for _ in rates]
+        summaries = whole.train_rates(
             classifiers, learned, courses, seed=seed, folders=places, process=process, names=names
         )
         networks: list[TrainedClassifier | NotFiniteError] = []
@@ -276,7 +277,7 @@ class SemiSupervised(TaskDefaults):
                 networks.append(done)
             else:
                 networks.append(
-                    TrainedClassifier(name, rate, course, classifier, done, len(learned))
+                    whole.TrainedClassifier(name, rate, course, classifier, done, len(learned))
                 )
         return networks
 

@@ -1,25 +1,32 @@
 """Two learning rates for two groups, and a training resumed that is one undisturbed."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+import transfer.datasets.images
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
+from transfer.finetuning import classification, loop
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
     TrainingSamples,
     predict_scores,
     train,
+    training_folder,
 )
 from transfer.finetuning.schedule import learning_rate, set_rate
+from transfer.frozen.crops import RandomCrops, RandomView, draw_seed
+from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
 from transfer.running import stop
+from transfer.running.content_hash import content_hash
 from transfer.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))
@@ -103,12 +110,10 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
     for step, rate in enumerate((1e-4, 1e-4, 1e-4, 2e-5, 4e-6)):
         for group, factor in zip(sgd.param_groups, (1, 10), strict=True):
             group["lr"] = rate * factor
-        batch = [samples[place, order[place]] for place in range(4 * step, 4 * step + 4)]
-        pixels = torch.stack([torch.tensor(s.pixels).permute(2, 0, 1) for s in batch])
-        labels = torch.tensor([s.label for s in batch])
+        (batch,) = samples.batch([(n, order[n]) for n in range(4 * step, 4 * step + 4)])
         sgd.zero_grad()
-        scores = head(network((pixels / 255 - mean) / std)).float()  # a loss in float32
-        F.cross_entropy(scores, labels).backward()
+        scores = head(network((batch.pixels / 255 - mean) / std)).float()  # a loss in float32
+        F.cross_entropy(scores, batch.labels).backward()
         sgd.step()
     torch.testing.assert_close(found.layers[1].weight, head.weight)
     statistics = found.get_buffer("layers.0.bn1.running_mean")
@@ -128,13 +133,76 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(
     assert all(torch.equal(resumed[name], tensor) for name, tensor in whole.state_dict().items())
 
 
+def test_crops_are_those_of_a_probe_within_two_levels_of_pillows(images: Images) -> None:
+    places = [(7 * index, index) for index in range(12)]
+    (batch,) = TrainingSamples(images, 32, seed=3).batch(places)
+    view = RandomView(px=32)
+    pixels, labels = RandomCrops(images, view, seed=3)(places)
+    assert torch.equal(batch.pixels, pixels)
+    assert torch.equal(batch.labels, labels)
+    by_pillow = [view(*images[index], draw_seed(3, place))[0] for place, index in places]
+    expected = torch.tensor(np.stack([np.asarray(crop) for crop in by_pillow])).permute(0, 3, 1, 2)
+    assert (batch.pixels.int() - expected.int()).abs().max() <= 2
+
+
+def test_kept_images_give_the_same_crops_without_decoding(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [(index, index) for index in range(12)]
+    (expected,) = TrainingSamples(images, 32, seed=0).batch(places)
+    kept = with_kept_pixels(images, passes=2)
+    monkeypatch.setattr(transfer.datasets.images, "decoding", None)
+    (found,) = TrainingSamples(kept, 32, seed=0).batch(places)
+    assert torch.equal(found.pixels, expected.pixels)
+
+
+def test_crops_travel_as_one_tensor_of_bytes(images: Images) -> None:
+    (crops,) = TrainingSamples(images, 16, seed=0).batch([(0, 4), (1, 5), (2, 6)])
+    assert (crops.pixels.dtype, crops.pixels.shape) == (torch.uint8, (3, 3, 16, 16))
+    assert crops.pixels.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_number_of_loader_processes_changes_no_bit(
+    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = []
+    for workers in (0, 2):
+        monkeypatch.setattr(loop, "usual_workers", lambda _, workers=workers: workers)
+        states.append(trained(small_backbone, images, tmp_path / str(workers)).state_dict())
+    assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
+
+
+def test_a_training_on_older_crops_starts_anew_and_says_so(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def folder(place: Path = tmp_path) -> Path:
+        return training_folder(place, "all", small_backbone, images, COURSE, seed=0)
+
+    same = [1, small_backbone.sha256, images.fingerprint, asdict(COURSE), 0]
+    older = tmp_path / f"all-{content_hash(same, 12)}"  # as before crops had versions
+    older.mkdir()
+    found = folder()
+    assert found != older
+    assert "starts anew on crops/2" in capsys.readouterr().err
+    found.mkdir()
+    folder()
+    folder(tmp_path / "empty")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(classification, "CROPS", "crops/3")
+    assert folder() not in (found, older)
+
+
 def test_a_network_of_heads_and_one_with_a_cifar_stem_learn_too(images: Images) -> None:
     for arch, stem in (("resnet18-heads2", "imagenet"), ("resnet18", "cifar")):
         form = InputFormat(size_px=32)
         backbone = random_backbone(arch=arch, stem=stem, seed=0, input=form)  # type: ignore[arg-type]
         classifier = Classifier(backbone, 6, seed=0)
         samples = TrainingSamples(images, 32, seed=0)
-        classifier([samples[0, 0], samples[1, 5]])["cross-entropy"].backward()
+        classifier(samples.batch([(0, 0), (1, 5)]))["cross-entropy"].backward()
         assert all(parameter.grad is not None for parameter in classifier.parameters())
 
 

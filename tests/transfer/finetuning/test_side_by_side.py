@@ -1,5 +1,6 @@
 """Networks that train side by side have the bits of networks that train alone."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,14 +107,14 @@ def test_weights_and_losses_are_those_of_trainings_alone(
 def test_the_batches_are_made_once(
     small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
-    get = TrainingSamples.__getitem__
+    made: list[tuple[int, int]] = []
+    batch = TrainingSamples.batch
 
-    def counted(self: TrainingSamples, place: tuple[int, int]) -> object:
-        made.append(place)
-        return get(self, place)
+    def counted(self: TrainingSamples, places: Sequence[tuple[int, int]]) -> object:
+        made.extend(places)
+        return batch(self, places)
 
-    monkeypatch.setattr(TrainingSamples, "__getitem__", counted)
+    monkeypatch.setattr(TrainingSamples, "batch", counted)
     together(small_backbone, images, tmp_path)
     assert len(made) == COURSE.iterations * COURSE.batch_size
 
