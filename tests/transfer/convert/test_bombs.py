@@ -1,4 +1,4 @@
-"""Files that ask for gigabytes or ages are refused within ten seconds and 2 GB; real ones are not.
+"""Files that ask for gigabytes or ages are refused within thirty seconds and 2 GB; real ones not.
 
 Each is read in another process with a limit of its memory.
 """
@@ -156,8 +156,8 @@ def test_a_list_of_all_images_of_imagenet_is_read_beside_the_network(tmp_path: P
 def test_the_list_of_imagenet_stays_within_the_memory(reader: Reader, tmp_path: Path) -> None:
     torch.save({"weight": torch.ones(2), "samples": image_list(1_281_167)}, tmp_path / "file")
     outcome = reader.read(tmp_path / "file")
-    # no ResNet is in it; on a busy machine its hundred megabytes take more than ten seconds, and
-    # the limit of processor time may end the process
+    # no ResNet is in it; on a busy machine its hundred megabytes may take more than the processor
+    # time, whose limit then ends the process
     assert outcome.end in ("refused", "above budget"), outcome
     assert "MemoryError" not in outcome.message
 
