@@ -8,11 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.report_parts.task_charts import Named
+from transfer.galleries.mistakes import CORRUPTED, MOST_WRONG, TURNED
+from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import CAPTIONS, MOST_BYTES, gallery_folder
 
 MOST_RECORDS = 2
 """Records of one task whose pictures are shown: those of the best backbones."""
 MOST_QUERIES = 6
+INTRODUCTIONS = {
+    MOST_WRONG: "Images of which the classifier is most sure to be of another class.",
+    TURNED: "Images about whose rotation the classifier is most wrong, turned counterclockwise as "
+    "it saw them.",
+    CORRUPTED: "For each corruption the image of which the classifier is most sure to be of "
+    "another class, the surest first; no photograph twice.",
+    **dict.fromkeys(
+        (FALSE, MISSED),
+        "False positives: images without a class that rank high for it. Missed positives: images "
+        "with a class that rank low for it. At most one of each kind per class.",
+    ),
+}
+"""Words above the pictures of classifiers, by group of a picture."""
 JPEG = b"\xff\xd8\xff"
 
 
@@ -34,6 +49,17 @@ class Gallery:
 
     backbone: str
     pictures: tuple[Picture, ...]
+
+    @property
+    def ranked(self) -> bool:
+        """Return whether the pictures show wrong places in the rankings for classes."""
+        return any(picture.group in (FALSE, MISSED) for picture in self.pictures)
+
+    @property
+    def introduction(self) -> str:
+        """Return what the pictures of a classifier show."""
+        groups = [picture.group for picture in self.pictures if picture.group in INTRODUCTIONS]
+        return INTRODUCTIONS[groups[0] if groups else MOST_WRONG]
 
 
 @dataclass(frozen=True, kw_only=True)

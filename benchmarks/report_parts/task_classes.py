@@ -1,7 +1,7 @@
 """Numbers of one task by class and by size, the most confused pairs, and the spread over runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from benchmarks.report_parts.alike import alike
@@ -11,6 +11,7 @@ MOST_COLUMNS = 6
 """Backbones beside each other in one table."""
 SIZES = ("AP", "AP50", "AP75", "APs", "APm", "APl")
 KINDS = {"bbox": "boxes", "segm": "masks", "keypoints": "keypoints"}
+ACCURACY = "Accuracy by class"
 PER_CLASS = ("accuracy_per_class", "IoU_per_class")
 
 
@@ -44,6 +45,7 @@ class Confusions:
 
     backbone: str
     pairs: tuple[Confusion, ...]
+    note: str = ""
 
 
 def tables_of(records: Sequence[Named]) -> list[NumberTable]:
@@ -76,6 +78,7 @@ def confusions_of(records: Sequence[Named]) -> list[Confusions]:
                         )
                         for pair in pairs
                     ),
+                    note=_counted_over([one]),
                 )
             )
     return found[:MOST_COLUMNS]
@@ -106,7 +109,7 @@ def _classes(records: Sequence[Named]) -> Iterable[NumberTable]:
     for one in records:
         for key in PER_CLASS:
             if isinstance(found := one.record.details.get(key), Mapping):
-                title = "Accuracy by class" if key.startswith("acc") else "IoU by class"
+                title = ACCURACY if key.startswith("acc") else "IoU by class"
                 values.setdefault(title, {})[one.name] = found
         precisions = one.record.details.get("precisions")
         for kind, of_kind in precisions.items() if isinstance(precisions, Mapping) else ():
@@ -119,7 +122,16 @@ def _classes(records: Sequence[Named]) -> Iterable[NumberTable]:
             own = {name: row.get("AP") for name, row in classes.items()}
             values.setdefault("Average precision by class", {})[one.name] = own
     for title, by_backbone in values.items():
-        yield _beside(title, "class", by_backbone)
+        table = _beside(title, "class", by_backbone)
+        counted = _counted_over(records) if title == ACCURACY else ""
+        yield replace(table, note=" ".join(filter(None, [counted, table.note])))
+
+
+def _counted_over(records: Sequence[Named]) -> str:
+    """Return over what the numbers of classes are counted where that is not each image once."""
+    found = [one.record.details.get("classes_counted_over") for one in records]
+    over = dict.fromkeys(one for one in found if isinstance(one, str))
+    return f"Counted over {' or '.join(over)}." if over else ""
 
 
 def _beside(title: str, first: str, columns: Mapping[str, Mapping[str, object]]) -> NumberTable:

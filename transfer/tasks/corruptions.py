@@ -7,9 +7,9 @@ corruptions at five severities. The metric is accuracy, not the benchmark's corr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.frozen.classifier_evaluation import ClassifierTest
+    from transfer.galleries.tile import Tile
 
 SEVERE = 3
 """Lowest severity of the paper's d >= 3."""
@@ -40,6 +41,8 @@ class Corrupted:
     """Corruptions (n,), such as "glass_blur"."""
     severities: tuple[int, ...]
     """Severities (n,), 1 to 5."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Numbers by class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +118,14 @@ class CorruptionEval(TaskDefaults):
         )
 
     def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Corrupted:
-        """Return the scores of all classes of the classifier."""
+        """Return the scores of all classes of the classifier, and numbers by class."""
+        from transfer.frozen.class_results import class_results
+
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
-        return Corrupted(prepared.scores(), prepared.labels(), kinds, severities)
+        scores, labels = prepared.scores(), prepared.labels()
+        details = class_results(scores, labels, prepared.classes)
+        details["classes_counted_over"] = "all corruptions and severities"
+        return Corrupted(scores, labels, kinds, severities, details)
 
     def metrics(self, predictions: Corrupted) -> dict[str, float]:
         """Return top-1 in percent, means over corruptions and severities.
@@ -141,8 +149,28 @@ class CorruptionEval(TaskDefaults):
         return accuracy
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
-        """Return top-1 in percent of every corruption, by severity."""
-        return {"top1": accuracies(predictions), "num_test": len(predictions.labels)}
+        """Return top-1 in percent of every corruption, by severity, and numbers by class."""
+        return {
+            **predictions.details,
+            "top1": accuracies(predictions),
+            "num_test": len(predictions.labels),
+        }
+
+    def gallery(self, predictions: Corrupted, folders: Folders) -> list[Tile]:
+        """Return pictures of the images about which the classifier is most wrong.
+
+        A corruption has at most one picture.
+        """
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import corrupted_mistakes
+
+        return corrupted_mistakes(
+            open_images(self.dataset, "test", folders),
+            predictions.scores,
+            predictions.labels,
+            list(zip(predictions.kinds, predictions.severities, strict=True)),
+            open_images(self.classes_of, "test", folders).class_names,
+        )
 
 
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:

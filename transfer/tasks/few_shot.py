@@ -8,10 +8,11 @@ interval.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.frozen.few_shot_heads import Problem
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class FewShotScores:
     """Scores (trials, n, L) per number of shots."""
     labels: Tensor
     """(n,)."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Numbers by class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,7 @@ class FewShot(TaskDefaults):
         """
         import torch
 
+        from transfer.frozen.feature_cache import open_images
         from transfer.frozen.few_shot_heads import FewShotTraining, train_together
 
         problems = self.problems(prepared, seed)
@@ -129,8 +134,27 @@ class FewShot(TaskDefaults):
         scores = torch.stack(
             [torch.addmm(b, test, w.T).cpu() for w, b in zip(weight, bias, strict=True)]
         )
-        by_shot = zip(self.shots, scores.split(self.trials), strict=True)
-        return FewShotScores(dict(by_shot), prepared.test.labels)
+        by_shot = dict(zip(self.shots, scores.split(self.trials), strict=True))
+        labels = prepared.test.labels
+        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        return FewShotScores(by_shot, labels, self.class_numbers(by_shot, labels, names))
+
+    def class_numbers(
+        self, scores: Mapping[int, Tensor], labels: Tensor, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return accuracy by class, mean over the trials of the fewest shots, and confused pairs.
+
+        scores (trials, n, L) per number of shots, labels (n,), names: L names. A pair counts the
+        images of all these trials.
+        """
+        from transfer.frozen.class_results import class_results
+
+        shots = min(scores)
+        trials = scores[shots]
+        return {
+            **class_results(trials.flatten(0, 1), labels.repeat(len(trials)), names),
+            "classes_counted_over": f"{len(trials)} trials of {shots} images per class",
+        }
 
     def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
         """Return all trials of the first number of shots, then of the next."""
@@ -165,15 +189,28 @@ class FewShot(TaskDefaults):
         }
 
     def details(self, predictions: FewShotScores) -> dict[str, object]:
-        """Return the accuracy of each trial and the half width of each metric's 95 % interval."""
+        """Return the accuracy of each trial, 95 % intervals of the metrics, and numbers by class.
+
+        An interval is given by its half width.
+        """
         trials = {
             f"acc_{shots}shot": self.accuracies(predictions, shots) for shots in predictions.scores
         }
         return {
+            **predictions.details,
             "trials": trials,
             "interval95": {name: interval95(values) for name, values in trials.items()},
             "num_test": len(predictions.labels),
         }
+
+    def gallery(self, predictions: FewShotScores, folders: Folders) -> list[Tile]:
+        """Return the test images about which the trials of the fewest shots are most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes_over_runs
+
+        images = open_images(self.dataset, "test", folders)
+        shares = predictions.scores[min(predictions.scores)].softmax(dim=2)
+        return mistakes_over_runs(images, shares, predictions.labels, "trials")
 
 
 def interval95(values: list[float]) -> float:

@@ -7,10 +7,11 @@ and the temperature of the full monitor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
@@ -23,6 +24,8 @@ from transfer.tasks.task import TaskDefaults
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from transfer.galleries.tile import Tile
+
 
 @dataclass(frozen=True)
 class LowShotVotes:
@@ -32,6 +35,8 @@ class LowShotVotes:
     """Votes (n, L) of each draw, by share such as "1pct"."""
     labels: Tensor
     """(n,)."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Numbers by class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +100,7 @@ class LowShotKNN(TaskDefaults):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> LowShotVotes:
         """Return the votes of all banks."""
+        from transfer.frozen.feature_cache import open_images
         from transfer.frozen.nearest import knn_scores
 
         votes = {
@@ -110,7 +116,33 @@ class LowShotKNN(TaskDefaults):
             ]
             for percent in self.percents
         }
-        return LowShotVotes(votes, prepared.test.labels)
+        labels = prepared.test.labels
+        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        return LowShotVotes(votes, labels, self.class_numbers(votes, labels, names))
+
+    @property
+    def smallest(self) -> str:
+        """Return the smallest share of labels by its name in the votes."""
+        return f"{min(self.percents)}pct"
+
+    def class_numbers(
+        self, votes: Mapping[str, Sequence[Tensor]], labels: Tensor, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return accuracy by class, mean over the smallest banks, and the most confused pairs.
+
+        votes (n, L) of each draw per share, labels (n,), names: L names. A pair counts the images
+        of all these draws.
+        """
+        import torch
+
+        from transfer.frozen.class_results import class_results
+
+        draws = votes[self.smallest]
+        percent = min(self.percents)
+        return {
+            **class_results(torch.cat(list(draws)), labels.repeat(len(draws)), names),
+            "classes_counted_over": f"{len(draws)} banks of {percent} % of the training images",
+        }
 
     def bank(self, prepared: TrainAndTest, percent: int, seed: int) -> Features:
         """Return a drawn bank of equally many images of every class."""
@@ -135,16 +167,29 @@ class LowShotKNN(TaskDefaults):
         }
 
     def details(self, predictions: LowShotVotes) -> dict[str, object]:
-        """Return top-1 in percent of each draw."""
+        """Return top-1 in percent of each draw, and numbers by class."""
         from transfer.metrics import top1
 
         return {
+            **predictions.details,
             "draws": {
                 f"top1_{share}": [top1(votes, predictions.labels) for votes in draws]
                 for share, draws in predictions.votes.items()
             },
             "num_test": len(predictions.labels),
         }
+
+    def gallery(self, predictions: LowShotVotes, folders: Folders) -> list[Tile]:
+        """Return the test images about which the smallest banks are most wrong."""
+        import torch
+
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes_over_runs
+
+        images = open_images(self.dataset, "test", folders)
+        votes = torch.stack(predictions.votes[self.smallest])
+        shares = votes / votes.sum(dim=2, keepdim=True)
+        return mistakes_over_runs(images, shares, predictions.labels, "banks")
 
 
 TASKS = {

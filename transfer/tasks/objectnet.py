@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.datasets.imagenet.objectnet import BORDER_PX
+from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
 from transfer.frozen.features import Predictions
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
@@ -21,6 +21,7 @@ from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
     from transfer.frozen.classifier_evaluation import ClassifierTest
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,13 @@ class ObjectNetEval(TaskDefaults):
         )
 
     def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
-        """Return the scores of all classes of the classifier."""
-        return Predictions(prepared.scores(), prepared.labels())
+        """Return the scores of all classes of the classifier, and numbers by class."""
+        from transfer.frozen.class_results import class_results
+
+        scores, labels = prepared.scores(), prepared.labels()
+        return Predictions(
+            scores, labels, class_results(scores, labels, with_words(prepared.classes))
+        )
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
@@ -105,8 +111,17 @@ class ObjectNetEval(TaskDefaults):
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the number of test images."""
-        return {"num_test": len(predictions.labels)}
+        """Return the number of test images, accuracy by class and the most confused pairs."""
+        return {**predictions.details, "num_test": len(predictions.labels)}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        classes = with_words(open_images(self.classes_of, "test", folders).class_names)
+        return mistakes(images, predictions.scores, predictions.labels, classes)
 
 
 TASKS = {"objectnet13_eval": ObjectNetEval()}

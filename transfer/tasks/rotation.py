@@ -22,6 +22,7 @@ from transfer.tasks.task import TaskDefaults
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,14 @@ class RotationProbe(TaskDefaults):
     def details(self, predictions: Predictions) -> dict[str, object]:
         """Return the number of test cases and accuracy after each pass, which chooses nothing."""
         return {**predictions.details, "num_test": len(predictions.labels)}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return turned test images about whose rotation the classifier is most wrong."""
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.mistakes import turned_mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return turned_mistakes(images, predictions.scores, predictions.labels)
 
 
 TASKS = {"rotation4_linear": RotationProbe()}

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.frozen.cost_search import CostSearch, CostSearchResult, Solver
+    from transfer.galleries.tile import Tile
     from transfer.metrics import Points
 
-PRESENT, DIFFICULT = 1, 0  # an absent class is -1
+PRESENT, DIFFICULT, ABSENT = 1, 0, -1
 VISSL_COSTS = (0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 50.0, 100.0, 1000.0)
 POWER_COSTS = tuple(2.0**-exponent for exponent in range(4, 20))
 SMOKE_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -245,6 +246,19 @@ class VOCSVM(TaskDefaults):
         }
         edge = [name for name, row in classes.items() if row["at_grid_edge"]]
         return {**predictions.details, "classes": classes, "classes_at_grid_edge": edge}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return test images that the rankings for classes have in the most wrong places.
+
+        Difficult images of a class are not ranked, as in the metric.
+        """
+        from transfer.frozen.feature_cache import open_images
+        from transfer.galleries.rankings import misplaced
+
+        images = open_images("voc07", "test", folders)
+        labels, classes = predictions.labels, list(predictions.details["classes"])
+        present, absent = labels == PRESENT, labels == ABSENT
+        return misplaced(images, predictions.scores, present, absent, classes)
 
 
 def unit_length(features: Tensor, offset: float) -> Tensor:

@@ -16,6 +16,8 @@ from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining
 from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 from tests.benchmarks.report.complete_records import HOSTILE, complete
+from transfer.galleries.mistakes import CORRUPTED
+from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import write_gallery
 from transfer.galleries.tile import Tile
 
@@ -78,6 +80,17 @@ def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order
     assert HOSTILE not in report_page(tmp_path)
 
 
+def test_numbers_of_classes_over_several_runs_say_so(tmp_path: Path) -> None:
+    pairs = [{"class": "dog", "taken_for": "cat", "images": 3, "of": 90}]
+    details = {"accuracy_per_class": {"cat": 20.0}, "most_confused": pairs}
+    counted = {"classes_counted_over": "10 trials of 5 images per class"}
+    complete(tmp_path, "mine", TASK, details=details | counted)
+    (part,) = parts_by_task(read_contents(tmp_path))
+    note = "Counted over 10 trials of 5 images per class."
+    assert part.tables[0].note == part.confusions[0].note == note
+    assert report_page(tmp_path).count(note) == 2
+
+
 def test_seeds_have_mean_deviation_and_range(tmp_path: Path) -> None:
     for seed, value in enumerate((40.0, 42.0)):
         complete(tmp_path, "mine", TASK, seed, metrics={"mean_per_class": value})
@@ -94,8 +107,8 @@ def test_details_of_a_foreign_shape_are_left_out(tmp_path: Path) -> None:
     assert parts_by_task(read_contents(tmp_path)) == []
 
 
-def tile(size: int = 0, caption: str = HOSTILE) -> Tile:
-    return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group="found", caption=caption, name="a.jpg")
+def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
+    return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group=group, caption=caption, name="a.jpg")
 
 
 def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path: Path) -> None:
@@ -109,6 +122,24 @@ def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path
     page = report_page(tmp_path)
     assert picture.source in page
     assert HOSTILE not in page
+
+
+def test_pictures_of_rankings_are_told_apart_and_explained(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    write_gallery(tmp_path / result.file, [tile(group=FALSE), tile(group=MISSED)])
+    page = report_page(tmp_path)
+    assert "<b>false positive</b>" in page
+    assert "<b>missed positive</b>" in page
+    assert "images without a class that rank high for it" in page
+    assert "most sure to be of another class" not in page
+
+
+def test_pictures_under_corruptions_have_words_of_their_own(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    write_gallery(tmp_path / result.file, [tile(group=CORRUPTED)])
+    assert "no photograph twice" in report_page(tmp_path)
 
 
 def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:

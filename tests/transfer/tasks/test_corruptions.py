@@ -1,9 +1,19 @@
 """Groups, all and severities of the corruption table, on scores made for it."""
 
+import itertools
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
+from transfer.datasets.images import ImageArrays, Images, encode_names
+from transfer.frozen import feature_cache
+from transfer.frozen.classifier import Heads
+from transfer.frozen.classifier_evaluation import ClassifierTest
+from transfer.frozen.features import Features
+from transfer.running.folders import Folders
 from transfer.tasks.corruptions import Corrupted, CorruptionEval, accuracies
 
 
@@ -62,3 +72,44 @@ def test_details_have_every_corruption_by_severity(predictions: Corrupted) -> No
     cells = accuracies(predictions)
     assert list(cells) == list(KINDS)
     assert cells["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
+
+
+def test_each_picture_is_the_worst_that_is_left_and_of_another_corruption(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    classes = ("n1", "n2", "n3")
+    parts = itertools.product(MAIN_KINDS, (1, 5), classes, range(8))
+    files = [f"set/{kind}/{severity}/{wnid}/{i}.jpg" for kind, severity, wnid, i in parts]
+    labels = torch.tensor([classes.index(file.split("/")[3]) for file in files])
+    pixels = np.zeros((len(files), 2, 2, 3), np.uint8)
+    images = Images(ImageArrays(pixels, encode_names(files)), labels.numpy(), classes)
+    monkeypatch.setattr(feature_cache, "open_images", lambda *_: images)
+    generator = torch.Generator().manual_seed(0)
+    head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
+    features = Features(torch.randn(len(files), 4, generator=generator), labels)
+    folders, task = Folders(Path(), Path(), Path()), CorruptionEval()
+    test = ClassifierTest(head, classes, features, classes, tuple(files))
+    predictions = task.run(test, folders, seed=0)
+    rows = zip(files, predictions.scores.tolist(), labels.tolist(), strict=True)
+    left = {file: max(row) - row[label] for file, row, label in rows}
+    tiles = task.gallery(predictions, folders)
+    assert len(tiles) == 12
+    for tile in tiles:
+        assert tile.name == max(left, key=lambda file: left[file])
+        _, kind, _, *photograph = tile.name.split("/")
+        left = {
+            file: lead
+            for file, lead in left.items()
+            if file.split("/")[1] != kind and file.split("/")[3:] != photograph
+        }
+
+
+def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
+    classes, files = ("n1", "n2"), ("set/fog/1/n1/a", "set/snow/5/n1/a", "set/snow/5/n2/b")
+    head = Heads(torch.eye(2)[None], torch.zeros(1, 2))
+    features = Features(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]))
+    test = ClassifierTest(head, classes, features, classes, files)
+    task = CorruptionEval()
+    details = task.details(task.run(test, Folders(Path(), Path(), Path()), seed=0))
+    assert details["accuracy_per_class"] == {"n1": 50.0, "n2": 100.0}
+    assert details["classes_counted_over"] == "all corruptions and severities"

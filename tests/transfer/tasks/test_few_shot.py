@@ -2,12 +2,16 @@
 
 import math
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 
 import pytest
 import torch
 from torch.nn.functional import one_hot
 
+from transfer.datasets.catalog import open_split
+from transfer.frozen.features import Features, TrainAndTest
+from transfer.metrics import top1
+from transfer.running.folders import Folders
 from transfer.tasks import TASKS
 from transfer.tasks.few_shot import FewShot, FewShotScores, interval95
 
@@ -34,6 +38,38 @@ def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
     details = task.details(predictions)
     assert details["trials"] == {"acc_5shot": [100.0, 50.0]}
     assert details["interval95"] == {"acc_5shot": pytest.approx(1.96 * stdev([100, 50]) / 2**0.5)}
+
+
+def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> None:
+    labels = torch.arange(12) % 3
+    scores = torch.rand(4, 12, 3, generator=torch.Generator().manual_seed(0))
+    task = FewShot(dataset="cifar10", shots=(10, 5))
+    right = {10: one_hot(labels, 3).expand(4, 12, 3), 5: scores}
+    found = task.class_numbers(right, labels, ("cat", "dog", "fox"))
+    for label, name in enumerate(("cat", "dog", "fox")):
+        trials = [top1(trial[labels == label], labels[labels == label]) for trial in scores]
+        assert found["accuracy_per_class"][name] == pytest.approx(fmean(trials), abs=0.005)
+    confused = sum(pair["images"] for pair in found["most_confused"])
+    assert confused == int((scores.argmax(dim=2) != labels).sum())
+    assert {pair["of"] for pair in found["most_confused"]} == {4 * 4}
+    assert found["classes_counted_over"] == "4 trials of 5 images per class"
+
+
+def test_a_run_keeps_numbers_by_class_and_shows_its_worst_images(
+    small_data: Path, tmp_path: Path
+) -> None:
+    folders = Folders(small_data, tmp_path, tmp_path)
+    images = open_split("cifar10", small_data, "test")
+    task = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
+    generator = torch.Generator().manual_seed(0)
+    train = Features(torch.randn(60, 4, generator=generator), torch.arange(60) % 6)
+    test = Features(torch.randn(len(images), 4, generator=generator), images.labels)
+    predictions = task.run(TrainAndTest(train, test, 6), folders, seed=0)
+    assert list(predictions.details["accuracy_per_class"]) == list(images.class_names)
+    shares = torch.stack([trial.softmax(dim=1) for trial in predictions.scores[2]]).mean(dim=0)
+    leads = [float(max(row) - row[label]) for row, label in zip(shares, images.labels, strict=True)]
+    worst = max(range(len(images)), key=lambda i: leads[i])
+    assert task.gallery(predictions, folders)[0].name == images.name(worst)
 
 
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:

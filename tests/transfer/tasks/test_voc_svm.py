@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
+from transfer.datasets.catalog import open_split
 from transfer.datasets.images import DataError
 from transfer.frozen import feature_cache
 from transfer.frozen.features import Features, Predictions
@@ -17,7 +18,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
 from transfer.running.folders import Folders
 from transfer.running.stages import save_stage
-from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
+from transfer.tasks.voc_svm import ABSENT, DIFFICULT, VOCSVM, SVMData, unit_length
 
 QUICK = VOCSVM(costs=(0.01, 0.1, 1.0, 10.0), min_classes=1)
 REFERENCE = replace(QUICK, solver="scikit-learn")
@@ -186,3 +187,18 @@ def test_images_are_never_larger_than_the_backbone_knows() -> None:
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0, input=form)
     assert VOCSVM().for_backbone(backbone).crop_px == 32
     assert VOCSVM().at_schedule("smoke").for_backbone(backbone).crop_px == 32
+
+
+def test_pictures_name_the_first_absent_image_of_a_class_but_never_a_difficult_one(
+    small_data: Path, tmp_path: Path
+) -> None:
+    images = open_split("voc07", small_data, "test")
+    scores = torch.rand(len(images), 1, generator=torch.Generator().manual_seed(0))
+    order = scores[:, 0].argsort(descending=True).tolist()
+    labels = torch.ones(len(images), 1, dtype=torch.int8)
+    labels[order[0]], labels[order[3]] = DIFFICULT, ABSENT
+    predictions = Predictions(scores, labels, {"classes": {"cat": {}}})
+    false, missed = QUICK.gallery(predictions, Folders(small_data, tmp_path, tmp_path))
+    assert (false.group, false.name) == ("false positive", images.name(order[3]))
+    assert false.caption.startswith(f"rank 3 of {len(images) - 1} for cat")
+    assert (missed.group, missed.name) == ("missed positive", images.name(order[-1]))

@@ -6,6 +6,7 @@ the outputs of an ImageNet-100 classifier can be matched to them.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,12 @@ LEAST_IMAGES = 49_500
 """The fewest images of all classes that round to the published number."""
 SMALL_LABELS = {wnid: label for label, wnid in WNIDS.items() if wnid in SMALL_WNIDS}
 SMALL_PER_CLASS = 12
+
+
+def with_words(wnids: Sequence[str]) -> tuple[str, ...]:
+    """Return ImageNet classes for readers: with ObjectNet's label where it has one."""
+    labels = {wnid: label for label, wnid in WNIDS.items()}
+    return tuple(f"{labels[wnid]} ({wnid})" if wnid in labels else wnid for wnid in wnids)
 
 
 def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:

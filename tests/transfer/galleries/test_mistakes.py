@@ -1,0 +1,132 @@
+"""Pictures of a classifier's mistakes: over several runs, turned, corrupted, and ranked."""
+
+import io
+from collections.abc import Sequence
+from operator import itemgetter
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from transfer.datasets.images import ImageArrays, Images
+from transfer.galleries.mistakes import (
+    corrupted_mistakes,
+    mistakes,
+    mistakes_over_runs,
+    turned_mistakes,
+)
+from transfer.galleries.rankings import misplaced
+
+CLASSES = ("cat", "dog", "fox")
+
+
+def images_named(names: Sequence[str]) -> Images:
+    pixels = np.zeros((len(names), 8, 8, 3), np.uint8)
+    pixels[:, 0] = 255  # a white row on top
+    encoded = np.array([name.encode() for name in names])
+    return Images(ImageArrays(pixels, encoded), np.zeros(len(names), np.int64), CLASSES)
+
+
+def numbered(count: int) -> Images:
+    return images_named([f"{i}.png" for i in range(count)])
+
+
+def random_scores(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+
+def test_classes_of_a_classifier_may_be_others_than_those_of_the_images() -> None:
+    scores = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
+    (tile,) = mistakes(numbered(1), scores, torch.tensor([2]), ("a", "b", "c", "d"))
+    assert tile.caption == "c taken for d"
+
+
+def test_the_mean_share_over_runs_decides_and_runs_that_agree_are_counted() -> None:
+    shares, labels = random_scores(5, 40, 3).softmax(dim=2), torch.arange(40) % 3
+    tiles = mistakes_over_runs(numbered(40), shares, labels, "trials")
+    leads = {}
+    for i in range(40):
+        mean = [sum(float(run[i, c]) for run in shares) / 5 for c in range(3)]
+        guess = mean.index(max(mean))
+        votes = [run[i].tolist().index(max(run[i].tolist())) for run in shares]
+        words = f"{CLASSES[i % 3]} taken for {CLASSES[guess]} in {votes.count(guess)} of 5 trials"
+        leads[f"{i}.png", words] = max(mean) - mean[i % 3]
+    expected = sorted((key for key in leads if leads[key] > 0), key=lambda key: -leads[key])
+    assert [(tile.name, tile.caption) for tile in tiles] == expected[:12]
+
+
+def test_a_turned_image_is_shown_as_it_was_seen_and_once() -> None:
+    scores = torch.zeros(8, 4)
+    labels = torch.arange(4).repeat_interleave(2)
+    scores[torch.arange(8), labels] = 1.0
+    scores[3, 0] = 5.0  # image 1, turned by 90 degrees
+    scores[5, 1] = 3.0  # image 1, turned by 180 degrees
+    (tile,) = turned_mistakes(numbered(2), scores, labels)
+    assert (tile.name, tile.caption) == ("1.png", "turned by 90°, taken for 0°")
+    seen = np.asarray(Image.open(io.BytesIO(tile.jpeg)).convert("L"))
+    assert seen[:, 0].min() > 128  # counterclockwise: the row on top is on the left
+    assert seen[:, 4:].max() < 128
+
+
+def test_a_corruption_and_a_photograph_are_shown_once() -> None:
+    places = [("fog", 5, "a"), ("fog", 1, "b"), ("glass_blur", 5, "a"), ("glass_blur", 2, "c")]
+    images = images_named([f"set/{kind}/{severity}/n1/{name}" for kind, severity, name in places])
+    scores = torch.tensor([[0.0, 9.0], [0.0, 8.0], [0.0, 7.0], [0.0, 6.0]])
+    corruptions = [(kind, severity) for kind, severity, _ in places]
+    labels = torch.zeros(4, dtype=torch.int64)
+    tiles = corrupted_mistakes(images, scores, labels, corruptions, CLASSES)
+    assert [tile.caption for tile in tiles] == [
+        "cat taken for dog; fog, severity 5",
+        "cat taken for dog; glass blur, severity 2",
+    ]
+
+
+def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
+    scores = random_scores(30, 3)
+    labels = (torch.arange(90).reshape(30, 3) * 7 % 11 % 3) - 1  # -1 absent, 0 difficult, 1 present
+    tiles = misplaced(numbered(30), scores, labels == 1, labels == -1, CLASSES)
+    found: dict[str, list[tuple[float, str]]] = {"false positive": [], "missed positive": []}
+    for category in range(3):
+        ranked = [i for i in range(30) if labels[i, category] != 0]
+        ranks = {
+            i: 1 + sum(bool(scores[j, category] > scores[i, category]) for j in ranked)
+            for i in ranked
+        }
+        first = min((i for i in ranked if labels[i, category] == -1), key=lambda i: ranks[i])
+        last = max((i for i in ranked if labels[i, category] == 1), key=lambda i: ranks[i])
+        found["false positive"].append((ranks[first] / len(ranked), f"{first}.png"))
+        found["missed positive"].append((-ranks[last] / len(ranked), f"{last}.png"))
+    # the sort is stable: of equal ranks, the first class stands first
+    names = [
+        (group, name)
+        for group, rows in found.items()
+        for _, name in sorted(rows, key=itemgetter(0))
+    ]
+    assert len({name for _, name in names}) == 6
+    assert [(tile.group, tile.name) for tile in tiles] == names
+
+
+def test_captions_of_misplaced_images_tell_rank_and_content() -> None:
+    scores = torch.tensor([[0.9, 0.1], [0.5, 0.9], [0.1, 0.2], [0.2, 0.8]])
+    present = torch.tensor([[False, True], [True, True], [True, False], [True, False]])
+    tiles = misplaced(numbered(4), scores, present, ~present, ("cat", "dog"))
+    assert [tile.caption for tile in tiles] == [
+        "rank 1 of 4 for cat; shows dog",
+        "rank 2 of 4 for dog; shows cat",
+        "cat, rank 4 of 4",
+    ]
+    assert [tile.name for tile in tiles] == ["0.png", "3.png", "2.png"]
+
+
+def test_a_ranking_without_a_mistake_has_no_picture() -> None:
+    present = torch.tensor([[True, False], [True, True], [False, True]])
+    scores = torch.tensor([[3.0, 1.0], [2.0, 2.0], [1.0, 3.0]])
+    assert misplaced(numbered(3), scores, present, ~present, ("cat", "dog")) == []
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_predictions_of_other_images_are_refused(count: int) -> None:
+    scores = torch.zeros(3, 2)
+    with pytest.raises(ValueError, match=f"3 predictions for {count} images"):
+        misplaced(numbered(count), scores, scores > 0, scores == 0, ("cat", "dog"))
