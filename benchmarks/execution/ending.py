@@ -85,7 +85,14 @@ def print_final_screen(
     print(f"\n{final_screen(results, cells, unreadable)}\n", flush=True)
 
 
-def print_counts(rows: Sequence[PlannedCell], failed: Sequence[Cell], start_s: float) -> None:
-    """Print how many cells there were and failed, and the time since `start_s`, as monotonic."""
-    duration = format_duration(time.monotonic() - start_s)
-    print(f"{len(rows)} cells, {len(failed)} failed, {duration}", file=sys.stderr)
+def print_counts(
+    rows: Sequence[PlannedCell], failed: Sequence[Cell], start_s: float, num_unreadable: int = 0
+) -> None:
+    """Print how many cells there were and failed, and the time since `start_s`, as monotonic.
+
+    num_unreadable: checkpoints without cells, since their files could not be read.
+    """
+    words = [f"{len(rows)} cells", f"{len(failed)} failed"]
+    words += [f"{num_unreadable} checkpoints could not be read"] * (num_unreadable > 0)
+    words.append(format_duration(time.monotonic() - start_s))
+    print(", ".join(words), file=sys.stderr)

@@ -25,14 +25,14 @@ def run_cells(rows: list[PlannedCell]) -> list[Cell]:
 
 
 @contextmanager
-def shown_progress(planned: list[PlannedCell]) -> Iterator[Overall]:
+def shown_progress(planned: Sequence[PlannedCell]) -> Iterator[Overall]:
     """Yield the progress of these cells, which the terminal and the page runs/status.html show."""
     page = StatusPage(planned[0].cell.settings.runs).refresh if planned else lambda: None
     with overall_progress([row.gpu_hours for row in planned], page) as overall:
         yield overall
 
 
-def run_in_turn(planned: list[PlannedCell], overall: Overall) -> list[Cell]:
+def run_in_turn(planned: Sequence[PlannedCell], overall: Overall) -> list[Cell]:
     """Run cells one after another; return those that failed. overall: progress of all cells."""
     failed = []
     reasons: dict[Path, str] = {}

@@ -78,7 +78,7 @@ def evaluate_snapshots(
     tables_written = finish_run(
         rows, request.results, request.runs, unreadable=unreadable, snapshots=True
     )
-    print_counts(rows, failed, start)
+    print_counts(rows, failed, start, len(unreadable))
     return int(bool(failed or unreadable) or not tables_written)
 
 
@@ -120,7 +120,7 @@ def run_snapshots(planned: Sequence[PlannedCell], files: Mapping[str, Path]) -> 
 
     The weights of one snapshot at a time are in memory. files: the snapshots by their names.
     """
-    failed = []
+    failed: list[Cell] = []
     with shown_progress(planned) as overall:
         for name, group in groupby(planned, key=lambda row: row.cell.backbone.name):
             stop.exit_if_requested()
@@ -157,7 +157,7 @@ def snapshot_files(request: SnapshotRequest) -> dict[str, Path]:
         check_row_name(name, folder.resolve().parent.name)
     if len(set(names)) < len(names):
         raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
-    files = {}
+    files: dict[str, Path] = {}
     for curve, folder in zip(names, request.snapshots, strict=True):
         paths = sorted(folder.glob("*.pt"))
         if not paths:

@@ -18,7 +18,7 @@ MOST_FAILURES = 8
 """Failures whose reasons are shown."""
 VERDICTS: tuple[Verdict, ...] = ("pass", "warn", "fail")
 SIGNS: Mapping[Verdict, str] = {"pass": "✓ pass", "warn": "! warn", "fail": "✗ fail"}
-MOST_COLUMNS = 5
+MOST_COLUMNS = 4
 """Checkpoints whose numbers stand beside each other."""
 NAME_WIDTH = 18
 """Longest name of a checkpoint in the heading of its column."""

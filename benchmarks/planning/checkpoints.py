@@ -88,7 +88,9 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     name = content_hash(identity, 24)
     cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
-        return _backbone_from(json.loads(cached.read_text()))
+        backbone = _backbone_from(json.loads(cached.read_text()))
+        # the path may be written in another way than when the description was cached
+        return replace(backbone, file=str(path)) if backbone.file else backbone
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         (backbone,) = load_backbones([origin])
     with suppress(OSError):  # a full or read-only disk: the file is read again next time

@@ -71,3 +71,12 @@ def test_a_file_that_changed_is_read_again(checkpoint: Path, tmp_path: Path) -> 
     os.utime(checkpoint, (1, 1))
     with pytest.raises(BackboneError):
         inspect_checkpoint(origin, tmp_path)
+
+
+def test_the_file_is_named_as_it_is_given_now(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.chdir(checkpoint.parent)
+    assert inspect_checkpoint(Origin(ckpt=Path(checkpoint.name)), runs).file == checkpoint.name
+    assert inspect_checkpoint(Origin(ckpt=checkpoint), runs).file == str(checkpoint)

@@ -28,7 +28,13 @@ TASK = transfer_tasks()[0]
 
 
 def asked(key: str, protocol: str = "lorac-2021/1", **changes: Any) -> Requested:
-    fields = {"backbone": "mine", "key": key, "protocol": protocol, "schedule": "paper", "seed": 0}
+    fields: dict[str, Any] = {
+        "backbone": "mine",
+        "key": key,
+        "protocol": protocol,
+        "schedule": "paper",
+        "seed": 0,
+    }
     return Requested(**{**fields, **changes})
 
 
