@@ -1,10 +1,11 @@
 """Plan of a run on one screen: a line per group of tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from benchmarks.planning.plan import PlannedCell
+from benchmarks.planning.plan import PlannedCell, with_passes_counted_once
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
-from transfer.running.measured_rates import ASSUMED
+from transfer.running.measured_rates import ASSUMED, rates_of_this_machine
 
 STATES = ("run", "cached", "no data", "unfit")
 HEADER = ("tasks", "cells", "to run", "finished", "no data", "unfit", "GPU hours")
@@ -16,12 +17,31 @@ MOST_WHYS = 6
 
 def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     """Return a table with the counts and GPU hours of each group of tasks, and what is missing."""
+    later = hours_of_missing_data(rows)
     groups: dict[str, list[PlannedCell]] = {}
     for row in rows:
         groups.setdefault(row.cell.task.heading, []).append(row)
-    lines = [_line(name, group) for name, group in groups.items()]
-    text = _aligned([HEADER, *lines, _line("all", rows)])
+    lines = [_line(name, group, later) for name, group in groups.items()]
+    text = _aligned([HEADER, *lines, _line("all", rows, later)])
     return "\n".join([*text, *_rate_lines(rows), *_missing_lines(rows)])
+
+
+def hours_of_missing_data(rows: Sequence[PlannedCell]) -> dict[int, float]:
+    """Return the GPU hours, by the id of the row, of the cells whose data sets are not there.
+
+    A pass over images counts once; cells that the backbone is unfit for are left out.
+    """
+    absent = [row for row in rows if row.missing and not row.cell.task.unfit(row.cell.backbone)]
+    if not absent:
+        return {}
+    rates = rates_of_this_machine(absent[0].cell.settings.runs)
+    priced = with_passes_counted_once(
+        [
+            replace(row, state="run", gpu_hours=row.cell.task.gpu_hours(row.cell.computing, rates))
+            for row in absent
+        ]
+    )
+    return {id(row): own.gpu_hours for row, own in zip(absent, priced, strict=True)}
 
 
 def shortened(notes: Sequence[str]) -> list[str]:
@@ -30,11 +50,13 @@ def shortened(notes: Sequence[str]) -> list[str]:
     return [*notes[:MOST_NOTES], *[f"... and {more} more, see --plan full"] * (more > 0)]
 
 
-def _line(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:
+def _line(name: str, rows: Sequence[PlannedCell], later: Mapping[int, float]) -> tuple[str, ...]:
     counts = [sum(row.state == state for row in rows) for state in STATES]
     hours = sum(row.gpu_hours for row in rows if row.state == "run")
     words = [str(count) if count else "-" for count in counts]
-    return (name, str(len(rows)), *words, f"{hours:.2f}" if counts[0] else "-")
+    missing = sum(later.get(id(row), 0.0) for row in rows)
+    shown = [f"{hours:.2f}"] * bool(counts[0]) + [f"({missing:.2f})"] * bool(missing)
+    return (name, str(len(rows)), *words, " ".join(shown) or "-")
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -62,7 +84,7 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
     """Return the absent data sets, the other reasons why cells do not run, and how to see all."""
     missing = sorted({key for row in rows for key in row.missing})
     whys = list(dict.fromkeys(f"{row.cell.key}: {row.why}" for row in rows if _is_kept_from(row)))
-    lines = [f"missing data: {', '.join(missing)}"] * bool(missing)
+    lines = [f"missing data, whose hours stand in brackets: {', '.join(missing)}"] * bool(missing)
     lines += whys[:MOST_WHYS]
     lines += [f"... and {len(whys) - MOST_WHYS} more"] * (len(whys) > MOST_WHYS)
     return [*lines, "--plan full prints a line per cell, and how to get each data set"]

@@ -2,8 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from benchmarks.planning.plan import PlannedCell, State
-from benchmarks.planning.plan_groups import MOST_NOTES, render_plan_groups, shortened
+from benchmarks.planning.plan_groups import (
+    MOST_NOTES,
+    hours_of_missing_data,
+    render_plan_groups,
+    shortened,
+)
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.tasks import default_tasks
@@ -13,7 +20,9 @@ def planned(
     key: str, backbone: Backbone, settings: CellSettings, state: State = "run", hours: float = 1.5
 ) -> PlannedCell:
     cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
-    return PlannedCell(cell, state, ("cars",) * (state == "no data"), hours * (state == "run"))
+    return PlannedCell(
+        cell, state, cell.task.datasets() * (state == "no data"), hours * (state == "run")
+    )
 
 
 def test_cells_and_hours_are_counted_by_group(
@@ -27,8 +36,9 @@ def test_cells_and_hours_are_counted_by_group(
     header, neighbors, transfer, total, *_ = render_plan_groups(rows).splitlines()
     assert header.split()[-1] == "hours"
     assert neighbors.split() == ["Nearest", "neighbors", "2", "1", "1", "-", "-", "1.50"]
-    assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", "-"]
-    assert total.split() == ["all", "3", "1", "1", "1", "-", "1.50"]
+    later = rows[2].cell.task.gpu_hours(small_backbone)
+    assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", f"({later:.2f})"]
+    assert total.split() == ["all", "3", "1", "1", "1", "-", "1.50", f"({later:.2f})"]
 
 
 def test_missing_data_and_unfit_backbones_are_named(
@@ -40,8 +50,17 @@ def test_missing_data_and_unfit_backbones_are_named(
         replace(unfit, why="heads are not a ResNet"),
     ]
     lines = render_plan_groups(rows).splitlines()
-    assert "missing data: cars" in lines
+    assert "missing data, whose hours stand in brackets: cars" in lines
     assert "coco_det: heads are not a ResNet" in lines
+
+
+def test_a_pass_over_missing_data_counts_once(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    readings = ["in1k_linear@jcl", "in1k_linear@co2"]
+    rows = [planned(key, small_backbone, settings, "no data") for key in readings]
+    hours = [row.cell.task.gpu_hours(small_backbone) for row in rows]
+    assert sum(hours_of_missing_data(rows).values()) == pytest.approx(max(hours))
 
 
 def test_the_plan_of_all_tasks_fits_a_screen(
