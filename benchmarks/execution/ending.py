@@ -92,7 +92,9 @@ def print_counts(
 
     num_unreadable: checkpoints without cells, since their files could not be read.
     """
-    words = [f"{len(rows)} cells", f"{len(failed)} failed"]
-    words += [f"{num_unreadable} checkpoints could not be read"] * (num_unreadable > 0)
+    cells = "cell" if len(rows) == 1 else "cells"
+    checkpoints = "checkpoint" if num_unreadable == 1 else "checkpoints"
+    words = [f"{len(rows)} {cells}", f"{len(failed)} failed"]
+    words += [f"{num_unreadable} {checkpoints} could not be read"] * (num_unreadable > 0)
     words.append(format_duration(time.monotonic() - start_s))
     print(", ".join(words), file=sys.stderr)

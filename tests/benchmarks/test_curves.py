@@ -164,7 +164,7 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     assert main(words(snapshots, small_data, tmp_path)) == 1
     shown, told = capsys.readouterr()
     assert "mine@epoch0001  failed: " in told
-    assert "2 cells, 1 failed, 1 checkpoints could not be read, " in told
+    assert "2 cells, 1 failed, 1 checkpoint could not be read, " in told
     assert "failed  mine@epoch0001  " in shown
     assert "failed  mine@epoch0000  cifar10_knn  " in shown
     (path,) = (tmp_path / "results" / "figures").glob("*.csv")
