@@ -128,6 +128,8 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
             plot.set_xscale("log")
             plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             plot.xaxis.set_minor_formatter(lambda *_: "")
+        elif all(float(x).is_integer() for line in lines for x in line.x):
+            plot.xaxis.get_major_locator().set_params(integer=True)
         if axes.from_zero:
             plot.set_ylim(0, 1.08 * max(*(max(line.y) for line in lines), 1e-12))
         if axes.edges:

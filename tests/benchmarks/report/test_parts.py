@@ -35,6 +35,14 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
     assert not re.search(r'(href|src)="(?!#)', chart.svg)
 
 
+def test_passes_are_counted_in_whole_numbers() -> None:
+    axes = Axes(x="pass", y="accuracy")
+    chart = line_chart("", [Series(name="a", x=(1, 2, 3, 4), y=(20.0, 30.0, 40.0, 50.0))], axes)
+    assert chart is not None
+    assert re.search(r">\s*2\s*</text>", chart.svg)
+    assert not re.search(r">\s*[12]\.\d\s*</text>", chart.svg)
+
+
 def test_names_of_clip_paths_differ_between_charts() -> None:
     svgs = [
         chart.svg
