@@ -102,6 +102,7 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
@@ -129,7 +130,7 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
             plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             plot.xaxis.set_minor_formatter(lambda *_: "")
         elif all(float(x).is_integer() for line in lines for x in line.x):
-            plot.xaxis.get_major_locator().set_params(integer=True)
+            plot.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
         if axes.from_zero:
             plot.set_ylim(0, 1.08 * max(*(max(line.y) for line in lines), 1e-12))
         if axes.edges:
