@@ -17,6 +17,7 @@ class Conditions(NamedTuple):
     processes: str
     data: str
     tolerated: str
+    crops: str
     departures: str
 
 
@@ -28,6 +29,7 @@ def conditions(result: Result) -> Conditions:
         processes=processes_words(result),
         data=SMALL_DATA.get(result.small, "full data"),
         tolerated="; ".join(tolerated_words(result)) or "nothing tolerated",
+        crops=crops_version(result) or "crops/1",  # those of old records; only tasks that crop differ
         departures="; ".join(result.departures) or "no departure",
     )
 
@@ -38,6 +40,11 @@ def processes_words(result: Result) -> str:
         return "1 process"
     norm = f" with {result.shared_norm}" if result.shared_norm else ""
     return f"{result.num_processes} processes{norm}"
+
+
+def crops_version(result: Result) -> str:
+    """Return the version of the training crops, such as "crops/2"; empty if the record has none."""
+    return str(result.details.get("crops", ""))
 
 
 def tolerated_words(result: Result) -> list[str]:

@@ -4,7 +4,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from benchmarks.pages.blocks import Block
-from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
+from benchmarks.pages.conditions import (
+    conditions,
+    crops_version,
+    processes_words,
+    tolerated_words,
+)
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.reasons import schedule_words
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
@@ -98,9 +103,9 @@ def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
 
 
 def _condition_differences(done: list[tuple[Result, ...]]) -> str:
-    """Return the arithmetic, engines or numbers of processes in which results differ."""
+    """Return the arithmetic, engines, numbers of processes or crops in which results differ."""
     of_each = [conditions(results[0]) for results in done]
-    each = zip(*((c.features, c.engine, c.processes) for c in of_each), strict=True)
+    each = zip(*((c.features, c.engine, c.processes, c.crops) for c in of_each), strict=True)
     return "; ".join(" and ".join(sorted(set(words))) for words in each if len(set(words)) > 1)
 
 
@@ -124,6 +129,8 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     if first.small:
         notes.append(SMALL_DATA[first.small])
     notes += tolerated_words(first)
+    if version := crops_version(first):
+        notes.append(f"training crops {version}")
     at_edge = [str(result.seed) for result in done if result.at_grid_edge]
     if at_edge:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""

@@ -129,8 +129,7 @@ class _Stream:
                 if before < check_at <= own.step:
                     require_frozen(self.network, self.before)
                 self._save_when_due()
-        for probe in self.going:
-            probe.save()
+        self._save_all()
 
     def _train_all(self, place: int, features: Tensor, labels: Tensor) -> None:
         """Give the features of the images from a place on to every probe."""
@@ -152,6 +151,16 @@ class _Stream:
                 probe.save()
                 self.going.remove(probe)
 
+    def _save_all(self) -> None:
+        """Save every probe, the own one last.
+
+        It reads the stream again from its place, and a probe that is ahead waits for it; one that
+        is behind could not go along. A kill between two saves must leave none behind.
+        """
+        self._save_others()
+        if self.own in self.going:
+            self.own.save()
+
     def _save_others(self) -> None:
         """Save the probes that go along with the own one, which cannot go on."""
         for probe in self.going:
@@ -161,8 +170,7 @@ class _Stream:
     def _save_when_due(self) -> None:
         """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
         if stop.is_requested() or time.monotonic() - self.last_save > SAVE_EVERY_S:
-            for probe in self.going:
-                probe.save()
+            self._save_all()
             self.last_save = time.monotonic()
             stop.exit_if_requested()
 

@@ -23,6 +23,7 @@ UNLIKE: dict[str, tuple[dict[str, Any], str, str]] = {
         "2 processes with naiveSyncBN",
         "2 processes with naiveSyncBN",
     ),
+    "crops": ({"details": {"crops": "crops/2"}}, "crops/2", "training crops crops/2"),
     "departures": ({"departures": ["15 kinds"]}, "15 kinds", "15 kinds"),
 }
 

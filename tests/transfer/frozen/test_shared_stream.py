@@ -1,5 +1,6 @@
 """Probes of different batches, optimizers and lengths on one stream of crops are those alone."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import transfer.frozen.linear_heads
+import transfer.frozen.running_probe
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
@@ -19,6 +21,7 @@ from transfer.frozen.linear_heads import train_and_score, train_heads
 from transfer.frozen.network import forward
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.running import stop
+from transfer.running.atomic_files import write_whole
 from transfer.running.lock import lock_folder
 from transfer.running.memory import image_memory
 from transfer.running.not_finite import NotFiniteError
@@ -124,6 +127,35 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
                 monkeypatch.setattr(stop, "is_requested", every(LARGE.batch_size // 4 + 1))
         assert equal(found, alone[index])
     assert stops >= 3
+
+
+@pytest.mark.parametrize("writes", range(1, 13))
+def test_a_full_disk_at_any_save_costs_no_second_pass(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    alone: list[Heads],
+    counted: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    writes: int,
+) -> None:
+    monkeypatch.setattr(transfer.frozen.linear_heads, "SAVE_EVERY_S", 0)
+    left = iter(range(writes - 1))
+
+    def write(path: Path, content: bytes, option: str) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "no space left")
+        write_whole(path, content, option)
+
+    with monkeypatch.context() as full:
+        full.setattr(transfer.frozen.running_probe, "write_whole", write)
+        with pytest.raises(OSError, match="no space left"):
+            train_heads(small_backbone, images, SMALL, 0, tmp_path, peers=peers(SMALL))
+    for index, probe in enumerate(ALL):
+        found = train_heads(small_backbone, images, probe, 0, tmp_path, peers=peers(probe))
+        assert equal(found, alone[index])
+    # one chunk and the incomplete batches of LARGE are read again, at most twice
+    assert 80 <= sum(counted) <= 80 + 2 * LARGE.batch_size
 
 
 def every(count: int) -> object:

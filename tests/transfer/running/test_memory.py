@@ -6,6 +6,8 @@ import pytest
 
 import transfer.running.memory
 from transfer.running.memory import (
+    CPU_MEMORY,
+    JOB_CPUS,
     DEFAULT_SHARE,
     JOB_MEMORY,
     SHARERS,
@@ -78,6 +80,15 @@ def test_a_job_has_no_more_than_slurm_gave_it(
     text: str, free: int, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(JOB_MEMORY, text)
+    assert free_memory(machine, machine / "groups") == free
+
+
+@pytest.mark.parametrize(("cores", "free"), [("2", 6 * 2**20), ("", 8000 * 1024)])
+def test_memory_that_slurm_gives_per_core_counts_for_all_of_them(
+    cores: str, free: int, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CPU_MEMORY, "3")
+    monkeypatch.setenv(JOB_CPUS, cores)
     assert free_memory(machine, machine / "groups") == free
 
 
