@@ -14,6 +14,7 @@ from benchmarks.drawing.kinds import (
     kind_of,
     number_of,
     pretraining_sentences,
+    seed_words,
 )
 from benchmarks.drawing.order import noise_of, num_test_images, share_of
 from benchmarks.drawing.pictures import captioned, numbered
@@ -115,6 +116,7 @@ class NeighborGrid(Identity):
             *_agreement(names, count, len(shown_queries(looc))),
             *pretraining_sentences(models, ()),
             *evaluation_sentences([looc, moco]),
+            f"One run of each, {seed_words(result.seed for result in (looc, moco))}.",
         ]
         return captioned(
             self,
