@@ -60,7 +60,8 @@ def order_words(measured: Mapping[str, Measured]) -> str:
         values = [each.value for each in measured.values()]
         same = "as in the paper" if values == sorted(values, reverse=True) else "unlike the paper's"
         return f"the order is {same}; noise is not known, as records do not say how many images"
-    as_in, unlike = [], []
+    as_in: list[tuple[str, str]] = []
+    unlike: list[tuple[str, str]] = []
     pairs = [*combinations(measured, 2)]
     for high, low in pairs:
         difference = measured[high].value - measured[low].value
