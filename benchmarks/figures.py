@@ -184,6 +184,8 @@ def main(words: list[str]) -> int:
             raise ValueError("--logs: --list keeps no log; run the command without --list first")
         if request.listed:
             print("\n".join(list_lines(request.results, read_material(request.results))))
+            for problem in read_logs(request.results)[1]:
+                print(problem, file=sys.stderr)
             return 0
         check_writable(request.results, "--results")
         if not request.results.is_dir():

@@ -33,6 +33,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
         "small": "",
         "fingerprint": "f",
         "tolerated": 0,
+        "counts": {},
         "departures": [],
         "details": {},
         "finished": "2026-01-01T00:00:00Z",
@@ -62,6 +63,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
                     "fingerprint": cell["fingerprint"],
                     "small": cell["small"],
                     "tolerated": cell["tolerated"],
+                    "counts": cell["counts"],
                 }
             },
             "departures": cell["departures"],

@@ -4,12 +4,15 @@ figure.py      the content of a picture, and what every figure answers
 kinds.py       which results may stand in one picture or on one line; words for captions
 sweeps.py      a metric against a setting of pre-training
 tradeoffs.py   two such metrics against each other
-progress.py    curves during pre-training, of evaluated snapshots and of logs
+progress.py    curves during pre-training, of evaluated snapshots
+log_curves.py  the same of metrics that runs log
 histograms.py  statistics over images, a line per method
 heads.py       shares of a network's heads
 neighbors.py   grids of images and their nearest neighbors
 thumbnails.py  images that records hold
 logs.py        logs of pre-training runs below the results
+readings.py    points of a log's line
+order.py       order of results beside the paper's, and which differences are noise
 pictures.py    captions and file names
 commands.py    commands that make what a figure lacks
 style.py       pictures by matplotlib: panels in rows above the caption

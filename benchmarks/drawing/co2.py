@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from benchmarks.drawing.figure import Figure, PublishedPoint
+from benchmarks.drawing.log_curves import LogCurves
 from benchmarks.drawing.pictures import stated
-from benchmarks.drawing.progress import LogCurves
 from benchmarks.drawing.sweeps import Probe, Sweep, Swept
 
 BASE = "co2/in100-r18"
@@ -16,7 +16,15 @@ def co2(recipes: Mapping[str, float]) -> tuple[Swept, ...]:
     return (Swept(label="MoCo + CO2", method="co2", recipes=recipes, probe=PROBE),)
 
 
-MOCO = Swept(label="MoCo", method="moco", recipes={"moco/in100-r18-v1": 0}, probe=PROBE)
+MOCO = Swept(
+    label="MoCo",
+    method="moco",
+    recipes={"moco/in100-r18-v1": 0},
+    # MoCo v2 and MoCo with label smoothing are other rows of the paper
+    where={"config.label_smoothing": 0.0},
+    shared=("config.projector",),
+    probe=PROBE,
+)
 
 FIGURES: tuple[Figure, ...] = (
     Sweep(
@@ -58,6 +66,7 @@ FIGURES: tuple[Figure, ...] = (
         },
         methods={"moco": "MoCo", "co2": "MoCo + CO2"},
         recipes={"moco": "moco/in100-r18-v1", "co2": BASE},
+        last_step_only={"moco": ("consistency",)},
         same="config.consistency_temperature",
         stated_ends={
             "moco": stated("co2/fig3", "inst_acc_moco_final"),

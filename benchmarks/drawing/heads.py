@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +27,11 @@ from benchmarks.drawing.kinds import (
     kind_of,
     line_key,
     mean_point,
+    number_of,
     pretraining_sentences,
     seed_words,
 )
+from benchmarks.drawing.order import num_test_images, spread_over_images
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.explanation import command_again
@@ -38,6 +41,8 @@ METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")
 """End of the name of a network with several heads."""
 NUM_EXAMPLES = 6
+MOST_CLASSES = 12
+"""Most classes that a caption names."""
 EXAMPLES = "Beside the means: images drawn at random, each with the shares of the heads."
 SHARES = "head_shares"
 """Detail of the record of a linear probe on a network with several heads."""
@@ -57,14 +62,14 @@ class HeadShares(Identity):
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each network with several heads."""
         networks: dict[tuple[object, ...], dict[str, dict[tuple[str, ...], list[Result]]]] = {}
-        problems = []
+        lacking = []
         for result in material.results:
             if not result.task.endswith("_linear") or result.model.method != METHOD:
                 continue
             if not SEVERAL_HEADS.search(result.model.arch):  # one head of such a network
                 continue
             if not _has_shares(result):
-                problems.append(_what_lacks(result))
+                lacking.append(result)
                 continue
             kind = kind_of(result)
             # the hashes of one paper's protocols differ between tasks
@@ -76,7 +81,15 @@ class HeadShares(Identity):
         found = sorted(versions, key=self._rank, reverse=True)
         kinds: list[Kind] = [kind_of(next(iter(own.values()))[0]) for own in found]
         pictures = [self._picture(own) for own in found]
-        return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=tuple(problems))
+        shown = {task for own in found for task in own}
+        problems = tuple(
+            _older(result)
+            if result.task in shown and SHARES not in result.details
+            # asking for a new record is worth it only if the figure has no other
+            else _what_lacks(result)
+            for result in lacking
+        )
+        return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=problems)
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the probes without a record of the paper's network."""
@@ -136,6 +149,7 @@ class HeadShares(Identity):
                 panels.append(examples)
             seeds = seed_words(result.seed for result in own[task])
             sentences.append(self._sentence(task, bits, len(names), seeds, stated=exact))
+            sentences += [_correct(result) for result in own[task] if _correct(result)]
             rows += [
                 (
                     task,
@@ -152,6 +166,7 @@ class HeadShares(Identity):
             panels,
             [
                 *sentences,
+                self._order(own),
                 *([EXAMPLES] if any(isinstance(panel, ExamplePanel) for panel in panels) else []),
                 *pretraining_sentences({"LooC++": [results[0].model]}, ()),
                 *evaluation_sentences(results),
@@ -170,6 +185,51 @@ class HeadShares(Identity):
             f"{dataset_title(task)}: the entropy of the mean shares is {bits:.2f} of at most "
             f"{math.log2(count):.2f} bits{paper}, {seeds}."
         )
+
+    def _order(self, own: Mapping[str, Sequence[Result]]) -> str:
+        """Return a sentence on the entropies of the data sets beside the paper's order."""
+        ordered = sorted(self.stated_bits, key=lambda task: self.stated_bits[task])
+        titles = [f"{dataset_title(t)} (close to {self.stated_bits[t]:g})" for t in ordered]
+        paper = (
+            f"Order: the paper's entropy in bits rises from {' to '.join(titles)}, with four heads"
+        )
+        if not all(task in own for task in ordered):
+            return f"{paper}; not both data sets are here, so there is no order to compare."
+        bits = [_mean_bits(own[task]) for task in ordered]
+        same = "the same here" if bits == sorted(bits) else "not so here"
+        return f"{paper}; {same}."
+
+
+def _mean_bits(results: Sequence[Result]) -> float:
+    shares = [result.details[SHARES] for result in results]
+    return entropy_bits([statistics.fmean(own) for own in zip(*shares, strict=True)])
+
+
+def _correct(result: Result) -> str:
+    """Return a sentence on the images that the shares are means over; empty if not known."""
+    number, of = result.details.get("num_images_with_shares"), num_test_images(result)
+    if not isinstance(number, int) or not of:
+        return ""
+    per_class = result.details.get("accuracy_per_class")
+    classes = per_class if isinstance(per_class, Mapping) else {}
+    none = [str(name) for name, percent in classes.items() if not percent]
+    words = ", ".join(none) if len(none) <= MOST_CLASSES else f"{len(none)} classes"
+    return (
+        f"Of this probe (top-1 {number_of(result, 'top1'):.1f} %), {number:,} of {of:,} test "
+        "images have shares, as they are predicted correctly"
+        f"{f', none of {words}' if none else ''}"
+        f"{_uncertainty(result, number)}."
+    )
+
+
+def _uncertainty(result: Result, number: int) -> str:
+    """Return words on the standard error of a share over the images; empty for older records."""
+    histograms = result.details.get("head_share_histograms")
+    if not isinstance(histograms, Mapping):
+        return ""
+    edges, counts = histograms["edges"], histograms["counts"]
+    errors = [spread_over_images(edges, own) / math.sqrt(number) for own in counts if sum(own) > 1]
+    return f"; two standard errors of a share are {200 * max(errors):.1f} points" if errors else ""
 
 
 def _examples(result: Result, num_heads: int) -> ExamplePanel | None:
@@ -208,6 +268,14 @@ def head_names(result: Result) -> list[str]:
 def entropy_bits(shares: Sequence[float]) -> float:
     """Return the entropy of shares that add up to 1."""
     return -sum(share * math.log2(share) for share in shares if share > 0)
+
+
+def _older(result: Result) -> str:
+    """Return a note on a record that the figure can do without."""
+    return (
+        f"{result.path}, the record of {result.model.name}, has no {SHARES}, as it is older, and "
+        "is not shown"
+    )
 
 
 def _what_lacks(result: Result) -> str:

@@ -23,6 +23,7 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
     seed_words,
 )
+from benchmarks.drawing.order import Measured, noise_of, ranked, spread_over_images
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.sweeps import Swept
 from benchmarks.pages.records import Result
@@ -144,21 +145,41 @@ class Histograms(Identity):
             f"{' or '.join(map(str, counts))} images, {space.get(first.get('space', ''), '')} "
             "at unit length."
         )
-        yield f"Means: {', '.join(f'{each.label} {each.mean:.3g}' for each in histograms)}."
-        means = {each.label: each.mean for each in histograms}
-        if all(label in means for label in self.lower):
-            low, high = self.lower
-            as_printed = means[low] < means[high]
-            yield (
-                f"{'As' if as_printed else 'Unlike'} in the paper, the mean of {low} is "
-                f"{'below' if as_printed else 'not below'} that of {high}."
-            )
+        yield from self._order(histograms)
         yield from pretraining_sentences({k: [r.model] for k, r in own.items()}, ())
         yield from evaluation_sentences(results)
         yield f"One run of each, {seed_words(r.seed for r in results)}."
         absent = [swept.label for swept in self.methods if swept.label not in own]
         if absent:
             yield f"Not run: {', '.join(absent)}."
+
+    def _order(self, histograms: Sequence[Histogram]) -> Iterable[str]:
+        """Yield sentences on the means and their order, beside what the paper states of it."""
+        means = {each.label: Measured(value=each.mean, error=_error(each)) for each in histograms}
+        yield f"Means from the highest: {ranked(means, '#.3g')}."
+        low, high = self.lower
+        if not (low in means and high in means):
+            yield f"Order: the paper's is {low} below {high}; not both are here."
+            return
+        difference, noise = means[high].value - means[low].value, noise_of(means[low], means[high])
+        if abs(difference) <= noise:
+            verdict = f"The difference of {low} and {high} is within noise; in the paper, {low} is "
+            yield f"{verdict}below (two standard errors over images: {noise:.2g})."
+        else:
+            as_printed = difference > 0
+            yield (
+                f"{'As' if as_printed else 'Unlike'} in the paper, the mean of {low} is "
+                f"{'below' if as_printed else 'above'} that of {high} (difference "
+                f"{abs(difference):.2g}, two standard errors over images {noise:.2g})."
+            )
+        if others := [label for label in means if label not in self.lower]:
+            yield f"On {', '.join(others)} the paper's text states nothing."
+
+
+def _error(histogram: Histogram) -> float:
+    """Return the standard error of a histogram's mean over its images."""
+    spread = spread_over_images(histogram.edges, histogram.counts)
+    return spread / math.sqrt(sum(histogram.counts))
 
 
 def _histogram(result: Result, statistic: str) -> Mapping[str, Any] | None:

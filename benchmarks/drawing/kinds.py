@@ -137,10 +137,11 @@ def evaluation_sentences(results: Sequence[Result]) -> list[str]:
     tasks = ", ".join(dict.fromkeys(result.task for result in results))
     protocols = ", ".join(sorted({result.protocol for result in results}))
     data = SMALL_DATA.get(first.small, "full data")
+    counts = counts_words(first)
     words = [
         f"{tasks}, protocol {protocols}",
         schedule_words(first.schedule),
-        data,
+        f"{data} ({counts})" if counts else data,
         *tolerated_words(first),
         f"engine {first.engine}",
         f"features in {first.features_in}",
@@ -151,6 +152,17 @@ def evaluation_sentences(results: Sequence[Result]) -> list[str]:
     if departures:
         sentences.append(f"Departures from the protocol: {'; '.join(departures)}.")
     return sentences
+
+
+def counts_words(result: Result) -> str:
+    """Return words such as "5,000 training and 1,000 test images"; empty for older records."""
+    words = []
+    for key, counts in result.counts.items():
+        train, test = counts.get("trainval") or counts.get("train"), counts.get("test")
+        if train and test:
+            name = f"{key}: " if len(result.counts) > 1 else ""
+            words.append(f"{name}{train:,} training and {test:,} test images")
+    return "; ".join(words)
 
 
 def runs_sentence(points: Iterable[Point], results: Sequence[Result]) -> str:
@@ -178,6 +190,12 @@ def pretraining_sentences(
     """
     lines = [_line_words(label, own) for label, own in models.items()]
     sentences = [f"Pre-training: {'; '.join(lines)}."]
+    ways = {label: _way(own[0], varied) for label, own in models.items()}
+    if len(set(ways.values())) == 1 and (way := next(iter(ways.values()))):
+        sentences.append(f"{'All' if len(ways) > 1 else 'Pre-trained'} with {way}.")
+    elif any(ways.values()):
+        known = [f"{label} with {way or 'unknown settings'}" for label, way in ways.items()]
+        sentences.append(f"{'; '.join(known)}.")
     data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
     if data:
         sentences.append(f"Its images: {'; '.join(data)}.")
@@ -193,10 +211,25 @@ def _line_words(label: str, models: Sequence[Model]) -> str:
     first = models[0]
     lengths = sorted({float(model.epochs) for model in models if model.epochs})
     unit = "epoch" if set(lengths) == {1.0} else "epochs"
-    length = f", {_range(lengths)} {unit}" if lengths else ""
+    length = f", {range_words(lengths)} {unit}" if lengths else ""
     declared = " (declared by the user)" if any(model.declared for model in models) else ""
     recipes = _joined_names([model.recipe or model.name for model in models])
     return f"{label}: {recipes}{declared}, {first.arch}{length}"
+
+
+def _way(model: Model, varied: Iterable[str]) -> str:
+    """Return a run's stem, view size, batch and arithmetic; empty if its record says none."""
+    stem = {"cifar": "CIFAR stem", "imagenet": "ImageNet stem"}.get(model.stem, "")
+    settings = {k: v for k, v in model.settings.items() if k not in {*varied}}
+    size, batch = settings.get("views.size_px"), settings.get("batch_size")
+    small = settings.get("views.small_size_px") if settings.get("config.num_small_views") else None
+    words = [
+        stem if model.settings else "",
+        f"views of {size} px" + (f" and {small} px" if small else "") if size else "",
+        f"batch {batch}" if batch else "",
+        f"in {model.precision}" if model.precision else "",
+    ]
+    return ", ".join(word for word in words if word)
 
 
 def _joined_names(names: Sequence[str]) -> str:
@@ -211,7 +244,8 @@ def _joined_names(names: Sequence[str]) -> str:
     return f"{len(distinct)} recipes {first[:length]}*" if length else ", ".join(distinct)
 
 
-def _range(values: Sequence[float]) -> str:
+def range_words(values: Sequence[float]) -> str:
+    """Return the lowest and the highest of sorted values in words such as "0 to 6"."""
     low, high = values[0], values[-1]
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 

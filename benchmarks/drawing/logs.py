@@ -6,7 +6,8 @@ of a run that has ended is taken: a line over a part of the run would be half a 
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,8 @@ def read_run(folder: Path, name: str) -> TrainingLog:
             f"{lines[-1]['step'] if lines else 0:g}); the command that started it continues it"
         )
     made_by = _origin(backbone)
-    steps = made_by.get("steps")
-    if not lines or lines[-1]["step"] != steps:
-        raise LogError(
-            f"{path}: ends at step {lines[-1]['step'] if lines else 0:g}, but the run had {steps}; "
-            "the log was cut short, or is that of another run"
-        )
+    if lack := _what_lacks(lines, made_by):
+        raise LogError(f"{path}: {lack}; the log was cut short, or is that of another run")
     return TrainingLog(name=name, made_by=made_by, lines=tuple(lines))
 
 
@@ -64,6 +61,64 @@ def _lines(path: Path) -> tuple[list[dict[str, float]], int]:
             return lines, number
         lines.append(finite)
     return lines, 0
+
+
+def _what_lacks(lines: Sequence[Mapping[str, float]], made_by: Mapping[str, Any]) -> str:
+    """Return what keeps a log from being that of the whole run; empty if nothing does."""
+    steps = made_by.get("steps")
+    if not lines or lines[-1]["step"] != steps:
+        return f"ends at step {lines[-1]['step'] if lines else 0:g}, but the run had {steps}"
+    return _hole([line["step"] for line in lines]) or _other_last_epoch(lines, made_by)
+
+
+def _hole(steps: Sequence[float]) -> str:
+    """Return between which steps lines are missing; empty if between none.
+
+    Readings are equally far apart but for the last one, which may come sooner, and a run that was
+    resumed may go on at another distance: a hole is wider than the distances on both sides.
+    """
+    distances = [after - before for before, after in pairwise([0.0, *steps])]
+    for place, distance in enumerate(distances):
+        if distance <= 0:
+            return f"step {steps[place]:g} does not come after the one before it"
+        beside = [*distances[max(place - 1, 0) : place], *distances[place + 1 : place + 2]]
+        # of two distances the second is what was left of the run: it says nothing about the first
+        known = len(distances) > 2 or place == 1
+        if known and distance > max(beside):
+            start = steps[place] - distance
+            return (
+                f"no line between the steps {start:g} and {steps[place]:g}, although lines beside "
+                f"them are {max(beside):g} steps apart"
+            )
+    return ""
+
+
+def _other_last_epoch(lines: Sequence[Mapping[str, float]], made_by: Mapping[str, Any]) -> str:
+    """Return which mean over the last epoch is not the one that the backbone file states."""
+    stated: Mapping[str, float] = made_by.get("last_epoch") or {}
+    steps, epochs = lines[-1]["step"], lines[-1]["epoch"]
+    for name, expected in stated.items():
+        own = last_epoch_mean(lines, name, steps - steps / epochs)
+        # kept logs have six digits
+        if own is None or not math.isclose(own, expected, rel_tol=1e-3, abs_tol=1e-6):
+            found = "nothing" if own is None else f"{own:.6g}"
+            return (
+                f"{name} over the last epoch is {found}, but the backbone file says {expected:.6g}"
+            )
+    return ""
+
+
+def last_epoch_mean(
+    lines: Sequence[Mapping[str, float]], name: str, first_step: float
+) -> float | None:
+    """Return the mean of a metric over the steps of the lines that end after `first_step`."""
+    total = steps = previous = 0.0
+    for line in lines:
+        if line["step"] > first_step and name in line:
+            total += line[name] * (line["step"] - previous)
+            steps += line["step"] - previous
+        previous = line["step"]
+    return total / steps if steps else None
 
 
 def _origin(backbone: Path) -> dict[str, Any]:
@@ -105,7 +160,7 @@ def read_logs(results: Path) -> tuple[tuple[TrainingLog, ...], tuple[str, ...]]:
     for path in sorted((results / TRAINING_LOGS).glob("*.json")):
         try:
             logs.append(_parse(json.loads(path.read_text(encoding="utf-8"))))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             warnings.append(f"{path}: not a log of pre-training ({error})")
     return tuple(logs), tuple(warnings)
 
@@ -124,6 +179,8 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
         }
         for row in zip(*columns.values(), strict=True)
     ]
-    if not lines or not all("epoch" in line for line in lines):
-        raise ValueError("lines without epoch")
+    if not lines or not all(line.get("step", 0) > 0 < line.get("epoch", 0) for line in lines):
+        raise ValueError("lines without step or epoch")
+    if lack := _what_lacks(lines, made_by):
+        raise ValueError(f"{lack}; keep the log of the run again with --logs")
     return TrainingLog(name=content["name"], made_by=made_by, lines=tuple(lines))

@@ -6,6 +6,9 @@ from benchmarks.drawing.neighbors import NeighborGrid
 from benchmarks.pages.published import papers
 
 LOOCPP = "loocpp/in100-r50-color-rotation-texture"
+NO_INATURALIST = (
+    "The paper also shows neighbors on iNaturalist-1k; the suite has no task for these."
+)
 
 
 def stated_bits() -> dict[str, float]:
@@ -27,7 +30,8 @@ FIGURES: tuple[Figure, ...] = (
             augmentation=augmentation,
             recipes=(f"looc/in100-r50-{augmentation}", moco),
             key="in100_neighbors",
-            remarks=(f"({letter}) is the {side} part of the printed figure.",),
+            no_task=NO_INATURALIST,
+            remarks=(f"({letter}) is the {side} part of the printed figure.", NO_INATURALIST),
         )
         for letter, augmentation, moco, side in (
             ("a", "color", "moco/in100-r50", "left"),

@@ -1,5 +1,6 @@
 """Figure of the nearest neighbors of query images, of two networks side by side."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,14 @@ from benchmarks.drawing.kinds import (
     kind_of,
     number_of,
     pretraining_sentences,
+    seed_words,
 )
+from benchmarks.drawing.order import noise_of, num_test_images, share_of
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.records import Model, Result
 
-TASKS = ("in100_neighbors", "inat1k_neighbors", "cifar10_neighbors")
+TASKS = ("in100_neighbors", "cifar10_neighbors")
 NUM_ROWS, NUM_NEIGHBORS = 8, 5
 """Queries and neighbors that are shown."""
 AGREEMENT = "same_class"
@@ -36,6 +39,8 @@ class NeighborGrid(Identity):
     """The paper's recipes of LooC and of MoCo."""
     key: str
     """Key in TASKS."""
+    no_task: str
+    """Sentence on what the paper shows besides and no task makes."""
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with both networks."""
@@ -68,7 +73,9 @@ class NeighborGrid(Identity):
         """Return the commands of the recipes without a record."""
         there = {r.model.recipe for r in material.results if self._is_published(r)}
         missing = [recipe for recipe in self.recipes if recipe not in there]
-        return commands.pretrain_and_evaluate(missing, self.key) if missing else []
+        if not missing:
+            return []
+        return [*commands.pretrain_and_evaluate(missing, self.key), f"# {self.no_task}"]
 
     def _label(self, model: Model) -> str:
         """Return the panel that a network belongs to; empty if to none."""
@@ -101,15 +108,15 @@ class NeighborGrid(Identity):
             for label, result in names.items()
         ]
         models = {label: [result.model] for label, result in names.items()}
-        same = ", ".join(f"{label} {number_of(r, AGREEMENT):.1f} %" for label, r in names.items())
-        first = looc.details["queries"][0]["neighbors"]
+        count = len(looc.details["queries"][0]["neighbors"])
         sentences = [
-            f"Left of each row a query, then its {min(NUM_NEIGHBORS, len(first))} nearest training "
+            f"Left of each row a query, then its {min(NUM_NEIGHBORS, count)} nearest training "
             "images by the cosine of features. Queries were drawn at random. A colored frame: of "
             "another class than the query.",
-            f"Neighbors of the query's class over all test images: {same}.",
+            *_agreement(names, count, len(shown_queries(looc))),
             *pretraining_sentences(models, ()),
             *evaluation_sentences([looc, moco]),
+            f"One run of each, {seed_words(result.seed for result in (looc, moco))}.",
         ]
         return captioned(
             self,
@@ -119,6 +126,34 @@ class NeighborGrid(Identity):
             header=("series", "query", "query_class", "rank", "neighbor", "class", "cosine"),
             rows=[row for label, result in names.items() for row in _rows(label, result)],
         )
+
+
+def _agreement(names: Mapping[str, Result], count: int, shown: int) -> list[str]:
+    """Return sentences on the share of neighbors of the query's class, and on its order."""
+    # neighbors of one query are alike: as if each query had one, which is the widest that it can be
+    shares = {
+        label: share_of(number_of(result, AGREEMENT), num_test_images(result))
+        for label, result in names.items()
+    }
+    same = ", ".join(f"{label} {share.value:.1f} %" for label, share in shares.items())
+    number = num_test_images(next(iter(names.values())))
+    first = (
+        f"Neighbors of the query's class among the {count} nearest, over all "
+        f"{f'{number:,} ' if number else ''}test images (shown are {min(NUM_NEIGHBORS, count)} "
+        f"neighbors of {shown} of these): {same}."
+    )
+    order = "Order: the paper prints no number"
+    (high, low) = sorted(shares.values(), key=lambda share: -share.value)
+    noise = noise_of(high, low)
+    if math.isnan(noise):
+        return [first, f"{order}."]
+    difference = high.value - low.value
+    return [
+        first,
+        f"{order}; here the difference of {difference:.1f} points is "
+        f"{'within' if difference <= noise else 'beyond'} noise (two binomial standard errors are "
+        f"at most {noise:.1f} points).",
+    ]
 
 
 def shown_queries(result: Result) -> list[dict[str, Any]]:

@@ -1,10 +1,7 @@
-"""Figures of a metric during pre-training: of snapshots that were evaluated, or of runs' logs."""
+"""Figures of a metric during pre-training, from snapshots that were evaluated."""
 
-import itertools
-import json
-import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.drawing import commands
@@ -16,7 +13,6 @@ from benchmarks.drawing.figure import (
     Material,
     Picture,
     Point,
-    TrainingLog,
 )
 from benchmarks.drawing.kinds import (
     Kind,
@@ -29,14 +25,21 @@ from benchmarks.drawing.kinds import (
     mean_point,
     number_of,
     pretraining_sentences,
+    range_words,
     runs_sentence,
-    seed_words,
+)
+from benchmarks.drawing.order import (
+    largest_noise,
+    num_test_images,
+    order_words,
+    ranked,
+    share_of,
 )
 from benchmarks.drawing.pictures import captioned, numbered
-from benchmarks.pages.records import Model, Result, model_of
+from benchmarks.pages.records import Model, Result
 
-NUM_PARTS = 50
-"""Most points of a log's line: means over equal parts of the run."""
+MOST_MARKED = 30
+"""Most points of a line whose points have markers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,7 @@ class SnapshotCurves(Identity):
             x_label="epoch of pre-training",
             y_label=accuracy_label(kind.task),
             lines=tuple(drawn),
-            marked=max(len(line.points) for line in drawn) <= 30,
+            marked=max(len(line.points) for line in drawn) <= MOST_MARKED,
         )
         absent = [label for label in self.variants if label not in lines]
         return captioned(
@@ -132,7 +135,7 @@ class SnapshotCurves(Identity):
             [
                 *pretraining_sentences(models, ()),
                 *_unfinished(models),
-                *self._order(drawn),
+                *self._order(drawn, lines),
                 *evaluation_sentences(results),
                 runs_sentence([p for line in drawn for p in line.points], results),
                 *([f"Not run: {', '.join(absent)}."] if absent else []),
@@ -142,19 +145,35 @@ class SnapshotCurves(Identity):
             rows=[(line.label, *point_words(point)) for line in drawn for point in line.points],
         )
 
-    def _order(self, lines: Sequence[Line]) -> list[str]:
-        """Return a sentence on the order of the lines' means over the epochs that all have."""
-        common = set.intersection(*({point.x for point in line.points} for line in lines))
-        if len(lines) < 2 or not common:
+    def _order(
+        self,
+        drawn: Sequence[Line],
+        lines: Mapping[str, Mapping[float, Sequence[Result]]],
+    ) -> list[str]:
+        """Return sentences on the order of the lines' means over the epochs that all have."""
+        common = set.intersection(*({point.x for point in line.points} for line in drawn))
+        if len(drawn) < 2 or not common:
             return []
+        counts = {num_test_images(r) for line in lines.values() for rs in line.values() for r in rs}
+        (number,) = counts if len(counts) == 1 else (None,)
         means = {
-            line.label: statistics.fmean(point.y for point in line.points if point.x in common)
-            for line in lines
+            line.label: share_of(
+                statistics.fmean(point.y for point in line.points if point.x in common), number
+            )
+            for line in drawn
         }
-        words = ", ".join(f"{label} {mean:.1f}" for label, mean in means.items())
-        ordered = sorted(means, key=lambda label: -means[label])
-        same = "as in the paper" if ordered == list(means) else "unlike in the paper"
-        return [f"Means over epochs: {words}; {same}, whose order is {', '.join(means)}."]
+        words = [
+            f"Means over the epochs {range_words(sorted(common))}, from the highest: "
+            f"{ranked(means, '.1f')}. The paper's order, from the fastest: {', '.join(means)}.",
+            f"Order: {order_words(means)}.",
+        ]
+        if number:
+            own = 2 * max(mean.error for mean in means.values())
+            words.append(
+                f"Two binomial standard errors at {number:,} test images are {own:.1f} points, "
+                f"{largest_noise(means):.1f} of a difference."
+            )
+        return words
 
 
 def point_words(point: Point) -> tuple[str, ...]:
@@ -175,178 +194,3 @@ def _unfinished(models: Mapping[str, Sequence[Model]]) -> list[str]:
         if float(own[-1].epochs) < float(own[-1].settings.get("epochs", 0))
     ]
     return [f"Runs that had not ended, epochs: {', '.join(parts)}."] if parts else []
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogCurves(Identity):
-    """Metrics of runs' logs over the epochs, a panel per metric and a line per method."""
-
-    metrics: Mapping[str, str]
-    """Label of the y axis by the name of the metric in the log."""
-    methods: Mapping[str, str]
-    """Label of the line by method."""
-    recipes: Mapping[str, str]
-    """The paper's recipe by method."""
-    same: str
-    """Setting that all runs must share because it changes the meaning of a metric."""
-    stated_ends: Mapping[str, float]
-    """Stated value of the last metric at the end of the run, by method."""
-
-    def draw(self, material: Material) -> Drawn:
-        """Return a picture for each kind of runs of which both methods have a log."""
-        pictures, problems, kinds = [], [], []
-        for kind, logs in sorted(self._by_kind(material).items(), reverse=True):
-            if problem := self._problem(logs):
-                problems.append(problem)
-            elif set(logs) == set(self.methods):
-                pictures.append(self._picture(logs))
-                kinds.append(Kind("", "", "", (), kind[1:]))
-        order = sorted(range(len(kinds)), key=lambda i: "Not the" in pictures[i].caption[1])
-        pictures, kinds = [pictures[i] for i in order], [kinds[i] for i in order]
-        return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=tuple(problems))
-
-    def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of the paper's runs whose log is not there."""
-        there = {
-            log.made_by.get("recipe") for log in material.logs if not log.made_by.get("changed")
-        }
-        missing = [recipe for recipe in self.recipes.values() if recipe not in there]
-        logs = " ".join(f"runs/{recipe}" for recipe in missing)
-        runs = [commands.pretrain(recipe) for recipe in missing]
-        return [*runs, f"python -m benchmarks.figures --logs {logs}"] if missing else []
-
-    def _by_kind(self, material: Material) -> dict[tuple[str, ...], dict[str, list[TrainingLog]]]:
-        kinds: dict[tuple[str, ...], dict[str, list[TrainingLog]]] = {}
-        for log in material.logs:
-            method = str(log.made_by.get("method"))
-            if method in self.methods:
-                settings = log.made_by.get("settings") or {}
-                kind = (
-                    str(log.made_by.get("data")),
-                    str(settings.get("arch")),
-                    str(settings.get("epochs")),
-                )
-                kinds.setdefault(kind, {}).setdefault(method, []).append(log)
-        return {kind: _most_alike(own) for kind, own in kinds.items()}
-
-    def _problem(self, logs: Mapping[str, Sequence[TrainingLog]]) -> str:
-        """Return a sentence on what these logs lack; empty if they can be drawn."""
-        every = [log for own in logs.values() for log in own]
-        for log in every:
-            missing = [name for name in self.metrics if not any(name in line for line in log.lines)]
-            if missing:
-                option = self.same.replace("_", "-")
-                return (
-                    f"the log of {log.name} has no {', '.join(missing)}; pre-train it with "
-                    f"--{option} above 0, as the other method"
-                )
-        values = {str(log.made_by["settings"].get(self.same)): log.name for log in every}
-        if len(values) > 1:
-            words = ", ".join(f"{value} in {name}" for value, name in sorted(values.items()))
-            return f"runs with different {self.same} cannot stand side by side: {words}"
-        return ""
-
-    def _picture(self, logs: Mapping[str, Sequence[TrainingLog]]) -> Picture:
-        exact = all(self._is_published(log) for own in logs.values() for log in own)
-        lines = {
-            name: tuple(
-                Line(label=label, points=_mean_line(logs[method], name))
-                for method, label in self.methods.items()
-            )
-            for name in self.metrics
-        }
-        panels = [
-            LinePanel(
-                title=f"({letter})",
-                x_label="epoch",
-                y_label=label,
-                lines=lines[name],
-                marked=False,
-            )
-            for letter, (name, label) in zip("abcdefgh", self.metrics.items(), strict=False)
-        ]
-        models = {
-            label: [_model(log) for log in logs[method]] for method, label in self.methods.items()
-        }
-        rows = [
-            (name, line.label, *point_words(point))
-            for name, own in lines.items()
-            for line in own
-            for point in line.points
-        ]
-        return captioned(
-            self,
-            panels,
-            [*pretraining_sentences(models, ()), *self._sentences(logs, lines)],
-            exact=exact,
-            header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
-            rows=rows,
-        )
-
-    def _sentences(
-        self, logs: Mapping[str, Sequence[TrainingLog]], lines: Mapping[str, Sequence[Line]]
-    ) -> Iterable[str]:
-        counts = ", ".join(f"{label} {len(logs[method])}" for method, label in self.methods.items())
-        seeds = seed_words(log.made_by.get("seed") for own in logs.values() for log in own)
-        yield f"Number of runs: {counts}; {seeds}."
-        settings = next(iter(logs.values()))[0].made_by["settings"]
-        name = self.same.rpartition(".")[2].replace("_", " ")
-        yield f"Both with {name} {settings.get(self.same)}. Points are means over parts of the run."
-        *_, last = self.metrics
-        ends = ", ".join(f"{line.label} {line.points[-1].y:.2f}" for line in lines[last])
-        stated = ", ".join(f"{self.methods[m]} {value:g}" for m, value in self.stated_ends.items())
-        yield f"At the end, {self.metrics[last]}: {ends}; stated by the paper: {stated}."
-
-    def _is_published(self, log: TrainingLog) -> bool:
-        return log.made_by.get("recipe") in self.recipes.values() and not log.made_by.get("changed")
-
-
-def _most_alike(logs: Mapping[str, Sequence[TrainingLog]]) -> dict[str, list[TrainingLog]]:
-    """Return for each method the logs of equal settings, so that methods share most of them."""
-    groups: list[list[list[TrainingLog]]] = []
-    for own in logs.values():
-        alike: dict[str, list[TrainingLog]] = {}
-        for log in own:
-            settings = json.dumps(log.made_by["settings"], sort_keys=True, default=str)
-            alike.setdefault(f"{log.made_by.get('precision')} {settings}", []).append(log)
-        groups.append([alike[key] for key in sorted(alike)])
-    best = max(itertools.product(*groups), key=_num_shared)
-    return dict(zip(logs, best, strict=True))
-
-
-def _num_shared(groups: Sequence[Sequence[TrainingLog]]) -> tuple[int, int]:
-    """Return how many settings the first logs of the groups share, and how many logs there are."""
-    settings = [group[0].made_by["settings"].items() for group in groups]
-    shared = [item for item in settings[0] if all(item in other for other in settings)]
-    return len(shared), sum(map(len, groups))
-
-
-def _mean_line(logs: Sequence[TrainingLog], name: str) -> tuple[Point, ...]:
-    """Return means over equal parts of the runs; several runs give a standard deviation."""
-    length = float(logs[0].made_by["settings"]["epochs"])
-    num_parts = min(NUM_PARTS, *(len(log.lines) for log in logs))
-    parts: dict[int, list[float]] = {}
-    for log in logs:
-        own: dict[int, list[float]] = {}
-        for line in log.lines:
-            if name in line:
-                place = math.ceil(line["epoch"] / length * num_parts - 1e-9)
-                own.setdefault(min(max(place, 1), num_parts), []).append(line[name])
-        for place, values in own.items():
-            parts.setdefault(place, []).append(sum(values) / len(values))
-    return tuple(
-        mean_point((place - 0.5) * length / num_parts, values)
-        for place, values in sorted(parts.items())
-    )
-
-
-def _model(log: TrainingLog) -> Model:
-    settings = log.made_by.get("settings") or {}
-    content = {
-        "name": log.name,
-        "sha256": "",
-        "arch": settings.get("arch", ""),
-        "stem": settings.get("stem", ""),
-        "made_by": log.made_by,
-    }
-    return model_of(content)

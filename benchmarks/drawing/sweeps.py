@@ -66,6 +66,8 @@ class Swept:
     """Settings that tell it from other runs of the method."""
     follows: tuple[str, ...] = ()
     """Settings that follow from the swept one."""
+    shared: tuple[str, ...] = ()
+    """Settings that a level has in common with the lines beside it."""
     probe: Probe
 
     def has(self, result: Result) -> bool:
@@ -183,7 +185,7 @@ class Sweep(Identity):
         levels = [
             level
             for swept in self.levels
-            if (level := self.level(swept, kind, material, published=exact))
+            if (level := self.level(swept, kind, material, published=exact, beside=lines))
         ]
         panel = LinePanel(
             x_label=self.symbol,
@@ -206,12 +208,24 @@ class Sweep(Identity):
         )
 
     def level(
-        self, swept: Swept, kind: Kind, material: Material, *, published: bool
+        self,
+        swept: Swept,
+        kind: Kind,
+        material: Material,
+        *,
+        published: bool,
+        beside: Sequence[SweptLine] = (),
     ) -> SweptLine | None:
         """Return the results of a level that may stand beside the lines; None without any."""
+        members = [] if published else [result for line in beside for result in line.members]
         lines: dict[tuple[str, ...], list[Result]] = {}
         for result in self.by_kind(material).get(kind, ()):
-            if swept.has(result) and swept.is_published(result) >= published:
+            alike = all(
+                result.model.settings.get(name) == member.model.settings.get(name)
+                for name in swept.shared
+                for member in members
+            )
+            if alike and swept.has(result) and swept.is_published(result) >= published:
                 lines.setdefault(line_key(result, ()), []).append(result)
         if not lines:
             return None

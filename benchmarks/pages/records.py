@@ -157,6 +157,8 @@ class Result:
     """Path of the record below the results."""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
     """Everything else that the task wrote down, such as histograms over images."""
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict, compare=False, hash=False)
+    """Images of each split by data set; empty for older records."""
     path: Path = field(default=Path(), compare=False)
     """The record's file; files that its details name are beside it."""
 
@@ -256,6 +258,7 @@ def _result(content: dict[str, Any], path: Path) -> Result:
         heading=content.get("heading") or metric_and_heading(content["task"])[1],
         at_grid_edge=bool(details.get("at_grid_edge")),
         details=details,
+        counts={key: data[key].get("counts") or {} for key in sorted(data)},
         path=path,
     )
 

@@ -1,5 +1,6 @@
 """The command that draws figures, and figures at the end of other commands."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -47,6 +48,18 @@ def test_the_list_says_what_is_missing_and_how_to_make_it(tmp_path: Path) -> Non
     assert f"can be drawn: {tmp_path / 'figures' / 'jcl_figure2a.png'}" in text
     assert "python -m pretrain co2/in100-r18 --data $IMAGENET100/train" in text
     assert list(tmp_path.iterdir()) == [tmp_path / "records"]
+
+
+def test_captions_of_the_committed_results_say_conditions_and_order() -> None:
+    material = read_material(Path(__file__).parents[2] / "results")
+    pictures = [p for figure in FIGURES.values() for p in figure.draw(material).pictures]
+    assert {picture.file_name for picture in pictures} >= {"co2_figure3", "looc_figure4"}
+    for picture in pictures:
+        caption = " ".join(picture.caption)
+        way = " with CIFAR stem, views of 16 px, batch 64, in bfloat16."
+        for words in (way, " images, fingerprint ", "seed 0", "epochs"):
+            assert words in caption, picture.file_name
+        assert re.search(r"Order: |(As|Unlike) in the paper, ", caption), picture.file_name
 
 
 def test_without_material_nothing_is_written(

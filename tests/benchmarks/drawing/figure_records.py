@@ -79,10 +79,13 @@ def snapshot(
     record(results / "records" / "snapshots", score, **(cell | changes))
 
 
-def training_log(results: Path, name: str, recipe: str, metrics: dict[str, list[float]]) -> None:
+def training_log(
+    results: Path, name: str, recipe: str, metrics: dict[str, list[float]], **changes: Any
+) -> None:
     """Write the kept log of a run of 10 epochs, its metrics at equal distances."""
     count = len(next(iter(metrics.values())))
     settings = {"epochs": 10, "arch": "resnet18", "config.consistency_temperature": 0.05}
+    settings["batch_size"] = changes.pop("batch", 64)
     columns = {
         "step": [float(i + 1) for i in range(count)],
         "epoch": [10 * (i + 1) / count for i in range(count)],
@@ -94,7 +97,7 @@ def training_log(results: Path, name: str, recipe: str, metrics: dict[str, list[
         {
             "format": "ssl-training-log/1",
             "name": name,
-            "made_by": origin(recipe, settings=settings, epochs=10.0),
+            "made_by": origin(recipe, settings=settings, epochs=10.0, steps=count, **changes),
             "metrics": columns,
         },
     )

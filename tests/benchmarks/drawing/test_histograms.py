@@ -34,10 +34,62 @@ def test_methods_stand_in_one_panel(tmp_path: Path) -> None:
     ]
 
 
-def test_the_caption_says_whether_the_order_is_the_papers(tmp_path: Path) -> None:
-    both(tmp_path)
+@pytest.mark.parametrize(
+    ("jcl", "moco", "words"),
+    [
+        ([0, 10, 20, 10], [10, 20, 10, 0], "As in the paper, the mean of MoCo v2 is below that"),
+        ([10, 20, 10, 0], [0, 10, 20, 10], "Unlike in the paper, the mean of MoCo v2 is above"),
+        ([0, 1, 2, 1], [1, 2, 1, 0], "The difference of MoCo v2 and JCL is within noise"),
+    ],
+)
+def test_the_caption_says_whether_the_order_is_the_papers(
+    tmp_path: Path, jcl: list[int], moco: list[int], words: str
+) -> None:
+    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": jcl})
+    views(tmp_path, "moco/cifar10-cpu", {"mean_cosine": moco}, settings=MLP)
     (picture,) = drawn(tmp_path).pictures
-    assert "As in the paper, the mean of MoCo v2 is below that of JCL." in picture.caption
+    assert words in " ".join(picture.caption)
+
+
+def test_noise_of_means_over_images_is_two_standard_errors(tmp_path: Path) -> None:
+    # 40 images in two bins of width 1/4: variance 1/64 * 40/39, error of a difference sqrt(2/40)
+    both = {"mean_cosine": [20, 20, 0, 0]}
+    views(tmp_path, "jcl/cifar10-cpu", both)
+    views(tmp_path, "moco/cifar10-cpu", both, settings=MLP)
+    (picture,) = drawn(tmp_path).pictures
+    noise = 2 * (1 / 64 * 40 / 39 * 2 / 40) ** 0.5
+    assert f"(two standard errors over images: {noise:.2g})" in " ".join(picture.caption)
+
+
+def test_the_whole_order_is_said_and_what_the_paper_leaves_open(tmp_path: Path) -> None:
+    norm = "mean_nuclear_norm"
+    lorac = {"config.prior": "laplace"}
+    views(tmp_path, "lorac/cifar10-cpu", {norm: [0, 40, 0, 0]}, settings=lorac)
+    views(tmp_path, "moco_m/cifar10-cpu", {norm: [0, 0, 40, 0]})
+    views(tmp_path, "moco/cifar10-cpu", {norm: [40, 0, 0, 0]}, settings=MLP)
+    (picture,) = drawn(tmp_path, "lorac/fig4c").pictures
+    caption = " ".join(picture.caption)
+    assert "Means from the highest: MoCo-M 0.625, LORAC 0.375, MoCo-v2 0.125." in caption
+    assert "As in the paper, the mean of LORAC is below that of MoCo-M" in caption
+    assert "On MoCo-v2 the paper's text states nothing." in caption
+
+
+def test_the_caption_says_how_the_networks_were_trained(tmp_path: Path) -> None:
+    small = {"views.size_px": 16, "batch_size": 64}
+    for recipe, own in (("jcl/cifar10-cpu", {}), ("moco/cifar10-cpu", MLP)):
+        views(tmp_path, recipe, {"mean_cosine": [0, 1, 2, 1]}, settings=small | own)
+    (picture,) = drawn(tmp_path).pictures
+    words = "All with ImageNet stem, views of 16 px, batch 64, in bfloat16."
+    assert words in picture.caption
+
+
+def test_networks_of_other_sizes_are_told_apart(tmp_path: Path) -> None:
+    for recipe, size, own in (("jcl/cifar10-cpu", 16, {}), ("moco/cifar10-cpu", 32, MLP)):
+        settings = {"views.size_px": size} | own
+        views(tmp_path, recipe, {"mean_cosine": [0, 1, 2, 1]}, settings=settings)
+    (picture,) = drawn(tmp_path).pictures
+    words = "JCL with ImageNet stem, views of 16 px, in bfloat16; MoCo v2 with ImageNet stem, views"
+    assert words in " ".join(picture.caption)
 
 
 def test_features_and_embeddings_are_not_mixed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,55 @@ def test_a_record_without_whole_shares_is_said(tmp_path: Path, shares: list[floa
     assert f"python benchmarks/run_all.py --ckpt FILE {end} --seeds 0" in problem
 
 
+def test_an_older_record_is_only_mentioned_beside_a_complete_one(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", SHARES)
+    heads(tmp_path, "in100_linear", None, suffix="-older")
+    outcome = drawn(tmp_path, "looc/fig4")
+    assert len(outcome.pictures) == 1
+    (problem,) = outcome.problems
+    assert problem.endswith("-older, has no head_shares, as it is older, and is not shown")
+
+
+def test_a_record_of_another_data_set_is_asked_for(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", SHARES)
+    heads(tmp_path, "inat1k_linear", None)
+    (problem,) = drawn(tmp_path, "looc/fig4").problems
+    assert "delete the file, then make it anew" in problem
+
+
+def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None:
+    details = {
+        "head_shares": SHARES,
+        "num_images_with_shares": 215,
+        "num_test": 1000,
+        "accuracy_per_class": {"cat": 43.0, "deer": 0.0, "dog": 0.0},
+        "head_share_histograms": {"edges": [0.0, 0.5, 1.0], "counts": [[100, 115]] * 4},
+    }
+    heads(tmp_path, "in100_linear", None, details=details)
+    caption = " ".join(drawn(tmp_path, "looc/fig4").pictures[0].caption)
+    assert "(top-1 70.0 %), 215 of 1,000 test images" in caption
+    assert "none of deer, dog; two standard errors of a share are 3.4 points" in caption
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (
+            {"in100_linear": [1.0, 0.0, 0.0, 0.0], "inat1k_linear": SHARES},
+            "(close to 2), with four heads; the same here.",
+        ),
+        ({"inat1k_linear": [1.0, 0.0, 0.0, 0.0], "in100_linear": SHARES}, "; not so here."),
+        ({"in100_linear": SHARES}, "not both data sets are here, so there is no order"),
+    ],
+)
+def test_the_order_of_the_entropies_is_said(
+    tmp_path: Path, own: dict[str, list[float]], words: str
+) -> None:
+    for task, shares in own.items():
+        heads(tmp_path, task, shares)
+    assert words in " ".join(drawn(tmp_path, "looc/fig4").pictures[0].caption)
+
+
 def test_one_head_of_a_network_lacks_nothing(tmp_path: Path) -> None:
     heads(tmp_path, "in100_linear", None, arch="resnet50")
     assert drawn(tmp_path, "looc/fig4") == Drawn()
@@ -149,7 +199,7 @@ def neighbors(results: Path, recipe: str, labels: list[int], **changes: Any) -> 
         "details": {"queries": queries},
         "settings": {"config.designated": ["color"]} if "looc" in recipe else {},
     }
-    point(results, recipe, 50.0, **(cell | changes))
+    point(results, recipe, changes.pop("score", 50.0), **(cell | changes))
 
 
 def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> None:
@@ -162,6 +212,34 @@ def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> No
     assert (left.title, right.title, len(left.rows)) == ("LooC", "MoCo", 8)
     assert [tile.agrees for tile in left.rows[0]] == [None, True, True, False, True, True]
     assert len(picture.rows) == 2 * 12 * 6
+
+
+@pytest.mark.parametrize(("number", "words"), [(100, "within"), (10_000, "beyond")])
+def test_the_caption_counts_queries_and_neighbors_and_says_the_noise(
+    tmp_path: Path, number: int, words: str
+) -> None:
+    neighbors(tmp_path, "looc/cifar10-cpu", [0] * 8, score=25.4)
+    neighbors(tmp_path, "moco/cifar10-cpu", [1] * 8, score=23.6)
+    for path in (tmp_path / "records").rglob("*.json"):
+        content = json.loads(path.read_text())
+        content["details"]["num_test"] = number
+        content["data"]["set"]["counts"] = {"trainval": 5000, "test": number}
+        path.write_text(json.dumps(content))
+    caption = " ".join(drawn(tmp_path, "looc/fig3a").pictures[0].caption)
+    assert (
+        f"among the 8 nearest, over all {number:,} test images (shown are 5 neighbors of 8 of "
+        "these): LooC 25.4 %, MoCo 23.6 %."
+    ) in caption
+    assert f"(5,000 training and {number:,} test images)" in caption
+    assert f"the difference of 1.8 points is {words} noise" in caption
+
+
+def test_the_list_says_that_no_task_shows_inaturalist(tmp_path: Path) -> None:
+    from transfer.tasks import TASKS
+
+    assert "inat1k_neighbors" not in TASKS
+    *_, last = FIGURES["looc/fig3a"].needed(read_material(tmp_path))
+    assert last.startswith("# The paper also shows neighbors on iNaturalist-1k")
 
 
 def test_other_queries_cannot_stand_side_by_side(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn, LinePanel
 from benchmarks.drawing.logs import LogError, keep, read_logs, read_run
+from benchmarks.drawing.readings import last_epoch_of
 from benchmarks.figures import main, read_material
 from tests.benchmarks.drawing.figure_records import snapshot, training_log
 
@@ -43,19 +45,34 @@ def test_variants_stand_in_the_papers_order_with_a_point_per_snapshot(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("last", "words"),
+    ("last", "number", "words"),
     [
-        (30.0, "35.0, w/o T&S 20.0; as in the paper, whose order is SimAffinity, w/o T&S."),
-        (90.0, "35.0, w/o T&S 50.0; unlike in the paper, whose order is SimAffinity, w/o T&S."),
+        (30.0, 500, "Order: the order is as in the paper, beyond noise."),
+        (90.0, 500, "Order: unlike in the paper, w/o T&S is above SimAffinity."),
+        (58.0, 500, "Order: the difference is within noise."),
+        (58.0, 50_000, "Order: the order is as in the paper, beyond noise."),
+        (30.0, None, "as in the paper; noise is not known"),
     ],
 )
 def test_the_caption_says_whether_the_order_is_the_papers(
-    tmp_path: Path, last: float, words: str
+    tmp_path: Path, last: float, number: int | None, words: str
 ) -> None:
-    variant(tmp_path, "-without-ts", {0: 10.0, 10: last})
-    variant(tmp_path, "", {0: 10.0, 10: 60.0})
+    details = {"num_test": number} if number else {}
+    variant(tmp_path, "-without-ts", {0: 10.0, 10: last}, details=details)
+    variant(tmp_path, "", {0: 10.0, 10: 60.0}, details=details)
     (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
     assert words in " ".join(picture.caption)
+    assert "The paper's order, from the fastest: SimAffinity, w/o T&S." in " ".join(picture.caption)
+
+
+def test_the_caption_counts_the_test_images_and_their_noise(tmp_path: Path) -> None:
+    more = {"details": {"num_test": 500}, "counts": {"trainval": 1000, "test": 500}}
+    variant(tmp_path, "-without-ts", {0: 50.0, 10: 50.0}, **more)
+    variant(tmp_path, "", {0: 50.0, 10: 50.0}, **more)
+    caption = " ".join(drawn(tmp_path, "uniclr/fig2a").pictures[0].caption)
+    assert "(1,000 training and 500 test images)" in caption
+    # 2 sqrt(0.5 * 0.5 / 500), and sqrt(2) times as much
+    assert "at 500 test images are 4.5 points, 6.3 of a difference." in caption
 
 
 def test_runs_of_other_lengths_are_another_picture(tmp_path: Path) -> None:
@@ -112,7 +129,93 @@ def test_a_log_without_the_consistency_loss_is_said(tmp_path: Path) -> None:
     training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
     (problem,) = drawn(tmp_path, "co2/fig3").problems
     assert "the log of moco has no consistency" in problem
-    assert "--config.consistency-temperature" in problem
+    assert command_of(problem).recipe.config.consistency_temperature == 0.05
+
+
+def command_of(problem: str) -> Any:
+    """The command of pre-training that a sentence ends with, parsed."""
+    from pretrain.command import parse
+
+    recipe, *options = problem.partition("python -m pretrain ")[2].split()
+    return parse(recipe, options)
+
+
+def test_the_option_that_the_readme_names_exists() -> None:
+    from pretrain.command import parse
+
+    text = (Path(__file__).parents[3] / "benchmarks" / "README.md").read_text()
+    (option,) = set(re.findall(r"`(--\S*consistency-temperature)`", text))
+    command: Any = parse("moco/cifar10-cpu", [option, "0.05", "--data", "a", "--out", "b"])
+    assert command.recipe.config.consistency_temperature == 0.05
+
+
+def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured(
+    tmp_path: Path,
+) -> None:
+    ends = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.56]
+    both: dict[str, list[float]] = {name: [float(i) for i in range(8)] for name in MOCO}
+    for name in ("moco", "co2"):
+        training_log(tmp_path, name, f"{name}/cifar10-cpu", both)
+        path = tmp_path / "training" / f"{name}.json"
+        content = json.loads(path.read_text())
+        content["metrics"] |= {"step": [100 * e for e in ends], "epoch": ends}
+        content["made_by"]["steps"] = 156
+        path.write_text(json.dumps(content))
+    (picture,) = drawn(tmp_path, "co2/fig3").pictures
+    loss, consistency, _ = picture.panels
+    assert isinstance(loss, LinePanel)
+    assert isinstance(consistency, LinePanel)
+    middles = [0.1, 0.3, 0.5, 0.7, 0.9, 1.1, 1.3, 1.48]
+    assert [p.x for p in loss.lines[0].points] == pytest.approx(middles)
+    assert [p.y for p in loss.lines[0].points] == list(range(8))
+    moco, co2 = consistency.lines
+    assert [p.x for p in moco.points] == pytest.approx(ends)
+    assert [p.x for p in co2.points] == pytest.approx(middles)
+    caption = " ".join(picture.caption)
+    assert "one of 8 readings, a mean over the steps since the one before" in caption
+    assert "MoCo's consistency loss is measured at a reading's last step only" in caption
+
+
+def test_many_readings_become_means_at_the_middle_of_their_part(tmp_path: Path) -> None:
+    both: dict[str, list[float]] = {name: [float(i) for i in range(100)] for name in MOCO}
+    for name in ("moco", "co2"):
+        training_log(tmp_path, name, f"{name}/cifar10-cpu", both)
+    (picture,) = drawn(tmp_path, "co2/fig3").pictures
+    panel = picture.panels[0]
+    assert isinstance(panel, LinePanel)
+    points = panel.lines[0].points
+    assert len(points) == 50
+    assert (points[0].x, points[0].y) == pytest.approx((0.1, 0.5))
+    assert "one of 50 parts of the run" in " ".join(picture.caption)
+
+
+def test_the_end_is_the_last_epoch_that_the_tables_judge(tmp_path: Path) -> None:
+    # ten readings in ten epochs of a step each; the last is the last epoch
+    for name, last in (("moco", 15.0), ("co2", 16.0)):
+        metrics = {n: [1.0] * 9 + [last] for n in MOCO}
+        training_log(
+            tmp_path,
+            name,
+            f"{name}/cifar10-cpu",
+            metrics,
+            last_epoch={"instance_accuracy": last + 0.001},
+            batch=64,
+        )
+    caption = " ".join(drawn(tmp_path, "co2/fig3").pictures[0].caption)
+    words = "(readings from step 10 on), instance accuracy (%): MoCo + CO2 16.00, MoCo 15.00"
+    assert words in caption
+    assert "the paper's order is MoCo, MoCo + CO2. Order: the difference is within noise" in caption
+    assert "Last points, instance accuracy (%): MoCo 15.00, MoCo + CO2 16.00." in caption
+
+
+@pytest.mark.parametrize("name", ["moco", "co2"])
+def test_the_end_of_the_committed_logs_is_that_of_their_backbones(name: str) -> None:
+    logs = read_logs(Path(__file__).parents[3] / "results")[0]
+    (log,) = [log for log in logs if log.name == name]
+    end = last_epoch_of(log, "instance_accuracy")
+    assert end is not None
+    assert end.value == log.made_by["last_epoch"]["instance_accuracy"]
+    assert (end.first_step, end.num_images) == (61, 96 * 64)
 
 
 def run_folder(folder: Path, checkpoint: Path, steps: int = 2) -> Path:
@@ -173,6 +276,67 @@ def test_a_log_that_is_not_whole_is_refused(
     assert main(["--results", str(tmp_path / "results"), "--logs", str(run)]) == 2
     assert words in capsys.readouterr().err
     assert list((tmp_path / "results").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([20, 60, 80, 90], "no line between the steps 20 and 60"),
+        ([40, 60, 80, 90], "no line between the steps 0 and 40"),
+        ([20, 40, 90], "no line between the steps 40 and 90"),
+        ([20, 40, 40, 60, 90], "step 40 does not come after the one before it"),
+    ],
+)
+def test_a_log_with_lines_missing_on_the_way_is_refused(
+    steps: list[int], words: str, tmp_path: Path, checkpoint: Path
+) -> None:
+    run = run_folder(tmp_path / "run", checkpoint, steps=90)
+    lines = [{"step": step, "epoch": step / 90, "loss": 1.0} for step in steps]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(LogError, match=words):
+        read_run(run, "moco")
+
+
+@pytest.mark.parametrize("steps", [[20, 40, 50, 60, 70, 80, 90], [10, 20, 30, 60, 90], [60, 90]])
+def test_a_run_that_went_on_with_other_distances_is_whole(
+    steps: list[int], tmp_path: Path, checkpoint: Path
+) -> None:
+    run = run_folder(tmp_path / "run", checkpoint, steps=90)
+    lines = [{"step": step, "epoch": step / 90, "loss": 1.0} for step in steps]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert len(read_run(run, "moco").lines) == len(steps)
+
+
+def kept(results: Path) -> tuple[Path, dict[str, Any]]:
+    """A kept log of ten readings, and its content."""
+    values = [float(value) for value in range(10)]
+    training_log(results, "moco", "moco/cifar10-cpu", {"loss": values}, last_epoch={"loss": 9.0})
+    path = results / "training" / "moco.json"
+    return path, json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        (range(9), "ends at step 9, but the run had 10"),
+        ([0, 1, 2, 5, 6, 7, 8, 9], "no line between the steps 3 and 6"),
+        ([9], "loss over the last epoch is 9, but the backbone file says 8.5"),
+    ],
+)
+def test_a_kept_log_that_was_cut_short_is_no_figure(
+    places: Any, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, content = kept(tmp_path)
+    assert len(read_logs(tmp_path)[0]) == 1
+    if len(places) == 1:  # one line left, whose mean is not that of two
+        content["made_by"]["last_epoch"]["loss"] = 8.5
+    content["metrics"] = {k: [v[i] for i in places] for k, v in content["metrics"].items()}
+    path.write_text(json.dumps(content))
+    logs, warnings = read_logs(tmp_path)
+    assert logs == ()
+    assert words in warnings[0]
+    assert main(["--results", str(tmp_path), "--list"]) == 0
+    assert words in capsys.readouterr().err
 
 
 def test_a_foreign_file_among_the_logs_is_said(tmp_path: Path) -> None:

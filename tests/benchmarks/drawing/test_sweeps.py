@@ -154,6 +154,25 @@ def test_the_papers_own_runs_stand_beside_its_stated_numbers(tmp_path: Path) -> 
     assert "Not run: MoCo." in picture.caption
 
 
+@pytest.mark.parametrize(
+    ("projector", "smoothing", "drawn"),
+    [("linear", 0.0, True), ("mlp", 0.0, False), ("linear", 0.1, False)],
+)
+def test_the_level_of_co2_is_moco_with_its_projector(
+    tmp_path: Path, projector: str, smoothing: float, drawn: bool
+) -> None:
+    for weight in (1.0, 10.0):
+        settings = {"config.consistency_weight": weight, "config.projector": "linear"}
+        point(tmp_path, "co2/cifar10-cpu", 40 + weight, settings, suffix=f"{weight}")
+    own = {"config.projector": projector, "config.label_smoothing": smoothing}
+    point(tmp_path, "moco/cifar10-cpu", 30.0, own)
+    (picture,) = pictures(tmp_path, "co2/fig2a")
+    (panel,) = picture.panels
+    assert isinstance(panel, LinePanel)
+    assert [level.label for level in panel.levels] == ["MoCo"] * drawn
+    assert ("Not run: MoCo." in picture.caption) is not drawn
+
+
 def test_declared_recipes_have_the_value_of_their_name(tmp_path: Path) -> None:
     for recipe, score in (("jcl/in100-r18-keys1", 75.0), ("jcl/in100-r18", 80.0)):
         point(tmp_path, recipe, score, {}, made_by={"settings": {}})

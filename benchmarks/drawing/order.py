@@ -1,0 +1,84 @@
+"""Order of results beside the paper's, and which differences are noise.
+
+A difference counts as noise up to two standard errors: of a share of test images, the binomial one;
+of a mean over images, that of their spread. Several runs would add their own differences.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from benchmarks.pages.records import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Number with its standard error."""
+
+    value: float
+    error: float
+    """Standard error; not a number if it is not known."""
+
+
+def share_of(percent: float, num_images: int | None) -> Measured:
+    """Return a share of so many images, in percent, with its binomial standard error."""
+    if not num_images:
+        return Measured(value=percent, error=math.nan)
+    p = percent / 100
+    return Measured(value=percent, error=100 * math.sqrt(p * (1 - p) / num_images))
+
+
+def spread_over_images(edges: Sequence[float], counts: Sequence[float]) -> float:
+    """Return the standard deviation of a histogram over its images."""
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    total = sum(counts)
+    center = sum(m * c for m, c in zip(middles, counts, strict=True)) / total
+    squares = sum(c * (m - center) ** 2 for m, c in zip(middles, counts, strict=True))
+    return math.sqrt(squares / max(total - 1, 1))
+
+
+def num_test_images(result: Result) -> int | None:
+    """Return the number of test images of a result; None if its record does not say."""
+    number = result.details.get("num_test")
+    return number if isinstance(number, int) and number > 0 else None
+
+
+def noise_of(first: Measured, second: Measured) -> float:
+    """Return two standard errors of the difference, the two taken as independent."""
+    return 2 * math.hypot(first.error, second.error)
+
+
+def largest_noise(measured: Mapping[str, Measured]) -> float:
+    """Return two standard errors of the least certain difference."""
+    return max(noise_of(a, b) for a, b in combinations(measured.values(), 2))
+
+
+def order_words(measured: Mapping[str, Measured]) -> str:
+    """Return words on the order; `measured` is in the paper's, from the highest to the lowest."""
+    if any(math.isnan(each.error) for each in measured.values()):
+        values = [each.value for each in measured.values()]
+        same = "as in the paper" if values == sorted(values, reverse=True) else "unlike the paper's"
+        return f"the order is {same}; noise is not known, as records do not say how many images"
+    as_in: list[tuple[str, str]] = []
+    unlike: list[tuple[str, str]] = []
+    pairs = [*combinations(measured, 2)]
+    for high, low in pairs:
+        difference = measured[high].value - measured[low].value
+        if abs(difference) > noise_of(measured[high], measured[low]):
+            (as_in if difference > 0 else unlike).append((high, low))
+    if len(as_in) == len(pairs):
+        return "the order is as in the paper, beyond noise"
+    if not as_in and not unlike:
+        what = "the difference is" if len(pairs) == 1 else "all differences are"
+        return f"{what} within noise"
+    parts = [f"as in the paper, {high} is above {low}" for high, low in as_in]
+    parts += [f"unlike in the paper, {low} is above {high}" for high, low in unlike]
+    rest = len(pairs) - len(as_in) - len(unlike)
+    return "; ".join(parts) + ("; other differences are within noise" if rest else "")
+
+
+def ranked(measured: Mapping[str, Measured], digits: str) -> str:
+    """Return names and numbers from the highest to the lowest; `digits` is a format such as .1f."""
+    ordered = sorted(measured, key=lambda name: -measured[name].value)
+    return ", ".join(f"{name} {measured[name].value:{digits}}" for name in ordered)
