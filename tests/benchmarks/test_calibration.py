@@ -252,6 +252,7 @@ def test_a_checkpoint_without_numbers_leaves_those_of_another(tmp_path: Path) ->
     assert calibration_line(tmp_path) == line
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pages")
 def test_a_task_that_fails_later_leaves_its_number(
     stand_in: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
