@@ -27,16 +27,15 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.execution.calibration import reference_of, write_calibration
+from benchmarks.execution.calibration import finish_calibration, reference_of
 from benchmarks.execution.ending import finish_run, print_counts, remember_request
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.wandb_results import require_wandb
-from benchmarks.pages.calibration import calibration_line
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, settings_of, split_numbers, task_keys
 from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
-from benchmarks.planning.declared import declared_recipes
+from benchmarks.planning.declared import declared_recipes, settle_declarations
 from benchmarks.planning.missing_data import get_data_command
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.planning.plan import (
@@ -49,11 +48,9 @@ from benchmarks.planning.plan import (
 )
 from benchmarks.planning.plan_groups import render_plan_groups, shortened
 from benchmarks.planning.slurm_options import SlurmOptions
-from benchmarks.tables import update_tables
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import Backbone, BackboneError
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.declaration import declare_in_records
 from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
@@ -76,7 +73,8 @@ class RunAll:
     name: tuple[str, ...] = ()
     """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
     declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
-    """Recipes of files that do not say how they were made, one per checkpoint, '' for none."""
+    """Recipes of files that do not say how they were made, one per checkpoint; '' for none, which
+    withdraws that of an earlier run."""
     branch: tuple[str, ...] = ()
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
     random: bool = False
@@ -251,8 +249,8 @@ def run(request: RunAll) -> int:
         )
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
-    for backbone in {row.cell.backbone.name: row.cell.backbone for row in rows}.values():
-        declare_in_records(rows[0].cell.settings.records, backbone)
+    rows, sources, lines = settle_declarations(rows, sources, given=bool(request.declared))
+    print("".join(f"{line}\n" for line in lines * (not request.quiet)), end="", file=sys.stderr)
     remember_request(rows, request.results, named=bool(request.tasks or request.suite))
     if where is not None:
         from benchmarks.report_parts.run_folders import remember_runs, runs_of_files
@@ -275,25 +273,33 @@ def calibrate(request: RunAll) -> int:
 
     The comparison is written to results/calibration.json, and every table says its outcome.
     """
-    if len(request.ckpt) != 1 or request.random or request.heads or request.schedule != "paper":
+    others = {
+        "--tasks": request.tasks,
+        "--suite": request.suite,
+        "--random": request.random,
+        "--heads": request.heads,
+        "--demo": request.demo,
+        f"--schedule {request.schedule}": request.schedule != "paper",
+        f"{len(request.ckpt)} checkpoints": len(request.ckpt) != 1,
+    }
+    if given := [option for option, value in others.items() if value]:
         raise ValueError(
-            f"--calibrate: found {len(request.ckpt)} checkpoints, --schedule {request.schedule}; "
-            "give one --ckpt, at the paper's length, without --random and --heads"
+            f"--calibrate does not go with {', '.join(given)}; it takes one --ckpt, and runs the "
+            "tasks with published numbers of this file at the papers' length"
         )
     reference = reference_of(request.ckpt[0])
     backbone = inspect_checkpoint(origins(request)[0], request.runs)
-    keys = reference.keys(backbone, full=request.full)
-    request = replace(request, tasks=",".join(keys), suite="")
+    request = replace(request, tasks=",".join(reference.keys(backbone, full=request.full)))
     status = run(request)
-    if request.plan or request.cluster.slurm:
+    if request.plan:
         return status
-    write_calibration(request.results, reference, [row.cell for row in plan(request)])
-    tables_written = update_tables(request.results)
-    from benchmarks.report import update_report
-
-    update_report(request.results)
-    print(calibration_line(request.results))
-    return max(status, int(not tables_written))
+    if request.cluster.slurm and any(row.state == "run" for row in plan(request)):
+        print(
+            "calibration.json is written by the same command, given again when these jobs are done "
+            "(python -m benchmarks.status); it submits nothing that is finished"
+        )
+        return status
+    return max(status, int(not finish_calibration(request.results, reference, backbone)))
 
 
 def follow(request: RunAll) -> int:
@@ -309,6 +315,7 @@ def follow(request: RunAll) -> int:
         "--slurm": request.cluster.slurm,
         "--workers": request.workers > 1,
         "--calibrate": request.calibrate,
+        "--full": request.full,
         "--demo": request.demo,
         "--wandb": request.wandb,
     }
@@ -352,21 +359,6 @@ def demo(request: RunAll) -> int:
     )
 
 
-def manage_submitted_cells(request: RunAll) -> int:
-    """Print the states of submitted cells, after retrying or cancelling if requested.
-
-    Returns 1 if any cell failed or was cancelled, else 0.
-    """
-    from benchmarks.cluster import arrays as slurm_cells
-    from benchmarks.cluster.watch import print_states, watch
-
-    if request.cluster.retry_failed:
-        slurm_cells.retry_failed(request.runs, request.cluster)
-    if request.cluster.cancel:
-        print(f"{slurm_cells.cancel_all(request.runs)} jobs cancelled")
-    return watch(request.runs) if request.cluster.watch else print_states(request.runs)
-
-
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     if ("--plan", "full") in pairwise(words):
@@ -380,9 +372,13 @@ def main(words: list[str]) -> int:
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
-            return manage_submitted_cells(request)
+            from benchmarks.cluster.submitted import manage_submitted_cells
+
+            return manage_submitted_cells(request.runs, request.cluster)
         if request.snapshots:
             return follow(request)
+        if request.full and not request.calibrate:
+            raise ValueError("--full goes with --calibrate; without that, no task is too long")
         if request.calibrate:
             return calibrate(request)
         return demo(request) if request.demo else run(request)

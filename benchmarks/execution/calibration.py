@@ -4,20 +4,28 @@ It tells whether an installation measures what others measure. The file is recog
 published hash, so nothing but its path is needed.
 """
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.pages.calibration import FILE, FORMAT
+from benchmarks.pages.calibration import FILE, FORMAT, calibration_line
+from benchmarks.pages.conditions import conditions, tolerated_words
+from benchmarks.pages.records import SMALL_DATA, Result, read_results
 from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.tables import update_tables
 from transfer.backbone import Backbone
-from transfer.cells.request import Cell
-from transfer.cells.staleness import finished
 from transfer.convert.public_files import PublicFile, recognize_file
-from transfer.record import Record, write_json
+from transfer.record import Record, RecordError, protocol_hash, read_record, write_json
 from transfer.tasks import TASKS, reading_of
+
+Measured = tuple[Result, Record]
+"""One record, as tables read it and as it is stored."""
+OTHER_TASK = "another task"
 
 CHEAP_GPU_HOURS = 1.0
 """Estimated length of a task up to which it runs without --full."""
@@ -83,10 +91,13 @@ class Reference:
         hours = {key: TASKS[key].gpu_hours(backbone) for key in keys}
         chosen = [key for key in keys if full or hours[key] <= CHEAP_GPU_HOURS]
         if not chosen:
-            shortest = min(hours, key=lambda key: hours[key])
+            costs = " and ".join(
+                f"{key} (about {hours[key]:.0f} GPU hours)"
+                for key in sorted(keys, key=lambda key: hours[key])
+            )
             raise ValueError(
-                f"--calibrate: the shortest task with a published number of {self.file.what} is "
-                f"{shortest}, about {hours[shortest]:.0f} GPU hours; add --full to run it"
+                f"--calibrate: no published number of {self.file.what} is of a task of up to "
+                f"{CHEAP_GPU_HOURS:g} GPU hour; add --full to run {costs}"
             )
         return sorted(chosen, key=lambda key: hours[key])
 
@@ -106,40 +117,116 @@ def reference_of(ckpt: Path) -> Reference:
     return Reference(file=known, numbers=numbers)
 
 
-def write_calibration(results: Path, reference: Reference, cells: Sequence[Cell]) -> None:
-    """Compare the finished cells with the reference, and write results/calibration.json.
+def write_calibration(results: Path, reference: Reference, backbone: Backbone) -> bool:
+    """Compare the records of a backbone with the reference, and write results/calibration.json.
 
-    A number that was measured on other data or under a changed protocol does not count.
+    All of its records below the results are used, whichever run made them. A number on other or
+    incomplete data or under a changed protocol does not count. Returns False, and writes nothing,
+    where no number counts and the file holds those of another checkpoint.
     """
-    records = {
-        key: [record for cell in cells if cell.key == key and (record := finished(cell))]
-        for key in dict.fromkeys(number.key for number in reference.numbers)
-    }
-    numbers = [
-        _comparison(number, fitting)
-        for number in reference.numbers
-        if (fitting := [record for record in records[number.key] if _fits(number, record)])
-    ]
-    used = [record for number in numbers for record in records[number["key"]]]
-    compared = {number["key"] for number in numbers}
+    measured = _measurements(results, backbone)
+    numbers, used = [], []
+    for number in reference.numbers:
+        if records := _counted(number, measured):
+            numbers.append(_comparison(number, records))
+            used += records
+    if not numbers and _holds_another(results, reference):
+        return False
+    keys = dict.fromkeys(number.key for number in reference.numbers)
+    missing = sorted(set(keys) - {str(number["key"]) for number in numbers})
     content = {
         "format": FORMAT,
         "reference": reference.file.what,
         "file": reference.file.file,
-        "sha256": used[0].backbone["file_sha256"] if used else "",
+        "sha256": backbone.file_sha256,
         "finished": max((record.finished for record in used), default=""),
         "machine": " and ".join(sorted({_machine(record) for record in used})),
         "commit": " and ".join(sorted({record.commit for record in used})),
         "numbers": numbers,
-        "not_compared": sorted(set(records) - compared),
+        "not_compared": missing,
+        "not_counted": _reasons(reference, missing, measured),
     }
     write_json(results / FILE, content, "--results")
+    return True
 
 
-def _fits(number: KnownNumber, record: Record) -> bool:
-    small = max((str(data["small"]) for data in record.data.values()), default="")
-    unchanged = record.protocol["hash"] == record.protocol["paper_hash"]
-    return small == number.data and unchanged and number.metric in record.metrics
+def finish_calibration(results: Path, reference: Reference, backbone: Backbone) -> bool:
+    """Write the comparison, the tables and the report; return whether the tables are written."""
+    from benchmarks.report import update_report  # a plan needs no report
+
+    if not write_calibration(results, reference, backbone):
+        print(
+            f"no number of {reference.file.what} counts; {results / FILE} keeps the numbers of "
+            "the checkpoint that was compared before",
+            file=sys.stderr,
+        )
+    tables_written = update_tables(results)
+    update_report(results)
+    print(calibration_line(results))
+    return tables_written
+
+
+def _measurements(results: Path, backbone: Backbone) -> list[Measured]:
+    """Return the readable records of these weights below the results."""
+    found = []
+    for result in read_results(results).done:
+        if result.model.sha256 == backbone.sha256:
+            with suppress(FileNotFoundError, RecordError):  # of an older format, or just replaced
+                found.append((result, read_record(result.path)))
+    return found
+
+
+def _counted(number: KnownNumber, measured: Sequence[Measured]) -> list[Record]:
+    """Return the records that count for a number: the newest of each seed, and all alike.
+
+    They agree with the newest one in what their mean must not mix, such as engine and arithmetic.
+    """
+    fitting = [
+        (result, record)
+        for result, record in measured
+        if number.metric in record.metrics and not _objection(number, result)
+    ]
+    if not fitting:
+        return []
+    fitting.sort(key=lambda pair: pair[0].finished)
+    like = conditions(fitting[-1][0])
+    newest = {result.seed: record for result, record in fitting if conditions(result) == like}
+    return [newest[seed] for seed in sorted(newest)]
+
+
+def _objection(number: KnownNumber, result: Result) -> str:
+    """Return why a result does not count for a number; empty if it does."""
+    task, protocol = reading_of(number.key)[0], TASKS[number.key]
+    if (result.task, result.protocol) != (task, protocol.protocol):
+        return OTHER_TASK
+    if result.schedule != "paper" or result.protocol_hash != protocol_hash(task, protocol):
+        return "its protocol is changed"
+    if result.small != number.data:
+        return SMALL_DATA.get(result.small, "not on generated data")
+    return "; ".join(tolerated_words(result))
+
+
+def _reasons(
+    reference: Reference, missing: Sequence[str], measured: Sequence[Measured]
+) -> dict[str, str]:
+    """Return why the newest record of a task without a number does not count, by its key."""
+    reasons = {}
+    ordered = sorted((result for result, _ in measured), key=lambda result: result.finished)
+    for number in (number for number in reference.numbers if number.key in missing):
+        for result in ordered:
+            reason = _objection(number, result)
+            if reason and reason != OTHER_TASK:
+                reasons[number.key] = reason
+    return reasons
+
+
+def _holds_another(results: Path, reference: Reference) -> bool:
+    """Return whether the file there holds numbers of another checkpoint."""
+    try:
+        content = json.loads((results / FILE).read_text(encoding="utf-8"))
+        return bool(content["numbers"]) and content["file"] != reference.file.file
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any]:
@@ -149,6 +236,7 @@ def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any
         "protocol": records[0].protocol["name"],
         "ours": round(ours, 3),
         "seeds": [record.seed for record in records],
+        "finished": max(record.finished for record in records),
         "tolerance": tolerance(task).passes,
         "tolerance_source": tolerance(task).source,
         "within": verdict(ours - number.value, task) == "pass",

@@ -36,17 +36,32 @@ def with_line(page: str, line: str) -> str:
 def _line(content: dict[str, Any]) -> str:
     numbers: list[dict[str, Any]] = content["numbers"]
     what = f"{content['reference']} ({content['file']})"
+    reasons: dict[str, str] = content.get("not_counted", {})
+    left_out = "; ".join(f"{key} does not count: {why}" for key, why in reasons.items())
     if not numbers:
-        return f"Not calibrated: no number of {what} was measured."
+        start = f"Not calibrated: no number of {what} was measured"
+        return f"{start} that counts ({left_out})." if left_out else f"{start}."
     reproduced = all(number["within"] for number in numbers)
     start = (
         "Calibrated: this installation reproduced"
         if reproduced
         else ("Not calibrated: this installation did not reproduce")
     )
+    finished = {number.get("finished", content["finished"])[:10] for number in numbers}
+    by_task: dict[tuple[str, str], list[str]] = {}
+    for number in numbers:
+        by_task.setdefault((number["key"], number["source"]), []).append(_words(number))
     compared = "; ".join(
-        f"{number['key']} {number['metric']} {number['ours']:.2f} against {number['published']}, "
-        f"{'within' if number['within'] else 'not within'} {number['tolerance']}"
-        for number in numbers
+        f"{key} {', '.join(words)} ({source})" for (key, source), words in by_task.items()
     )
-    return f"{start} {what} on {content['finished'][:10]}, {content['machine']}: {compared}."
+    days = " and ".join(sorted(finished))
+    return f"{start} {what} on {days}, {content['machine']}: {compared}" + (
+        f"; {left_out}." if left_out else "."
+    )
+
+
+def _words(number: dict[str, Any]) -> str:
+    return (
+        f"{number['metric']} {number['ours']:.2f} against {number['published']}, "
+        f"{'within' if number['within'] else 'not within'} {number['tolerance']}"
+    )

@@ -157,6 +157,20 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SweptSetting:
+    """Our results at every value of a setting of which the paper names the best."""
+
+    value: str
+    """Key of the best value in the statement's values."""
+    recipes: Mapping[str, float]
+    """Value of the setting by recipe of the backbone."""
+    task: str
+    protocol: str
+    """Protocol of the paper for the task, without the version."""
+    metric: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """Numbers that only the running text states."""
 
@@ -168,6 +182,14 @@ class Statement:
     """Pre-training of recipes that no row of a table names."""
     measured: tuple[Measurement, ...] = ()
     """Results that stand against the numbers; no entry for settings and for shapes of curves."""
+    swept: SweptSetting | None = None
+    """Results that tell which setting is best; None where the paper does not say."""
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """Return the recipes whose results stand against anything here."""
+        measured = (recipe for one in self.measured for recipe in one.recipes)
+        return (*measured, *(self.swept.recipes if self.swept else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +242,7 @@ def published_recipes() -> dict[str, Pretraining]:
             for recipe in (row.recipe, *row.beside) if row.recipe else ():
                 recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), row.pretrain)
         for statement in paper.stated:
-            for recipe in (recipe for one in statement.measured for recipe in one.recipes):
+            for recipe in statement.recipes:
                 recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), statement.pretrain)
     return recipes
 
@@ -272,7 +294,8 @@ def load_paper(path: Path) -> Paper:
 def _statement(entry: dict[str, Any]) -> Statement:
     measured = tuple(Measurement(**one) for one in entry.get("measured", ()))
     pretrain = Pretraining(**entry.get("pretrain", {}))
-    return Statement(**(entry | {"measured": measured, "pretrain": pretrain}))
+    swept = SweptSetting(**entry["swept"]) if "swept" in entry else None
+    return Statement(**(entry | {"measured": measured, "pretrain": pretrain, "swept": swept}))
 
 
 def _table(entry: dict[str, Any]) -> Table:

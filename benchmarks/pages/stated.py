@@ -8,7 +8,7 @@ from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, score_of, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.matching import pretraining_differences
-from benchmarks.pages.published import Measurement, Paper, Row, Statement
+from benchmarks.pages.published import Measurement, Paper, Row, Statement, SweptSetting
 from benchmarks.pages.records import DECLARED, Model, Results
 from benchmarks.pages.table_rows import declaration_notes
 from benchmarks.pages.verdict import TOLERANCES, tolerance, verdict
@@ -58,7 +58,11 @@ def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> l
             ours = _our_score(statement, measurement, papers, evidence)
             lines.append(_line(statement, measurement, ours, _sign(measurement, evidence)))
             needed += [] if ours else [_needed(measurement)]
-        told = {one.value for one in statement.measured}
+        if swept := statement.swept:
+            best, missing = _best_setting(statement, swept, papers, evidence)
+            lines.append(best)
+            needed += missing
+        told = {one.value for one in (*statement.measured, *([swept] if swept else []))}
         rest = {key: value for key, value in statement.values.items() if key not in told}
         if rest:
             values = ", ".join(f"{key} {_words(value)}" for key, value in rest.items())
@@ -92,6 +96,43 @@ def _our_score(
     if len(scores) == 1:
         return scores[0]
     return Score(mean=scores[0].mean - scores[1].mean)
+
+
+def _best_setting(
+    statement: Statement, swept: SweptSetting, papers: Sequence[Paper], evidence: Evidence
+) -> tuple[list[str], list[str]]:
+    """Return the line on the best value of a swept setting, and what is missing for it.
+
+    It passes if our best value is the paper's, and is a warning if the paper's value is no further
+    below ours than the tolerance. All values must be there.
+    """
+    measurements = {
+        value: Measurement(
+            value=swept.value,
+            recipe=recipe,
+            task=swept.task,
+            protocol=swept.protocol,
+            metric=swept.metric,
+        )
+        for recipe, value in swept.recipes.items()
+    }
+    scores = {
+        value: score
+        for value, one in measurements.items()
+        if (score := _our_score(statement, one, papers, evidence))
+    }
+    paper = statement.values[swept.value]
+    line = [statement.where, statement.what, swept.value, f"{paper}"]
+    missing = [_needed(one) for value, one in measurements.items() if value not in scores]
+    if missing:
+        there = f"{len(scores)} of {len(measurements)} values run" if scores else "not run"
+        return [*line, there, "–", "–", "–"], missing
+    ours = max(scores, key=lambda value: scores[value].mean)
+    behind = round(scores[ours].mean - scores[paper].mean, 6)
+    limit = tolerance(swept.task).passes
+    word = "pass" if ours == paper else "warn" if behind <= limit else "fail"
+    signs = "".join(dict.fromkeys(_sign(one, evidence) for one in measurements.values()))
+    return [*line, f"{ours:g}{signs}", "–", word, f"same value / {limit} {swept.metric}"], []
 
 
 def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -> Row:
@@ -144,6 +185,12 @@ def _tolerance_sources(paper: Paper) -> list[str]:
         for one in measured
         if one.judged
     )
+    for swept in (statement.swept for statement in paper.stated):
+        if swept:
+            lines[
+                "- best setting: warn where the paper's value is within the task's tolerance."
+            ] = None
+            lines[f"- {swept.task}: {tolerance(swept.task).source}."] = None
     if not all(one.judged for one in measured):
         lines["- not judged: the paper cites one of the two numbers from elsewhere."] = None
     return list(lines)

@@ -68,7 +68,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         epochs=200,
         batch_size=512,
         learning_rate=0.06,
-        paper="JCL (arXiv:2009.14776), as printed",
+        paper="JCL (arXiv:2009.14776), as printed, but 512 keys leave the queue per step, not 256",
         table_row="jcl/table1-2, lorac/table1: JCL",
     ),
     "jcl/in1k-r50-code": Recipe(

@@ -75,7 +75,8 @@ IN1K: Recipe[Any] = Recipe(
     optimizer="lars",
     exclude_vectors=False,
     weight_decay=1e-6,
-    paper="LORAC (arXiv:2108.02696), as printed",
+    paper="LORAC (arXiv:2108.02696), as printed in the main text, not in appendix A.2 (SGD); "
+    "two queues and the rows of Q as in the released code",
     table_row="lorac/table1-4: LORAC",
 )
 IN100 = replace(
@@ -87,7 +88,7 @@ IN100 = replace(
     batch_size=128,
     learning_rate=2.0,
     final_learning_rate=0.002,
-    paper="LORAC (arXiv:2108.02696), section 6.2",
+    paper="LORAC (arXiv:2108.02696), section 6.2, not in appendix A.2 (SGD)",
     table_row="lorac/table5, lorac/fig4c: LORAC; lorac/fig3: beta 2; lorac/fig4a: 100 epochs",
 )
 

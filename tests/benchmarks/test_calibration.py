@@ -2,13 +2,19 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+import benchmarks.cluster.arrays
 import benchmarks.execution.calibration
+import benchmarks.execution.sequence
+import benchmarks.report
+import benchmarks.run_all
 import transfer.convert.public_files
 from benchmarks.execution.calibration import (
     KNOWN_NUMBERS,
@@ -18,13 +24,15 @@ from benchmarks.execution.calibration import (
     write_calibration,
 )
 from benchmarks.pages.calibration import NOT_CALIBRATED, calibration_line
+from benchmarks.pages.published import published_table
+from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from tests.synthetic_records import page, record
-from transfer.backbone import load_backbone, random_backbone
-from transfer.cells.request import Cell, CellSettings
+from transfer.backbone import Backbone, load_backbone, random_backbone
+from transfer.cells.checked_data import fingerprint
 from transfer.convert.public_files import PUBLIC_FILES, PublicFile
-from transfer.record import Record
-from transfer.tasks import TASKS
+from transfer.record import Record, protocol_hash, record_path, store_record
+from transfer.tasks import TASKS, reading_of
 
 SOURCE = "made for this test"
 
@@ -49,6 +57,14 @@ def publish(monkeypatch: pytest.MonkeyPatch, value: float, **changes: Any) -> No
     number = KnownNumber(value=value, source=SOURCE, **(made | changes))
     known = {"stand_in.pth": (number,)}
     monkeypatch.setattr(benchmarks.execution.calibration, "KNOWN_NUMBERS", known)
+
+
+@pytest.fixture
+def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither tables nor a report are made."""
+    monkeypatch.setattr(benchmarks.execution.calibration, "update_tables", lambda *_: True)
+    monkeypatch.setattr(benchmarks.report, "update_report", lambda *_: None)
+    monkeypatch.setattr(benchmarks.run_all, "finish_run", lambda *_: True)
 
 
 def calibrate(file: Path, data: Path, tmp_path: Path, *more: str) -> int:
@@ -82,74 +98,178 @@ def test_a_reference_is_reproduced_and_every_table_says_so(
     for text in (path.read_text() for path in pages):
         (line,) = (line for line in text.splitlines() if line.startswith(start))
         assert f"cifar10_fewshot acc_5shot {measured:.2f} against" in line
-        assert line.endswith("within 0.5.")
+        assert line.endswith(f"within 0.5 ({SOURCE}).")
 
 
-def measured(value: float, **changes: Any) -> Record:
-    """The record of a cell of the stand-in, as a run would have written it."""
+REFERENCE = Reference(
+    file=PUBLIC_FILES[1],
+    numbers=(
+        KnownNumber(key="voc07_svm", metric="mAP", value=50.0, source=SOURCE),
+        KnownNumber(key="in1k_linear@moco", metric="top1", value=60.0, source=SOURCE),
+    ),
+)
+
+
+REFERENCE_METRICS = {
+    "voc07_svm": "mAP",
+    "in1k_linear@moco": "top1",
+    "cifar10_fewshot": "acc_5shot",
+}
+
+
+def backbone_of() -> Backbone:
+    """The checkpoint of the records, as a plan knows it."""
+    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
+    return replace(backbone, made_by={}, file_sha256="f" * 64)
+
+
+def measure(results: Path, key: str, value: float, **changes: Any) -> None:
+    """Write the record of a task of the checkpoint, as a run would have written it."""
+    task, protocol = reading_of(key)[0], TASKS[key]
+    paper = protocol_hash(task, protocol)
+    data = {"small": "", "tolerated": 0, "fingerprint": "f"} | changes.pop("data", {})
     fields: dict[str, Any] = {
-        "backbone": {"file_sha256": "a" * 64},
-        "task": "cifar10_fewshot",
-        "protocol": {"name": "looc-2020/1", "hash": "paper", "paper_hash": "paper"},
+        "backbone": {
+            "name": "mine",
+            "arch": "resnet18",
+            "stem": "cifar",
+            "sha256": backbone_of().sha256,
+        },
+        "task": task,
+        "protocol": {"name": protocol.protocol, "hash": paper, "paper_hash": paper},
         "schedule": "paper",
         "seed": 0,
         "engine": "torch",
-        "metrics": {"acc_5shot": value},
+        "metrics": {REFERENCE_METRICS[key]: value},
         "details": {},
-        "data": {"cifar10": {"small": ""}},
+        "data": {protocol.datasets()[0]: data},
         "departures": [],
         "wall_s": 1.0,
         "peak_memory_gb": 1.0,
         "hardware": {"accelerator": "A GPU", "machine": "x86_64"},
         "finished": "2026-01-02T00:00:00Z",
     }
-    return Record(**(fields | changes))
+    record = Record(**(fields | changes))
+    store_record(
+        record_path(
+            results / "records",
+            record.backbone["name"],
+            task,
+            protocol.protocol,
+            record.schedule,
+            record.seed,
+        ),
+        record,
+    )
 
 
-def line_for(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The tables' line where the only cell has this record, and 50.0 is published."""
-    monkeypatch.setattr(benchmarks.execution.calibration, "finished", lambda cell: record)
-    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
-    settings = CellSettings(data=tmp_path, results=tmp_path, runs=tmp_path)
-    cell = Cell(key="cifar10_fewshot", backbone=backbone, seed=0, settings=settings)
-    number = KnownNumber(key=cell.key, metric="acc_5shot", value=50.0, source=SOURCE)
-    reference = Reference(file=PUBLIC_FILES[1], numbers=(number,))
-    write_calibration(tmp_path, reference, [cell])
-    return calibration_line(tmp_path)
+def line_of(results: Path, reference: Reference = REFERENCE) -> str:
+    """The tables' line after a calibration with the records that are there."""
+    write_calibration(results, reference, backbone_of())
+    return calibration_line(results)
 
 
 @pytest.mark.parametrize(
     ("ours", "start", "end"),
     [
-        (50.4, "Calibrated: this installation reproduced", "50.40 against 50.0, within 0.5."),
-        (50.6, "Not calibrated: this installation did not", "50.60 against 50.0, not within 0.5."),
+        (50.4, "Calibrated: this installation reproduced", "50.40 against 50.0, within 0.5"),
+        (50.6, "Not calibrated: this installation did not", "50.60 against 50.0, not within 0.5"),
     ],
 )
-def test_the_tolerance_decides(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    ours: float,
-    start: str,
-    end: str,
-) -> None:
-    line = line_for(measured(ours), tmp_path, monkeypatch)
+def test_the_tolerance_decides(tmp_path: Path, ours: float, start: str, end: str) -> None:
+    measure(tmp_path, "voc07_svm", ours)
+    line = line_of(tmp_path)
     assert line.startswith(start)
-    assert line.endswith(end)
+    assert line.endswith(f": voc07_svm mAP {end} ({SOURCE}).")
     assert "MoCo v2, 200 epochs (moco_v2_200ep_pretrain.pth.tar) on 2026-01-02, A GPU" in line
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "why"),
     [
-        {"data": {"cifar10": {"small": "generated"}}},
-        {"protocol": {"name": "looc-2020/1", "hash": "other", "paper_hash": "paper"}},
+        ({"data": {"small": "generated"}}, "generated data"),
+        (
+            {"data": {"tolerated": 500}},
+            "500 missing, surplus or unreadable images or annotations of voc07 tolerated",
+        ),
+        (
+            {"protocol": {"name": "co2-2021/1", "hash": "other", "paper_hash": "paper"}},
+            "its protocol is changed",
+        ),
+        (
+            {"protocol": {"name": "co2-2021/1", "hash": "old", "paper_hash": "old"}},
+            "its protocol is changed",
+        ),
+        ({"schedule": "short"}, "its protocol is changed"),
     ],
 )
 def test_a_number_on_other_data_or_by_another_protocol_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+    tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
-    line = line_for(measured(50.0, **changes), tmp_path, monkeypatch)
-    assert line.startswith("Not calibrated: no number of MoCo v2, 200 epochs")
+    measure(tmp_path, "voc07_svm", 50.0, **changes)
+    assert line_of(tmp_path) == (
+        "Not calibrated: no number of MoCo v2, 200 epochs (moco_v2_200ep_pretrain.pth.tar) was "
+        f"measured that counts (voc07_svm does not count: {why})."
+    )
+
+
+def test_incomplete_data_is_said_beside_the_numbers_that_count(tmp_path: Path) -> None:
+    measure(tmp_path, "in1k_linear@moco", 60.0)
+    measure(tmp_path, "voc07_svm", 50.0, data={"tolerated": 500})
+    line = line_of(tmp_path)
+    assert "voc07_svm mAP" not in line
+    assert "; voc07_svm does not count: 500 missing" in line
+
+
+def test_the_records_of_all_runs_count(tmp_path: Path) -> None:
+    measure(tmp_path, "in1k_linear@moco", 60.1, finished="2026-01-05T00:00:00Z")
+    measure(tmp_path, "voc07_svm", 50.1)
+    line = line_of(tmp_path)
+    assert "in1k_linear@moco top1 60.10" in line
+    assert "voc07_svm mAP 50.10" in line
+    assert "on 2026-01-02 and 2026-01-05, A GPU" in line
+
+
+def test_records_of_other_weights_do_not_count(tmp_path: Path) -> None:
+    other = {"name": "mine", "arch": "resnet18", "stem": "cifar", "sha256": "0" * 64}
+    measure(tmp_path, "voc07_svm", 50.0, backbone=other)
+    assert line_of(tmp_path).startswith("Not calibrated: no number of MoCo v2, 200 epochs")
+
+
+def test_the_mean_holds_each_seed_once_and_one_engine(tmp_path: Path) -> None:
+    measure(tmp_path, "voc07_svm", 10.0, engine="another")
+    measure(tmp_path, "voc07_svm", 49.8, seed=1, finished="2026-01-03T00:00:00Z")
+    measure(tmp_path, "voc07_svm", 50.2, finished="2026-01-04T00:00:00Z")
+    assert "mAP 50.00 against" in line_of(tmp_path)
+
+
+def test_a_checkpoint_without_numbers_leaves_those_of_another(tmp_path: Path) -> None:
+    measure(tmp_path, "voc07_svm", 50.0)
+    line = line_of(tmp_path)
+    other = replace(REFERENCE, file=PUBLIC_FILES[0])
+    stranger = replace(backbone_of(), sha256="0" * 64)
+    assert not write_calibration(tmp_path, other, stranger)
+    assert calibration_line(tmp_path) == line
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_pages")
+def test_a_task_that_fails_later_leaves_its_number(
+    stand_in: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(monkeypatch, 50.0)
+    results = tmp_path / "results"
+    backbone = load_backbone(stand_in)
+    measure(
+        results,
+        "cifar10_fewshot",
+        50.1,
+        backbone={"name": "x", "arch": "resnet18", "stem": "cifar", "sha256": backbone.sha256},
+        data={"small": "generated", "fingerprint": "of earlier data"},
+    )
+    monkeypatch.setattr(benchmarks.execution.sequence, "run_cell", lambda *_: False)
+    assert calibrate(stand_in, small_data, tmp_path) == 1
+    assert "cifar10_fewshot acc_5shot 50.10 against 50.0" in calibration_line(results)
 
 
 def test_a_long_task_needs_full(
@@ -160,7 +280,58 @@ def test_a_long_task_needs_full(
 ) -> None:
     publish(monkeypatch, 67.7, key="in1k_linear@moco", metric="top1")
     assert calibrate(stand_in, tmp_path, tmp_path) == 2
-    assert "add --full to run it" in capsys.readouterr().err
+    assert "add --full to run in1k_linear@moco (about" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_on_a_cluster_the_same_command_writes_the_comparison_when_all_is_there(
+    stand_in: Path,
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    publish(monkeypatch, 50.0)
+    submitted: list[str] = []
+
+    def submit(rows: list[PlannedCell], *_: Any) -> None:
+        submitted.extend(row.cell.key for row in rows if row.state == "run")
+
+    monkeypatch.setattr(benchmarks.cluster.arrays, "submit_cells", submit)
+    monkeypatch.setattr(
+        benchmarks.run_all, "cluster", lambda _: SimpleNamespace(warnings=lambda: [])
+    )
+    results = tmp_path / "results"
+    assert calibrate(stand_in, small_data, tmp_path, "--slurm") == 0
+    assert submitted == ["cifar10_fewshot"]
+    assert "calibration.json is written by the same command, given again" in capsys.readouterr().out
+    assert not (results / "calibration.json").exists()
+    measure(
+        results,
+        "cifar10_fewshot",
+        50.1,
+        backbone={
+            "name": "stand_in",
+            "arch": "resnet18",
+            "stem": "cifar",
+            "sha256": load_backbone(stand_in).sha256,
+        },
+        data={"small": "generated", "fingerprint": fingerprint("cifar10", small_data, tmp_path)},
+    )
+    assert calibrate(stand_in, small_data, tmp_path, "--slurm") == 0
+    assert submitted == ["cifar10_fewshot"]  # nothing more
+    assert "acc_5shot 50.10 against 50.0" in calibration_line(results)
+
+
+def test_moco_v2_of_800_epochs_has_its_numbers_behind_full(stand_in: Path) -> None:
+    (known,) = (file for file in PUBLIC_FILES if "800 epochs" in file.what)
+    reference = Reference(file=known, numbers=KNOWN_NUMBERS[known.file])
+    backbone = load_backbone(stand_in)
+    with pytest.raises(ValueError, match="add --full to run") as error:
+        reference.keys(backbone, full=False)
+    keys = reference.keys(backbone, full=True)
+    assert set(keys) == {"in1k_linear@moco", "voc0712_det_c4@moco"}
+    assert all(f"{key} (about " in str(error.value) for key in keys)
 
 
 def test_cheap_tasks_come_first(stand_in: Path) -> None:
@@ -182,15 +353,32 @@ def test_known_numbers_are_of_known_files_and_tasks() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--schedule", "smoke"], "at the paper's length"),
-        (["--random"], "without --random"),
+        (["--schedule", "smoke"], "--schedule smoke"),
+        (["--random"], "--random"),
+        (["--tasks", "voc07_svm"], "--tasks"),
+        (["--suite", "co2"], "--suite"),
     ],
 )
-def test_a_calibration_has_one_file_at_full_length(
+def test_a_calibration_chooses_its_tasks_and_runs_them_at_full_length(
     stand_in: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert calibrate(stand_in, tmp_path, tmp_path, *words) == 2
-    assert said in capsys.readouterr().err
+    assert f"--calibrate does not go with {said}; it takes one --ckpt" in capsys.readouterr().err
+
+
+def test_full_without_a_calibration_is_refused(
+    stand_in: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--ckpt", str(stand_in), "--full", "--plan"]) == 2
+    assert "--full goes with --calibrate" in capsys.readouterr().err
+
+
+def test_the_number_of_a_paper_is_not_said_to_be_of_the_authors_page() -> None:
+    for number in (number for numbers in KNOWN_NUMBERS.values() for number in numbers):
+        if number.key == "voc07_svm":
+            assert number.source.startswith("CO2 (arXiv:2010.02217), Table 3")
+            rows = published_table("co2/table3").rows
+            assert number.value in [row.values["voc07_map"] for row in rows]
 
 
 def test_an_unknown_file_is_refused_with_the_known_ones(checkpoint: Path) -> None:

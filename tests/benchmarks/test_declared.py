@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +12,20 @@ import torch
 from benchmarks.execution.one_cell import arguments_of, cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones
+from benchmarks.planning.declared import settle_declarations
+from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import RunAll, main, origins
 from pretrain.recipes import RECIPES
 from tests.synthetic_records import page, record
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.declaration import declare_in_records, with_declared_recipe
+from transfer.cells.declaration import (
+    declare_in_records,
+    settle_declaration,
+    with_declared_recipe,
+)
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.record import read_record
+from transfer.record import Record, read_record, record_path, store_record
 
 RECIPE = "moco/in1k-r50-v1"
 
@@ -100,6 +107,77 @@ def test_a_later_declaration_is_added_to_finished_records(
     assert read_record(cell.path) == replace(before, declared=RECIPE)
     other = replace(declared, sha256="0" * 64, declared="moco/in1k-r50-v2")
     assert declare_in_records(settings.records, other) == 0
+
+
+def put(records: Path, backbone: Backbone, task: str, declared: str, day: int) -> Path:
+    """Write the record of a finished task of this backbone; return its file."""
+    path = record_path(records, backbone.name, task, "x/1", "paper", 0)
+    fields: dict[str, Any] = {
+        "backbone": {"name": backbone.name, "sha256": backbone.sha256},
+        "task": task,
+        "protocol": {"name": "x/1", "hash": "h", "paper_hash": "h"},
+        "schedule": "paper",
+        "seed": 0,
+        "engine": "torch",
+        "metrics": {"top1": 1.0},
+        "details": {},
+        "data": {},
+        "departures": [],
+        "wall_s": 1.0,
+        "peak_memory_gb": 1.0,
+        "declared": declared,
+        "finished": f"2026-01-0{day}T00:00:00Z",
+    }
+    return store_record(path, Record(**fields))
+
+
+def test_another_recipe_replaces_the_declared_one(backbone: Backbone, tmp_path: Path) -> None:
+    file = put(tmp_path, backbone, "a", RECIPE, 1)
+    other = replace(backbone, declared="moco/in1k-r50-v2")
+    settled, line = settle_declaration(tmp_path, other, given=True)
+    assert read_record(file).declared == settled.declared == "moco/in1k-r50-v2"
+    assert f"--as {RECIPE} is replaced by moco/in1k-r50-v2 in 1 records" in line
+
+
+def test_an_empty_recipe_withdraws_the_declared_one(backbone: Backbone, tmp_path: Path) -> None:
+    files = [put(tmp_path, backbone, task, RECIPE, 1) for task in ("a", "b")]
+    settled, line = settle_declaration(tmp_path, backbone, given=True)
+    assert [settled.declared, *(read_record(file).declared for file in files)] == ["", "", ""]
+    assert f"--as {RECIPE} is withdrawn in 2 records" in line
+    assert settle_declaration(tmp_path, backbone, given=True)[1] == ""
+
+
+def test_without_a_word_the_declared_recipe_stays_and_is_said(
+    backbone: Backbone, tmp_path: Path
+) -> None:
+    put(tmp_path, backbone, "a", "moco/in1k-r50-v2", 1)
+    file = put(tmp_path, backbone, "b", RECIPE, 2)
+    settled, line = settle_declaration(tmp_path, backbone, given=False)
+    assert settled.declared == read_record(file).declared == RECIPE  # the newest record's
+    assert f"declared as {RECIPE} by an earlier run; --as '' withdraws it" in line
+
+
+def test_a_file_that_was_never_declared_needs_no_line(backbone: Backbone, tmp_path: Path) -> None:
+    file = put(tmp_path, backbone, "a", "", 1)
+    put(tmp_path, replace(backbone, sha256="0" * 64), "b", RECIPE, 2)
+    for given in (True, False):
+        assert settle_declaration(tmp_path, backbone, given=given) == (backbone, "")
+    assert read_record(file).declared == ""
+
+
+def test_a_kept_recipe_reaches_the_processes_of_the_cells(
+    backbone: Backbone, settings: CellSettings
+) -> None:
+    put(settings.records, backbone, "a", RECIPE, 1)
+    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+    sources = {backbone.name: Origin(ckpt=Path("foreign.pth"))}
+    rows, settled, (line,) = settle_declarations(
+        [PlannedCell(cell, "run", (), 0.1)], sources, given=False
+    )
+    assert rows[0].cell.backbone.declared == settled[backbone.name].declared == RECIPE
+    words = arguments_of(rows[0].cell, settled)
+    assert words[words.index("--as") + 1] == RECIPE
+    assert line.startswith(f"{backbone.name}: declared as")
 
 
 def test_a_record_of_before_has_no_declaration(backbone: Backbone, settings: CellSettings) -> None:

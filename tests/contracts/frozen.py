@@ -34,6 +34,10 @@ from transfer.tasks.voc_svm import VOCSVM
 
 FILE = Path(__file__).with_suffix(".json")
 FIRST_WORDING = {
+    "as printed, but 512 keys leave the queue per step, not 256": "as printed",
+    "as printed in the main text, not in appendix A.2 (SGD); two queues and the rows of Q as in "
+    "the released code": "as printed",
+    "section 6.2, not in appendix A.2 (SGD)": "section 6.2",
     "LORAC (arXiv:2108.02696), section 6.2": "LORAC (arXiv:2108.02696), section 6.3",
 }
 """Text of a recipe's `paper` -> what stood there when it was frozen; runs do not depend on it."""

@@ -1,14 +1,14 @@
 """The command line that evaluates one checkpoint on one task."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from transfer.backbone import load_backbone, random_twin, with_heads
-from transfer.cells.declaration import declare_in_records, with_declared_recipe
+from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.images import DataError
@@ -35,8 +35,9 @@ class Evaluate:
     """Backbone file, or a checkpoint of another project."""
     name: str | None = None
     """Name of the row in the tables; the file's name if not given."""
-    declared: Annotated[str, tyro.conf.arg(name="as")] = ""
-    """Recipe of a file that does not say how it was made, such as moco/in1k-r50-v2."""
+    declared: Annotated[str | None, tyro.conf.arg(name="as")] = None
+    """Recipe of a file that does not say how it was made, such as moco/in1k-r50-v2; '' withdraws
+    that of an earlier run."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where a file holds several, such as student."""
     data: Path = field(default_factory=data_folder)
@@ -91,7 +92,11 @@ class Evaluate:
                 print(f"departs from the paper: {line}")
             return 0
         if this_process().is_main:
-            declare_in_records(cell.settings.records, cell.backbone)
+            given = self.declared is not None
+            backbone, line = settle_declaration(cell.settings.records, cell.backbone, given=given)
+            cell = replace(cell, backbone=backbone)
+            if line:
+                print(line, file=sys.stderr)
         record = evaluate_on_gpus(cell)
         if this_process().is_main:
             print(summary(cell, record))
@@ -125,7 +130,7 @@ class Evaluate:
             )
         if self.heads:
             backbone = with_heads(backbone, self.heads)
-        backbone = with_declared_recipe(backbone, self.declared)
+        backbone = with_declared_recipe(backbone, self.declared or "")
         if self.random:
             backbone = random_twin(backbone)
         return Cell(

@@ -135,3 +135,24 @@ def test_rows_are_completed_by_what_holds_for_their_table() -> None:
 )
 def test_what_a_paper_leaves_open_is_said_below_its_table(table: str, words: str) -> None:
     assert any(words in fact for fact in published_table(table).facts)
+
+
+@pytest.mark.parametrize(
+    ("table", "fact"),
+    [
+        ("jcl/table1", "the oldest 256 keys leave the queue at each step"),
+        ("jcl/table2", "the oldest 256 keys leave the queue at each step"),
+        *(
+            (f"lorac/table{number}", "contradicts itself on the optimizer")
+            for number in range(1, 6)
+        ),
+    ],
+)
+def test_what_our_runs_decided_is_told_with_the_table(table: str, fact: str) -> None:
+    assert sum(fact in line for line in published_table(table).facts) == 1
+
+
+def test_no_recipe_is_as_printed_without_its_departures() -> None:
+    assert "512 keys leave the queue" in RECIPES["jcl/in1k-r50"].paper
+    for name in ("lorac/in1k-r50", "lorac/in100-r18", "moco_m/in1k-r50"):
+        assert "not in appendix A.2 (SGD)" in RECIPES[name].paper
