@@ -29,7 +29,7 @@ def conditions(result: Result) -> Conditions:
         processes=processes_words(result),
         data=SMALL_DATA.get(result.small, "full data"),
         tolerated="; ".join(tolerated_words(result)) or "nothing tolerated",
-        crops=crops_version(result) or "crops/1",  # those of old records; only tasks that crop differ
+        crops=crops_version(result) or "crops/1",  # as old records, which do not say it
         departures="; ".join(result.departures) or "no departure",
     )
 

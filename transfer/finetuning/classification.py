@@ -19,7 +19,7 @@ from transfer.finetuning.stream import Place
 from transfer.frozen.crops import CROPS, RandomCrops, RandomView
 from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
 from transfer.frozen.network import forward
-from transfer.frozen.transforms import EvalTransform, normalize_pixels
+from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running import stop
 from transfer.running.console import print_line, progress
 from transfer.running.content_hash import content_hash
@@ -231,11 +231,13 @@ def predict_scores(
     """Return the scores (n, L) of a trained classifier, on the CPU."""
     parts = []
     prepared = EvalImages(images, transform)
+    where = next(classifier.layers.parameters()).device
+    normalize, pinned = Normalization(form, where), where.type == "cuda"
     everything, workers = range(len(images)), num_workers(len(images))
     with progress("test", "images", len(images)) as counter:
-        for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers):
+        for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers, pinned=pinned):
             if any_process([stop.is_requested()], this_process())[0]:
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
-            parts.append(forward(classifier.layers, normalize_pixels(batch, form)).cpu())
+            parts.append(forward(classifier.layers, normalize(batch)).cpu())
             counter.add(len(batch))
     return torch.cat(parts)

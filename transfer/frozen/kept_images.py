@@ -26,7 +26,7 @@ from pretrain.pixels.image_sizes import image_sizes
 from transfer.datasets.images import DataError, ImageFiles, Images
 from transfer.frozen.extraction import num_workers
 from transfer.running import stop
-from transfer.running.console import progress
+from transfer.running.console import print_line, progress
 from transfer.running.loader import load_batches
 from transfer.running.memory import OPTION, free_memory, image_memory_bytes
 
@@ -108,17 +108,30 @@ def keep_images(images: Images, num_crops: int) -> KeptImages | None:
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     # a few sizes spare a look into every file of a set that is far too large
     # twice the limit, since a sample may mislead; the exact sum is compared below
-    if _num_bytes(_sizes(source.take(sample))) / len(sample) * len(images) > 2 * limit:
+    estimate = _num_bytes(_sizes(source.take(sample))) / len(sample) * len(images)
+    if estimate > 2 * limit:
+        _tell_too_large(len(images), estimate, limit)
         return None
     sizes = _sizes(source)
     num_bytes = _num_bytes(sizes)
     if num_bytes > limit:
+        _tell_too_large(len(images), num_bytes, limit)
         return None
     if num_bytes > (free := free_memory()):
         raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
     kept = KeptImages(sizes)
     _decode_all(source, kept)
     return kept
+
+
+def _tell_too_large(count: int, num_bytes: float, limit: int) -> None:
+    """Print that a set is decoded for every pass, unless a user asked for just that."""
+    if limit:
+        print_line(
+            "decode",
+            f"{count:,} images for every pass: decoded they need {num_bytes / 1e9:.2g} GB, "
+            f"more than the {limit / 1e9:.2g} GB of {OPTION}",
+        )
 
 
 def _sizes(source: ImageFiles) -> NDArray[np.int64]:

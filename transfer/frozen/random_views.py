@@ -19,7 +19,7 @@ from transfer.datasets.images import Images
 from transfer.frozen.crops import draw_seed
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.network import device, forward, frozen_network
-from transfer.frozen.transforms import normalize_pixels
+from transfer.frozen.transforms import Normalization
 from transfer.frozen.view_settings import ViewSettings
 from transfer.projector import Projector
 from transfer.running import stop
@@ -116,6 +116,9 @@ def statistics_of_views(
     finished = load_stage(file) or {space: torch.zeros(0, 3).double() for space in spaces}
     network = frozen_network(backbone)
     views = RandomViews(settings)
+    where = device()
+    to_input = Normalization(backbone.input, where)
+    pin = Tensor.pin_memory if where.type == "cuda" else None
     done, last_save = len(finished["feature"]), len(finished["feature"])
 
     def make(chunk: Sequence[int]) -> Tensor:
@@ -125,8 +128,8 @@ def statistics_of_views(
     chunks = [rest[at : at + IMAGES_PER_BATCH] for at in range(0, len(rest), IMAGES_PER_BATCH)]
     workers = num_workers(len(rest) * settings.num_views)
     with progress("views", "images", len(indices), done=done) as counter:
-        for raw in load_batches(make, chunks, num_workers=workers):
-            features = forward(network, normalize_pixels(raw.flatten(0, 1), backbone.input))
+        for raw in load_batches(make, chunks, num_workers=workers, pin=pin):
+            features = forward(network, to_input(raw.flatten(0, 1)))
             rows = {"feature": normalize(features, dim=1)}
             if projector is not None:
                 rows["embedding"] = projector.embeddings(features)

@@ -100,14 +100,18 @@ def load_batches(
 
 
 def load_stacked(
-    items: Tensors, indices: Sequence[int], batch_size: int, num_workers: int
+    items: Tensors, indices: Sequence[int], batch_size: int, num_workers: int, *, pinned: bool
 ) -> Iterator[Tensor]:
-    """Yield the tensors of these indices in batches (n, ...), in order; the last may be smaller."""
+    """Yield the tensors of these indices in batches (n, ...), in order; the last may be smaller.
+
+    pinned: in memory from which a GPU reads while the host goes on.
+    """
     chunks = (indices[start : start + batch_size] for start in range(0, len(indices), batch_size))
     return load_batches(
         lambda chunk: torch.stack([items[index] for index in chunk]),
         chunks,
         num_workers=num_workers,
+        pin=Tensor.pin_memory if pinned else None,
     )
 
 

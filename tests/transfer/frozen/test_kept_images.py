@@ -63,9 +63,21 @@ def test_batches_from_kept_images_are_those_of_decoding_each_time(
 
 
 @pytest.mark.parametrize(("limit", "keeps"), [(NUM_BYTES, True), (NUM_BYTES - 1, False)])
-def test_images_are_kept_up_to_the_limit(images: Images, limit: int, keeps: bool) -> None:
+def test_images_are_kept_up_to_the_limit(
+    images: Images, limit: int, keeps: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     with image_memory(limit / 1e9):
         assert (keep_images(images, 100) is not None) == keeps
+    told = "for every pass: decoded they need" in capsys.readouterr().err
+    assert told != keeps
+
+
+def test_nothing_is_told_of_a_set_that_is_not_to_be_kept(
+    images: Images, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with image_memory(0):
+        assert keep_images(images, 100) is None
+    assert capsys.readouterr().err == ""
 
 
 def test_images_that_are_hardly_passed_twice_are_not_kept(images: Images) -> None:

@@ -7,8 +7,8 @@ import pytest
 import transfer.running.memory
 from transfer.running.memory import (
     CPU_MEMORY,
-    JOB_CPUS,
     DEFAULT_SHARE,
+    JOB_CPUS,
     JOB_MEMORY,
     SHARERS,
     free_memory,
