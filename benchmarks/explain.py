@@ -2,7 +2,8 @@
 
 Prints the number beside its published counterparts with the verdict, the protocol with every
 departure from the paper, checkpoint, data, code and machine, and the command that makes it again.
---name and --task find a record; --json prints the same as JSON.
+--name and --task find a record. --json prints the same as JSON: sections, in them a text by label,
+or a list of texts where a label occurs several times, such as "departure".
 """
 
 import json

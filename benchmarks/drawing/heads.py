@@ -34,8 +34,9 @@ from benchmarks.drawing.kinds import (
 from benchmarks.drawing.order import num_test_images, spread_over_images
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
-from benchmarks.pages.explanation import command_again
+from benchmarks.pages.again import make_again
 from benchmarks.pages.records import Result
+from transfer.record import RecordError, read_record
 
 METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")
@@ -287,13 +288,14 @@ def _what_lacks(result: Result) -> str:
         return f"{what}, because no test image was predicted correctly"
     else:
         why = f"{what} (the shares of the heads), because an earlier version of the suite wrote it"
-    again = command_again(result)
-    if not again:
+    try:
+        again = make_again(read_record(result.path), result.path)
+    except RecordError:
+        return f"{why}; delete the file and evaluate the checkpoint again"
+    if again is None:
         return f"{why}; this version has no such task, so delete the file"
-    return (
-        f"{why}; delete the file, then make it anew, where FILE is the checkpoint and DATA the "
-        f"folder of all data sets: {again}"
-    )
+    words = "; ".join(f"{word}: {meaning}" for word, meaning in again.notes)
+    return f"{why}; delete the file, then make it anew: {again.command} ({words})"
 
 
 def _has_shares(result: Result) -> bool:

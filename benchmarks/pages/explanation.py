@@ -1,21 +1,31 @@
 """Everything behind one record, as sections of labelled lines."""
 
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.again import make_again
 from benchmarks.pages.against import compared_numbers
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
+from benchmarks.pages.recovered import fields_of, flat_fields, key_of
 from benchmarks.pages.verdict import tolerance, verdict
-from transfer.record import Record, features_in, protocol_hash, stored_fields
-from transfer.tasks import TASKS, reading_of
+from transfer.record import Record, features_in
+from transfer.tasks import TASKS
 
 Line = tuple[str, str]
 """Label and text."""
+COMMAND = "command"
+"""Label of a command, which can be copied from the text."""
+PROVEN = "proven"
+"""Label of what was proven of a checkpoint."""
+TEXT_WIDTH = 100
+LABEL_WIDTH = 32
+"""Longest line of the text and widest column of labels, in characters."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +36,62 @@ class Explanation:
     """Lines by the title of their section, in the order in which they are shown."""
 
     def as_text(self) -> str:
-        """Return the sections, with labels in one column."""
+        """Return the sections, with labels in one column and long texts on several lines."""
         parts = []
         for title, lines in self.sections.items():
-            width = max((len(label) for label, _ in lines), default=0)
-            texts = [f"  {label:<{width}}  {text}".rstrip() for label, text in lines]
+            labels = [label for label, _ in lines if len(label) <= LABEL_WIDTH]
+            width = max(map(len, labels), default=0)
+            texts = [_on_lines(label, text, width) for label, text in lines]
             parts.append("\n".join([title, *texts]))
         return "\n\n".join(parts)
 
-    def as_dict(self) -> dict[str, dict[str, str]]:
-        """Return the text of each line by section and label."""
-        return {title: dict(lines) for title, lines in self.sections.items()}
+    def as_dict(self) -> dict[str, dict[str, str | list[str]]]:
+        """Return the whole text of each line by section and label.
+
+        A label that occurs several times in its section, such as "departure", holds the list of
+        its texts, in their order.
+        """
+        return {title: _by_label(lines) for title, lines in self.sections.items()}
+
+
+def _by_label(lines: Sequence[Line]) -> dict[str, str | list[str]]:
+    texts: dict[str, list[str]] = {}
+    for label, text in lines:
+        texts.setdefault(label, []).append(text)
+    return {label: own[0] if len(own) == 1 else own for label, own in texts.items()}
+
+
+def _on_lines(label: str, text: str, width: int) -> str:
+    """Return label and text on lines of at most TEXT_WIDTH characters, where words allow it.
+
+    A label that is longer than the column has its text below.
+    """
+    if len(label) > width:
+        first, margin = f"  {label}\n      ", 6
+    else:
+        first, margin = f"  {label:<{width}}  ", width + 4
+    if label == COMMAND:
+        lines = _command_lines(text, TEXT_WIDTH - margin)
+    else:
+        lines = textwrap.wrap(
+            text, TEXT_WIDTH - margin, break_long_words=False, break_on_hyphens=False
+        )
+    return (first + ("\n" + " " * margin).join(lines)).rstrip()
+
+
+def _command_lines(command: str, width: int) -> list[str]:
+    """Return a command on lines that a shell reads as one; an option stands beside its values."""
+    options: list[list[str]] = [[]]
+    for word in map(shlex.quote, shlex.split(command)):
+        options += [[]] if word.startswith("--") else []
+        options[-1].append(word)
+    lines: list[str] = []
+    for words in map(" ".join, options):
+        if lines and len(f"{lines[-1]} {words} \\") <= width:
+            lines[-1] += f" {words}"
+        else:
+            lines.append(words)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def explain(path: Path, record: Record, result: Result) -> Explanation:
@@ -48,7 +103,7 @@ def explain(path: Path, record: Record, result: Result) -> Explanation:
         "Checkpoint": list(_checkpoint(record)),
         "Data": list(_data(record)),
         "Computed": list(_computed(path, record)),
-        "Again": list(_again(record, result)),
+        "Again": list(_again(record, path)),
     }
     return Explanation({title: lines for title, lines in sections.items() if lines})
 
@@ -106,8 +161,8 @@ def _protocol(record: Record) -> Iterator[Line]:
     for sentence in record.departures:
         yield "departure", sentence
     key = task_key(record)
-    paper = {} if key is None else stored_fields(TASKS[key])
-    for name, value in protocol["fields"].items():
+    paper = {} if key is None else fields_of(TASKS[key])
+    for name, value in flat_fields(protocol["fields"]).items():
         text = _words(value)
         if name in paper and _words(paper[name]) != text:
             text += f"   (paper: {_words(paper[name])})"
@@ -116,28 +171,7 @@ def _protocol(record: Record) -> Iterator[Line]:
 
 def task_key(record: Record) -> str | None:
     """Return the key of the record's task and reading; None if this version has no such task."""
-    return _key_of(record.task, record.protocol["name"])
-
-
-def _key_of(task: str, protocol: str) -> str | None:
-    keys = [key for key in TASKS if reading_of(key)[0] == task]
-    return next((key for key in keys if TASKS[key].protocol == protocol), None)
-
-
-def command_again(result: Result) -> str:
-    """Return the command that makes a number again, with FILE and DATA to fill in.
-
-    Empty if this version has no such task.
-    """
-    key = _key_of(result.task, result.protocol)
-    if key is None:
-        return ""
-    words = ["python", "benchmarks/run_all.py", "--ckpt", "FILE", "--name", result.model.name]
-    words += ["--data", "DATA", "--tasks", key, "--schedule", result.schedule]
-    words += ["--seeds", str(result.seed)]
-    if result.features_in != "float32":
-        words += ["--features-in", result.features_in]
-    return shlex.join(words)
+    return key_of(record.task, record.protocol["name"])
 
 
 def _checkpoint(record: Record) -> Iterator[Line]:
@@ -154,6 +188,32 @@ def _checkpoint(record: Record) -> Iterator[Line]:
             yield f"trained: {name}", _words(made_by[name])
     if not made_by:
         yield "trained", "the file does not say how"
+    yield from declared_lines(record)
+    if proof := maps_proof([record]):
+        yield PROVEN, proof
+
+
+def declared_lines(record: Record) -> list[Line]:
+    """Return the line on the recipe that a user declared, if any."""
+    if not record.declared:
+        return []
+    return [("declared recipe", f"{record.declared}; nothing here has checked it")]
+
+
+def maps_proof(records: Sequence[Record]) -> str:
+    """Return how far the converted network's feature maps were from torchvision's.
+
+    Empty if no task of the records has compared them.
+    """
+    key = "largest_difference_of_maps"
+    compared = [record for record in records if record.details.get(key)]
+    if not compared:
+        return ""
+    largest = max(float(value) for one in compared for value in one.details[key].values())
+    return (
+        f"in {', '.join(sorted({record.task for record in compared}))} the network's feature maps "
+        f"differ from torchvision's with the same weights by at most {largest:g}"
+    )
 
 
 def _data(record: Record) -> Iterator[Line]:
@@ -175,21 +235,15 @@ def _computed(path: Path, record: Record) -> Iterator[Line]:
     yield "time", f"{record.wall_s:,.0f} s, {record.peak_memory_gb:.1f} GB of memory"
 
 
-def _again(record: Record, result: Result) -> Iterator[Line]:
-    """Yield the command that makes the number again, and when it would find it cached."""
-    key = task_key(record)
-    if key is None:
+def _again(record: Record, path: Path) -> Iterator[Line]:
+    """Yield the command that makes the number again, and whether it would find it cached."""
+    again = make_again(record, path)
+    if again is None:
         yield "not possible", f"this version has no task {record.task} under this protocol"
         return
-    backbone = record.backbone
-    yield "command", command_again(result)
-    yield "FILE", f"the file with sha256 {backbone.get('file_sha256') or backbone['sha256']}"
-    if protocol_hash(record.task, TASKS[key]) == record.protocol["paper_hash"]:
-        pairs = record.data.items()
-        fingerprints = ", ".join(f"{one} {told['fingerprint']}" for one, told in pairs)
-        yield "cached", f"yes, as long as DATA has the fingerprint of the record: {fingerprints}"
-    else:
-        yield "cached", "no: the numbers of the protocol have changed since"
+    yield COMMAND, again.command
+    yield from again.notes
+    yield "cached", again.cached
 
 
 def _words(value: Any) -> str:
@@ -199,5 +253,5 @@ def _words(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_words(inner)}" for name, inner in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(map(_words, value))
+        return " ".join(map(_words, value)) or "none"
     return str(value)

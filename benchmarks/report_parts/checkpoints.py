@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.explanation import explain
+from benchmarks.pages.explanation import PROVEN, declared_lines, explain, maps_proof
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.missing_data import how_to_get
 from benchmarks.report_parts.requested import requested_tasks
 from transfer.datasets.catalog import DATASETS
-from transfer.record import Record
 from transfer.tasks import TASKS, reading_of
 
 
@@ -88,27 +87,11 @@ def _identity(contents: Contents, own: Sequence[Result]) -> list[tuple[str, str]
     result, record = records[0]
     try:
         explained = explain(contents.folder / result.file, record, result)
-        lines = list(explained.sections.get("Checkpoint", ()))
+        lines = [line for line in explained.sections["Checkpoint"] if line[0] != PROVEN]
     except (KeyError, TypeError, ValueError, AttributeError):
-        lines = [("tensors", f"sha256 {result.model.sha256}")]
-    if record.declared:
-        lines.append(("declared recipe", f"{record.declared}; nothing here has checked it"))
-    proof = _proof([record for _, record in records])
-    return [*lines, ("proven", proof)] if proof else lines
-
-
-def _proof(records: Sequence[Record]) -> str:
-    """Return how far the converted network's feature maps were from torchvision's."""
-    key = "largest_difference_of_maps"
-    maps = [record.details[key] for record in records if record.details.get(key)]
-    tasks = sorted({record.task for record in records if record.details.get(key)})
-    if not maps:
-        return ""
-    largest = max(float(value) for of_one in maps for value in of_one.values())
-    return (
-        f"in {', '.join(tasks)} the network's feature maps differ from torchvision's with the "
-        f"same weights by at most {largest:g}"
-    )
+        lines = [("tensors", f"sha256 {result.model.sha256}"), *declared_lines(record)]
+    proof = maps_proof([record for _, record in records])
+    return [*lines, (PROVEN, proof)] if proof else lines
 
 
 def missing_tasks(contents: Contents) -> list[MissingTasks]:

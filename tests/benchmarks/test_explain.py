@@ -1,6 +1,7 @@
 """Everything behind a number, in text and in JSON."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from benchmarks.explain import main
 from benchmarks.pages.published import transfer_tasks
 
 ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "results" / "records"
 OWN = ["--results", str(ROOT / "results"), "--name", "cifar10-vicreg"]
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 
@@ -61,7 +63,8 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     assert found["Published"] == {"none": "the data are the excerpt version"}
     assert found["Checkpoint"]["trained: recipe"] == "vicreg/cifar10-cpu"
     command = found["Again"]["command"]
-    assert "--tasks cifar10_linear --schedule 0.02 --seeds 0" in command
+    assert command.startswith("python -m transfer cifar10_linear --ckpt backbone.pt --name cifar10")
+    assert "--schedule 0.02" in command
     assert found["Again"]["cached"].startswith("yes")
 
 
@@ -93,13 +96,55 @@ def test_what_names_no_record_is_refused_with_advice(
     assert said in error
 
 
+def test_a_label_that_repeats_keeps_all_of_its_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = RECORDS.glob("cifar10-barlow_twins/cifar10_linear.*.json")
+    assert main([str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    departures = json.loads(path.read_text())["departures"]
+    assert len(departures) > 1
+    assert found["Protocol"]["departure"] == departures
+
+
+def test_the_proof_of_the_feature_maps_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maps = {"largest_difference_of_maps": {"layer1": 0.0, "layer4": 2.5e-7}}
+    assert main([str(changed_record(tmp_path, details=maps)), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["Checkpoint"]["proven"] == (
+        "in cifar10_knn the network's feature maps differ from torchvision's with the same weights "
+        "by at most 2.5e-07"
+    )
+
+
+def test_a_number_of_a_recipe_stands_beside_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = RECORDS.glob("jcl-64px/coco_det.*.json")
+    assert main([str(path), "--json"]) == 0
+    protocol = json.loads(capsys.readouterr().out)["Protocol"]
+    assert protocol["recipe.iterations"] == "600   (paper: 90000)"
+    assert protocol["recipe.nms_iou"] == "0.5"
+
+
+def test_text_is_not_wider_than_a_screen_and_a_command_can_be_copied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (path,) = RECORDS.glob("random/coco_det.*.json")
+    assert main([str(path)]) == 0
+    out = capsys.readouterr().out
+    # a path is never cut
+    assert all(len(line) <= 100 for line in out.splitlines() if str(path) not in line)
+    assert main([str(path), "--json"]) == 0
+    command = json.loads(capsys.readouterr().out)["Again"]["command"]
+    shown = out.partition("  command  ")[2].partition("\n  FILE ")[0]
+    assert "\\\n" in shown
+    assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(command)
+
+
 def test_every_record_of_the_suite_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
     files = [
-        path
-        for path in sorted((ROOT / "results" / "records").rglob("*.json"))
-        if not path.name.endswith(".failed.json")
+        path for path in sorted(RECORDS.rglob("*.json")) if not path.name.endswith(".failed.json")
     ]
     assert files
     for path in files:
         assert main([str(path)]) == 0, path
-        assert "  command  python benchmarks/run_all.py" in capsys.readouterr().out, path
+        command = capsys.readouterr().out.partition("  command ")[2]
+        assert command.lstrip().startswith("python "), path

@@ -1,0 +1,263 @@
+"""The command that makes a record's number again, and whether it would find the record."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+from benchmarks.pages.curve_page import CURVE_SEPARATOR
+from benchmarks.pages.records import UNTRAINED
+from benchmarks.pages.recovered import Planned, key_of, option_words, plan_again
+from transfer.record import (
+    RECORDS,
+    SNAPSHOTS,
+    Record,
+    features_in,
+    former_path,
+    protocol_hash,
+    record_path,
+)
+from transfer.tasks import TASKS
+
+DEFAULT_RESULTS = Path("results")
+UNKNOWN_FILE = "FILE"
+FILE_NAME = re.compile(r"(.+?): [^:,]+ layout\b")
+BRANCH = re.compile(r"\(asked for by --branch (.+?)\)(?=$|;|,)")
+HEADS = re.compile(r", heads (\d+(?:\+\d+)*) of \d+")
+CONTRADICTED = "fit another network: "
+"""Parts of a backbone's `source`."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """How to make a record again."""
+
+    command: str
+    notes: tuple[tuple[str, str], ...]
+    """What the words in capitals mean and what else the command does not say, by label."""
+    cached: str
+    """Sentence that says whether the command would find the record, with the reason if not."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Results folder of a record."""
+
+    results: Path
+    of_snapshot: bool
+    """The backbone is a snapshot of pre-training, which has its own records folder and command."""
+
+
+def make_again(record: Record, path: Path) -> Again | None:
+    """Return how to make a record again; None if this version has no such task."""
+    key = key_of(record.task, record.protocol["name"])
+    if key is None:
+        return None
+    place = find_place(record, path)
+    of_snapshot = place is not None and place.of_snapshot
+    planned: Planned | None = None
+    why = ""
+    try:
+        planned = plan_again(record, key, has_options=not of_snapshot)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"no: no options give the recorded protocol ({' '.join(str(error).split())})"
+    words = _snapshot_words if of_snapshot else _cell_words
+    command = shlex.join([*words(record, key, planned), *_shared_words(record, key, place)])
+    return Again(
+        command=command,
+        notes=tuple(_notes(record, planned, place)),
+        cached=why if planned is None else _cached(record, planned, path, place),
+    )
+
+
+def find_place(record: Record, path: Path) -> Place | None:
+    """Return the results folder in which a command looks for this record; None elsewhere."""
+    # today's layout first: below its records folder, everything looks like the former one
+    for former in (False, True):
+        for results, of_snapshot in product(path.parents, (False, True)):
+            own = _path_below(results, record, of_snapshot=of_snapshot)
+            first = former_path(own) if former else own
+            # records of other conditions have a longer name
+            named = path.name == first.name or path.name.startswith(f"{first.stem}.")
+            if path.parent == first.parent and named:
+                return Place(results, of_snapshot)
+    return None
+
+
+def _path_below(results: Path, record: Record, *, of_snapshot: bool = False) -> Path:
+    """Return the path of the first record of the cell below a results folder."""
+    folder = results / RECORDS / SNAPSHOTS if of_snapshot else results / RECORDS
+    name, protocol = str(record.backbone["name"]), str(record.protocol["name"])
+    return record_path(folder, name, record.task, protocol, record.schedule, record.seed)
+
+
+def _cell_words(record: Record, key: str, planned: Planned | None) -> Iterator[str]:
+    """Yield the words of the command that evaluates one cell.
+
+    run_all.py would plan more: the whole network beside some of its heads, the checkpoint beside
+    its random twin, and all readings of a task.
+    """
+    source = str(record.backbone.get("source", ""))
+    yield from ("python", "-m", "transfer", key, "--ckpt", file_word(record))
+    if is_random(record):
+        yield "--random"
+    else:
+        name, heads = str(record.backbone["name"]), HEADS.search(source)
+        yield from ("--name", name.removesuffix(f"-heads{heads[1]}") if heads else name)
+        if branch := BRANCH.search(source):
+            yield from ("--branch", branch[1])
+        if record.declared:
+            yield from ("--as", record.declared)
+        if CONTRADICTED in source:
+            yield "--trust-topology"
+        if heads:
+            yield from ("--heads", *heads[1].split("+"))
+    yield from ("--seed", str(record.seed))
+    yield from option_words(planned.options) if planned else ()
+
+
+def _snapshot_words(record: Record, key: str, planned: Planned | None) -> Iterator[str]:
+    """Yield the words of the command that evaluates the snapshots of a run."""
+    curve = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)[0]
+    yield from ("python", "benchmarks/run_all.py", "--snapshots", "DIR", "--name", curve)
+    yield from ("--tasks", key)
+
+
+def _shared_words(record: Record, key: str, place: Place | None) -> Iterator[str]:
+    yield from ("--data", "DATA", "--schedule", record.schedule)
+    if place is not None and place.results != DEFAULT_RESULTS:
+        yield from ("--results", str(place.results))
+    tolerated = max((int(told["tolerated"]) for told in record.data.values()), default=0)
+    if tolerated:
+        yield from ("--tolerate", str(tolerated))
+    if not TASKS[key].trains_backbone and _classifier_arithmetic(record) == features_in(record):
+        yield from ("--features-in", features_in(record))
+
+
+def file_word(record: Record) -> str:
+    """Return the name that the checkpoint's file had, or a word to replace by it."""
+    name = FILE_NAME.match(str(record.backbone.get("source", "")))
+    if name is None or is_random(record) or not name[1].isprintable():
+        return UNKNOWN_FILE
+    return f"./{name[1]}" if name[1].startswith("-") else name[1]
+
+
+def is_random(record: Record) -> bool:
+    """Return whether the suite drew the weights itself."""
+    return (record.backbone.get("made_by") or {}).get("method") == UNTRAINED
+
+
+def _classifier_arithmetic(record: Record) -> str:
+    """Return the arithmetic that the classifier was trained on; the record's own if it has none."""
+    return str(record.details.get("classifier_features_in", features_in(record)))
+
+
+def _notes(
+    record: Record, planned: Planned | None, place: Place | None
+) -> Iterator[tuple[str, str]]:
+    if place is not None and place.of_snapshot:
+        yield "DIR", f"the run's folder of snapshots. {_snapshot_file(record)}"
+    elif is_random(record):
+        yield file_word(record), _network_of(record, planned)
+    else:
+        yield file_word(record), _hash_of_file(record)
+    data = ", ".join(f"{name} {_data_words(told)}" for name, told in record.data.items())
+    generated = any(told["small"] == "generated" for told in record.data.values())
+    written = "; python -m transfer generate-data writes them" if generated else ""
+    yield "DATA", f"the folder of all data sets, with {data}{written}"
+    if _classifier_arithmetic(record) != features_in(record):
+        yield (
+            "arithmetic",
+            f"the classifier was trained on features in {_classifier_arithmetic(record)}, those of "
+            f"the test are in {features_in(record)}; --features-in would choose one for both, so "
+            "the command leaves it out. bfloat16 is chosen on a GPU, float32 elsewhere",
+        )
+    if record.engine == "detectron2" and find_spec("detectron2") is None:
+        yield "engine", "detectron2 is not installed here, and the command needs it"
+
+
+def _data_words(told: Mapping[str, object]) -> str:
+    small = f"{told['small']} version, " if told["small"] else ""
+    return f"({small}fingerprint {told['fingerprint']})"
+
+
+def _hash_of_file(record: Record) -> str:
+    backbone = record.backbone
+    known = "the checkpoint"
+    if file_word(record) != UNKNOWN_FILE:
+        known += ", which had this name; the record does not hold its folder"
+    if backbone.get("file_sha256"):
+        return f"{known}. The sha256 of the file is {backbone['file_sha256']}"
+    return (
+        f"{known}. The record does not hold the hash of the file, only that of the tensors that "
+        f"were read from it: {backbone['sha256']}"
+    )
+
+
+def _snapshot_file(record: Record) -> str:
+    name = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)[2]
+    file_sha256 = record.backbone.get("file_sha256")
+    known = f"the sha256 of the file is {file_sha256}" if file_sha256 else "its hash is not known"
+    return (
+        f"The record is that of {name}.pt in it, and {known}; a folder with this file alone gives "
+        "this cell alone, since the command plans one for each snapshot"
+    )
+
+
+def _network_of(record: Record, planned: Planned | None) -> str:
+    """Return which checkpoints have the network of a random initialization."""
+    backbone = record.backbone
+    form: Mapping[str, object] = planned.input if planned else {}
+    told = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
+    held = " and ".join(f"{told[part]} {_words(form[part])}" for part in told if part in form)
+    unknown = " and ".join(name for part, name in told.items() if part not in form)
+    return (
+        f"any checkpoint of a {backbone['arch']} with {backbone['stem']} stem"
+        + (f" for images of {held}" if held else "")
+        + (f"; the record does not hold their {unknown}" if unknown else "")
+        + ". The command takes network and input from it, not the weights. The hash of network, "
+        f"input and drawn weights is {backbone['sha256']}"
+    )
+
+
+def _words(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _cached(record: Record, planned: Planned, path: Path, place: Place | None) -> str:
+    """Return whether the command would find the record, and if not, the first reason."""
+    made_by = record.backbone.get("made_by") or {}
+    if why := _why_other_protocol(record, planned, place):
+        return f"no: {why}"
+    if planned.classifier != record.details.get("classifier", ""):
+        return "no: the protocol of the classifier that the task uses has changed since"
+    if is_random(record) and made_by.get("seed", 0) != 0:
+        return f"no: the weights were drawn by seed {made_by['seed']}, and the command draws by 0"
+    if place is None:
+        expected = _path_below(DEFAULT_RESULTS, record)
+        return f"no: the command would look for {expected}, and this record is not there ({path})"
+    file = file_word(record)
+    if place.of_snapshot:
+        same = "DIR holds the snapshot of the record"
+    elif is_random(record):
+        same = f"{file} has the same network and input"
+    else:
+        same = f"{file} is the file of the record"
+    fingerprints = ", ".join(f"{one} {told['fingerprint']}" for one, told in record.data.items())
+    return f"yes, as long as {same} and DATA has the fingerprint of the record: {fingerprints}"
+
+
+def _why_other_protocol(record: Record, planned: Planned, place: Place | None) -> str:
+    """Return why the command would plan another protocol hash; empty if it plans the record's."""
+    protocol = record.protocol
+    if protocol_hash(record.task, planned.task) == protocol["hash"]:
+        return ""
+    if protocol_hash(record.task, TASKS[planned.key]) != protocol["paper_hash"]:
+        return "the numbers of the protocol have changed since"
+    if not planned.differing:
+        return "the protocol's hash is another one, although all of its recorded numbers are these"
+    command = "run_all.py --snapshots" if place and place.of_snapshot else "the command"
+    return f"no option of {command} gives {', '.join(planned.differing)} as recorded"
