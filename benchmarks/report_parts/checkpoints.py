@@ -1,6 +1,6 @@
 """Checkpoints that were evaluated, failed cells, and tasks without a result."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.explanation import explain
@@ -99,16 +99,26 @@ def _identity(contents: Contents, own: Sequence[Result]) -> list[tuple[str, str]
 
 def _proof(records: Sequence[Record]) -> str:
     """Return how far the converted network's feature maps were from torchvision's."""
-    key = "largest_difference_of_maps"
-    maps = [record.details[key] for record in records if record.details.get(key)]
-    tasks = sorted({record.task for record in records if record.details.get(key)})
-    if not maps:
+    found = [
+        (record.task, largest) for record in records if (largest := _difference(record)) is not None
+    ]
+    if not found:
         return ""
-    largest = max(float(value) for of_one in maps for value in of_one.values())
+    tasks = sorted({task for task, _ in found})
+    largest = max(largest for _, largest in found)
     return (
         f"in {', '.join(tasks)} the network's feature maps differ from torchvision's with the "
         f"same weights by at most {largest:g}"
     )
+
+
+def _difference(record: Record) -> float | None:
+    """Return the largest difference of feature maps; None if the record has no readable one."""
+    maps = record.details.get("largest_difference_of_maps")
+    if not isinstance(maps, Mapping):
+        return None
+    values = [value for value in maps.values() if isinstance(value, int | float)]
+    return float(max(values)) if values and len(values) == len(maps) else None
 
 
 def missing_tasks(contents: Contents) -> list[MissingTasks]:
