@@ -17,14 +17,15 @@ from benchmarks.drawing.commands import EXPLANATION
 from benchmarks.drawing.figure import Drawn, Figure, Material, Picture, path_of, printed_name
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
+from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
 from transfer.running.folders import FolderError, check_writable
 from transfer.running.row_names import check_row_name
 
-MOST_PROBLEMS = 5
-"""Most problems that are printed at the end of an evaluation."""
+MOST_PROBLEMS = 1
+"""Most problems that are printed at the end of an evaluation, which is to fit a screen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,20 +122,21 @@ def draw_figures(results: Path, material: Material) -> Outcome:
 
 
 def update_figures(results: Path) -> None:
-    """Draw what there is material for; print the paths of new pictures and the first problems.
+    """Draw what there is material for; print how many pictures are new, and the first problem.
 
     If that fails, one line says why: a figure must not fail an evaluation that has ended.
     """
     try:
         outcome = draw_figures(results, read_material(results))
-        for path in outcome.new:
-            print(f"figure  {path}")
+        if outcome.new:
+            print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")
         problems = [*outcome.problems, *read_logs(results)[1]]
         for problem in problems[:MOST_PROBLEMS]:
-            print(problem, file=sys.stderr, flush=True)
+            print(shortened(problem, 160), file=sys.stderr, flush=True)
         if len(problems) > MOST_PROBLEMS:
+            more = len(problems) - MOST_PROBLEMS
             print(
-                f"{len(problems) - MOST_PROBLEMS} more problems of figures: python -m "
+                f"{more} more problem{'s' * (more > 1)} of figures: python -m "
                 f"benchmarks.figures --results {results.as_posix()} prints them",
                 file=sys.stderr,
                 flush=True,

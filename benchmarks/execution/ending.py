@@ -1,5 +1,6 @@
 """What a run leaves behind: its request, tables, the last screen, Weights & Biases."""
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -82,7 +83,8 @@ def print_final_screen(
         for row in rows
         if row.state in ("run", "cached")
     ]
-    print(f"\n{final_screen(results, cells, unreadable)}\n", flush=True)
+    width = shutil.get_terminal_size().columns
+    print(f"\n{final_screen(results, cells, unreadable, width)}\n", flush=True)
 
 
 def print_counts(

@@ -28,7 +28,7 @@ class Pair:
     ours: Score
     paper: float
     judged: bool
-    """The paper's number was measured under our number's protocol."""
+    """The paper's number was measured under our number's protocol, and ours is finite."""
     files: tuple[str, ...] = ()
     """Paths of our number's records, below the results."""
 
@@ -46,7 +46,7 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     rows = [_line(pair) for pair in pairs]
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     sources = dict.fromkeys(_tolerance_source(pair.task) for pair in pairs if pair.judged)
-    cited = [NOT_JUDGED] if not all(pair.judged for pair in pairs) else []
+    cited = [NOT_JUDGED] * any(pair.ours.finite and not pair.judged for pair in pairs)
     remarks = dict.fromkeys(_remark(pair) for pair in pairs if pair.model.recipe in pair.row.beside)
     lines = [f"- {model.label}: {why or 'no number to compare'}." for model, why in apart.items()]
     return [*grid, *sources, *cited, *remarks, *lines]
@@ -149,7 +149,7 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
             column=column,
             ours=ours,
             paper=paper,
-            judged=bool(protocol),
+            judged=bool(protocol) and ours.finite,
             files=entry.files,
         )
         for column in published.columns
@@ -162,6 +162,7 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
 
 def _line(pair: Pair) -> list[str]:
     limits, difference = tolerance(pair.task), pair.ours.mean - pair.paper
+    unjudged = "not judged" if pair.ours.finite else "–"
     label = f"{pair.row.group} {pair.column.label}" if pair.row.task else pair.column.label
     other_reading = " (another reading)" if pair.model.recipe in pair.row.beside else ""
     return [
@@ -170,8 +171,8 @@ def _line(pair: Pair) -> list[str]:
         label,
         pair.ours.text(2),
         f"{pair.paper}",
-        f"{difference:+.2f}",
-        verdict(difference, pair.task) if pair.judged else "not judged",
+        f"{difference:+.2f}" if pair.ours.finite else "–",
+        verdict(difference, pair.task) if pair.judged else unjudged,
         f"{limits.passes} / {limits.warns}" if pair.judged else "–",
     ]
 

@@ -1,5 +1,6 @@
 """Entries of a table: mean, standard deviation and number of runs, or why there is no number."""
 
+import math
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -14,6 +15,9 @@ from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.reasons import schedule_words
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
+NOT_A_NUMBER = "not a number"
+"""Text of a metric that is not finite, such as the loss of a network that diverged."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
@@ -26,8 +30,15 @@ class Score:
     interval: float = 0.0
     """Half width of the 95 % interval over the trials of a single run; 0 without trials."""
 
+    @property
+    def finite(self) -> bool:
+        """Return whether the mean is a number that can be compared."""
+        return math.isfinite(self.mean)
+
     def text(self, decimals: int) -> str:
         """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
+        if not self.finite:
+            return NOT_A_NUMBER
         spread = self.std if self.runs > 1 else self.interval
         suffix = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
         return f"{self.mean:.{decimals}f}{suffix}"
@@ -49,9 +60,9 @@ class TableEntry:
 
 def score_of(values: list[float]) -> Score:
     """Return mean and standard deviation of one or more values."""
-    return Score(
-        mean=fmean(values), std=stdev(values) if len(values) > 1 else 0.0, runs=len(values)
-    )
+    mean = fmean(values)
+    spread = stdev(values) if len(values) > 1 and math.isfinite(mean) else 0.0
+    return Score(mean=mean, std=spread, runs=len(values))
 
 
 def table_entry(block: Block, model: Model, task: str, protocol: str, metric: str) -> TableEntry:

@@ -205,15 +205,23 @@ def maps_proof(records: Sequence[Record]) -> str:
 
     Empty if no task of the records has compared them.
     """
-    key = "largest_difference_of_maps"
-    compared = [record for record in records if record.details.get(key)]
-    if not compared:
+    found = [(record.task, most) for record in records if (most := _difference(record)) is not None]
+    if not found:
         return ""
-    largest = max(float(value) for one in compared for value in one.details[key].values())
+    largest = max(most for _, most in found)
     return (
-        f"in {', '.join(sorted({record.task for record in compared}))} the network's feature maps "
+        f"in {', '.join(sorted({task for task, _ in found}))} the network's feature maps "
         f"differ from torchvision's with the same weights by at most {largest:g}"
     )
+
+
+def _difference(record: Record) -> float | None:
+    """Return the largest difference of feature maps; None if the record has no readable one."""
+    maps = record.details.get("largest_difference_of_maps")
+    if not isinstance(maps, Mapping):
+        return None
+    values = [value for value in maps.values() if isinstance(value, int | float)]
+    return float(max(values)) if values and len(values) == len(maps) else None
 
 
 def _data(record: Record) -> Iterator[Line]:

@@ -4,18 +4,23 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from rich.cells import cell_len, set_cell_size
+
 from benchmarks.pages.against import compared_numbers
 from benchmarks.pages.conditions import conditions
 from benchmarks.pages.entries import score_of
-from benchmarks.pages.published import Column, Row, papers
+from benchmarks.pages.published import best_published, papers
 from benchmarks.pages.reasons import reasons_of, without_version
 from benchmarks.pages.records import Failure, Result, Results
 from benchmarks.pages.verdict import Verdict, verdict
 
-MOST_LINES = 58
-"""Longest screen, so that it and the paths below it fit into 60 lines."""
+MOST_LINES = 46
+"""Longest screen in lines of the terminal, so that everything that a run prints after its last cell
+fits into 60 lines: paths of tables and figures before it, report and counts after it."""
 MOST_FAILURES = 8
 """Failures whose reasons are shown."""
+LINES_OF_A_FAILURE = 2
+"""Longest line on a failure, in lines of the terminal; its file and the report have all of it."""
 VERDICTS: tuple[Verdict, ...] = ("pass", "warn", "fail")
 SIGNS: Mapping[Verdict, str] = {"pass": "✓ pass", "warn": "! warn", "fail": "✗ fail"}
 MOST_COLUMNS = 4
@@ -39,6 +44,7 @@ def final_screen(
     results: Results,
     cells: Sequence[RequestedCell],
     unreadable: Mapping[str, str] = MappingProxyType({}),
+    width: int = 80,
 ) -> str:
     """Return the numbers of the cells as a text table, and their failures with reasons.
 
@@ -47,7 +53,8 @@ def final_screen(
     such as the snapshots of a run, each has rows of its own. Verdicts need the paper's protocol,
     length and data; a note says what stands against them.
 
-    unreadable: reasons of checkpoints whose files could not be read, by name.
+    unreadable: reasons of checkpoints whose files could not be read, by name. width: columns of
+    the terminal, which breaks longer lines.
     """
     wanted = set(cells)
     done = _newest(result for result in results.done if _cell(result) in wanted)
@@ -55,10 +62,35 @@ def final_screen(
     finished = {_cell(result) for result in done}
     failed = [failure for failure in failed if _cell(failure) not in finished]
     names = list(dict.fromkeys(cell.backbone for cell in cells))
-    lines = _failure_lines(failed, unreadable)
-    notes = _notes(done)
-    room = MOST_LINES - len(lines) - len(notes) - 1
-    return "\n".join([*_table(names, cells, done, failed, room), *notes, *lines])
+    lines = _failure_lines(failed, unreadable, width)
+    notes = [shortened(note, LINES_OF_A_FAILURE * width) for note in _notes(done)]
+    room = MOST_LINES - sum(terminal_lines(line, width) for line in (*notes, *lines))
+    table = _fitting(_table(names, cells, done, failed), room, width)
+    return "\n".join([*table, *notes, *lines])
+
+
+def terminal_lines(line: str, width: int) -> int:
+    """Return how many lines of a terminal a printed line takes."""
+    return max(1, -(-cell_len(line) // width))
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text, cut to a length in columns."""
+    return text if cell_len(text) <= length else f"{set_cell_size(text, length - 1)}…"
+
+
+def _fitting(table: Sequence[str], room: int, width: int) -> list[str]:
+    """Return the first lines of a table that fit, and how many are left out."""
+    if sum(terminal_lines(line, width) for line in table) <= room:
+        return list(table)
+    kept: list[str] = []
+    room -= 1
+    for line in table:
+        room -= terminal_lines(line, width)
+        if room < 0:
+            break
+        kept.append(line)
+    return [*kept, f"... and {len(table) - len(kept)} more below tables/"]
 
 
 def _newest(done: Iterable[Result]) -> list[Result]:
@@ -79,7 +111,6 @@ def _table(
     cells: Sequence[RequestedCell],
     done: Sequence[Result],
     failed: Sequence[Failure],
-    room: int,
 ) -> list[str]:
     beside = len(names) <= MOST_COLUMNS
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
@@ -96,28 +127,22 @@ def _table(
                 continue
             numbers = [_number([r for r in own if r.model.name == n], n in lost) for n in group]
             metric = own[0].primary_metric if own else "-"
-            best = best_published(task, without_version(protocol), metric)
+            printed = best_published(task, without_version(protocol), metric)
+            best = f"{printed[0]:.1f}" if printed else "-"
             judged = verdicts.get((task, without_version(protocol), metric))
             label = [_label(task, protocol, columns), *([] if beside else group), metric]
             rows.append([*label, *numbers, best, SIGNS[judged] if judged else "-"])
     if not rows:
         return ["no number of this run"]
-    titles = ["metric", *(_shortened(name) for name in names)]
+    titles = ["metric", *(shortened(name, NAME_WIDTH) for name in names)]
     titles = titles if beside else ["checkpoint", "metric", "ours"]
-    text = _aligned([["task", *titles, "best published", "verdict"], *rows], 2 if beside else 3)
-    if len(text) > room:
-        text = [*text[: room - 1], f"... and {len(text) - room + 1} more below tables/"]
-    return text
+    return _aligned([["task", *titles, "best published", "verdict"], *rows], 2 if beside else 3)
 
 
 def _label(task: str, protocol: str, columns: Sequence[tuple[str, str]]) -> str:
     """Return the task, with its protocol where another protocol of the task was run, too."""
     several = sum(other == task for other, _ in columns) > 1
     return f"{task} ({protocol})" if several else task
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def _number(own: Sequence[Result], failed: bool) -> str:
@@ -160,31 +185,6 @@ def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Verdict]:
     return found
 
 
-def best_published(task: str, protocol: str, metric: str) -> str:
-    """Return the best number that the papers print for a task under a protocol, or "-"."""
-    values = [
-        value
-        for paper in papers()
-        for table in paper.tables
-        for row in table.rows
-        for column in table.columns
-        if _measures(row, column, task, protocol, metric)
-        and (value := row.values.get(column.key)) is not None
-    ]
-    return f"{max(values):.1f}" if values else "-"
-
-
-def _measures(row: Row, column: Column, task: str, protocol: str, metric: str) -> bool:
-    """Return whether a printed number is of this task, protocol and metric, and trained without
-    labels."""
-    return (
-        (row.task or column.task) == task
-        and row.protocol_of(column) == protocol
-        and column.metric == metric
-        and row.role != "supervised"
-    )
-
-
 def _notes(done: Sequence[Result]) -> list[str]:
     """Return what all numbers have in common that keeps them from a comparison with the papers."""
     if not done:
@@ -197,8 +197,12 @@ def _notes(done: Sequence[Result]) -> list[str]:
     return [f"{apart} numbers are not comparable with the papers: see the tables"] * bool(apart)
 
 
-def _failure_lines(failed: Sequence[Failure], unreadable: Mapping[str, str]) -> list[str]:
-    lines = [f"failed  {name}  {reason}" for name, reason in unreadable.items()]
+def _failure_lines(
+    failed: Sequence[Failure], unreadable: Mapping[str, str], width: int
+) -> list[str]:
+    """Return a line for each of the first failures; long reasons are cut."""
+    lines = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
     lines += [f"failed  {f.backbone}  {f.task}  {f.reason}" for f in failed]
+    shown = [shortened(line, LINES_OF_A_FAILURE * width) for line in lines[:MOST_FAILURES]]
     more = len(lines) - MOST_FAILURES
-    return lines[:MOST_FAILURES] + [f"... and {more} more failures below tables/"] * (more > 0)
+    return shown + [f"... and {more} more failures below tables/"] * (more > 0)

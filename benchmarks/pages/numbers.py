@@ -1,5 +1,6 @@
 """Every number of ours: one row per record and metric, for the page's list and results.csv."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +38,11 @@ class Number:
     """Verdicts on the published counterparts of its seeds' mean; empty if there are none."""
     record: str
     """Path of the record below the results."""
+
+    @property
+    def finite(self) -> bool:
+        """Return whether the value is a number that can be sorted and compared."""
+        return math.isfinite(self.value)
 
 
 def numbers_of(results: Results) -> list[Number]:

@@ -274,6 +274,28 @@ def published_table(table_id: str) -> Table:
     return tables[table_id]
 
 
+@cache
+def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] | None:
+    """Return the highest number of a self-supervised method, and where it is printed.
+
+    Only numbers that were measured under the protocol count, which is given without its version.
+    None if no paper prints one.
+    """
+    printed = [
+        (value, f"{row.label}, {paper.name} {table.number}")
+        for paper in papers()
+        for table in paper.tables
+        if table.kind != "settings"
+        for row in table.rows
+        if row.role != "supervised"
+        for column in table.columns
+        if (row.task or column.task) == task and column.metric == metric
+        if row.protocol_of(column) == protocol
+        if (value := row.values.get(column.key)) is not None
+    ]
+    return max(printed, key=lambda one: one[0], default=None)
+
+
 def load_paper(path: Path) -> Paper:
     """Read one file of published/."""
     # PyYAML's C loader, if built, is many times faster than the Python one

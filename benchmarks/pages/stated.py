@@ -166,6 +166,8 @@ def _line(
     if ours is None:
         return [*line, "not run", "–", "–", "–"]
     difference = ours.mean - paper
+    if not ours.finite:
+        return [*line, ours.text(2) + sign, "–", "–", "–"]
     line += [ours.text(2) + sign, f"{difference:+.2f}"]
     if not measurement.judged:
         return [*line, "not judged", "–"]

@@ -54,7 +54,9 @@ def low_score_warning(
     best: the highest published number, given as context because it may be close to random too.
     """
     checked_metric, margin = MARGINS_ABOVE_RANDOM.get(task, ("", 0.0))
-    if metric != checked_metric or random is None or ours.mean - random.mean > margin:
+    if metric != checked_metric or random is None or not (ours.finite and random.finite):
+        return ""
+    if ours.mean - random.mean > margin:
         return ""
     beside = "" if best is None else f"; the best published is {best:.1f}"
     return (
@@ -86,7 +88,7 @@ def best_index(
     """
     sign = -1 if higher_is_better else 1
     ranked = sorted(
-        ((score, i) for i, score in enumerate(scores) if score is not None),
+        ((score, i) for i, score in enumerate(scores) if score is not None and score.finite),
         key=lambda pair: sign * pair[0].mean,
     )
     if len(ranked) < 2:

@@ -9,6 +9,7 @@ picture.py       our numbers beside the papers', task by task, as one picture
 paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
 alike.py         results that may stand on one line or in one mean
+task_details.py  details of records, read for charts and tables
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs
 galleries.py     pictures that cells keep beside their records

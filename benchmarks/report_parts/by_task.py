@@ -1,5 +1,6 @@
 """Task by task: what the records hold beyond the numbers of the tables."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.report_parts.charts import Chart
@@ -10,7 +11,7 @@ from benchmarks.report_parts.galleries import (
     galleries_of,
     queries_of,
 )
-from benchmarks.report_parts.task_charts import charts_of, named_records
+from benchmarks.report_parts.task_charts import Named, charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
 
 
@@ -26,6 +27,8 @@ class TaskPart:
     confusions: tuple[Confusions, ...]
     galleries: tuple[Gallery, ...]
     queries: tuple[Queries, ...]
+    unreadable: tuple[str, ...]
+    """Sentences on details of records that have a foreign shape."""
 
     @property
     def words(self) -> str:
@@ -34,8 +37,19 @@ class TaskPart:
         titles += ["Most confused classes"] if self.confusions else []
         titles += ["Pictures"] if self.galleries else []
         titles += ["Nearest images"] if self.queries else []
+        titles += ["Details that cannot be read"] if self.unreadable else []
         kinds = dict.fromkeys(title.partition(":")[0] for title in titles)
         return "; ".join(kinds)
+
+
+def _unreadable(records: Sequence[Named]) -> Iterator[str]:
+    for one in records:
+        if names := one.details.unreadable:
+            verb = "has" if len(names) == 1 else "have"
+            yield (
+                f"{', '.join(names)} of the record {one.result.file} {verb} a shape that this page "
+                "cannot read; the rest of the record is shown."
+            )
 
 
 def parts_by_task(contents: Contents) -> list[TaskPart]:
@@ -54,6 +68,7 @@ def parts_by_task(contents: Contents) -> list[TaskPart]:
             confusions=tuple(confusions_of(records)),
             galleries=tuple(galleries_of(contents.folder, records)),
             queries=tuple(queries_of(records)),
+            unreadable=tuple(_unreadable(records)),
         )
         if part.words:
             parts.append(part)

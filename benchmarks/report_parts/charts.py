@@ -7,7 +7,7 @@ where the templates escape them.
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,10 @@ SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
 INK = "#010203"
 """Stands for the page's color of text until the chart is on the page."""
 MOST_LINES = len(COLORS)
+STROKES = ("-", "--", ":", "-.")
+"""Strokes of lines: another one for each round through the colors."""
+STROKE_SIGNS = ("▬", "╍", "┅", "┉")
+"""The strokes as the legend shows them where the lines have no markers."""
 MOST_POINTS = 200
 SIZE_INCHES = (5.4, 2.9)
 
@@ -35,6 +39,23 @@ class Series:
     y: tuple[float, ...]
     chosen: float | None = None
     """Place on the x axis that is marked by a ring; None for no mark."""
+    place: int = 0
+    """Place of the name in an order that several charts share; it sets color and marker."""
+
+    @property
+    def color(self) -> str:
+        """Return the color of the line."""
+        return COLORS[self.place % len(COLORS)]
+
+    @property
+    def marker(self) -> int:
+        """Return the place of the marker; names of one color have unlike markers."""
+        return (self.place + self.place // len(COLORS)) % len(MARKERS)
+
+    @property
+    def stroke(self) -> int:
+        """Return the place of the stroke."""
+        return self.place // len(COLORS) % len(STROKES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,27 +91,67 @@ class Axes:
     """The y axis starts at zero."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A chart before it is drawn."""
+
+    title: str
+    series: Sequence[Series]
+    axes: Axes
+    note: str = ""
+
+
+def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
+    """Return the charts that have a finite number, each name with one color in all of them.
+
+    If a chart has more lines than there are colors, the first ones are drawn and its note says so.
+    """
+    kept = [(d, lines) for d in drafts if (lines := _finite_lines(d))]
+    names = dict.fromkeys(line.name for _, lines in kept for line in lines)
+    places = {name: place for place, name in enumerate(names)}
+    return [
+        _chart(draft, [replace(line, place=places[line.name]) for line in lines])
+        for draft, lines in kept
+    ]
+
+
 def line_chart(title: str, series: Sequence[Series], axes: Axes, note: str = "") -> Chart | None:
     """Return a chart of the lines that have a finite number; None if there are none.
 
-    If there are more lines than colors, the first ones are drawn and the note says so.
+    A line's color is that of its place among all the given ones.
     """
-    lines = [line for one in series if (line := _finite(one)).x]
-    if not lines:
-        return None
-    drawn = lines[:MOST_LINES]
+    placed = [replace(one, place=place) for place, one in enumerate(series)]
+    draft = Draft(title=title, series=placed, axes=axes, note=note)
+    lines = _finite_lines(draft)
+    return _chart(draft, lines) if lines else None
+
+
+def _finite_lines(draft: Draft) -> list[Series]:
+    return [line for one in draft.series if (line := _finite(one, draft.axes)).x]
+
+
+def _chart(draft: Draft, lines: Sequence[Series]) -> Chart:
+    drawn, axes, note = lines[:MOST_LINES], draft.axes, draft.note
     if len(lines) > len(drawn):
         note = " ".join([note, f"{len(lines) - len(drawn)} more are not drawn."]).strip()
     legend = tuple(
-        LegendEntry(sign=sign if axes.markers else "▬", color=color, name=line.name)
-        for line, color, sign in zip(drawn, COLORS, SIGNS, strict=False)
+        LegendEntry(
+            sign=SIGNS[line.marker] if axes.markers else STROKE_SIGNS[line.stroke],
+            color=line.color,
+            name=line.name,
+        )
+        for line in drawn
     )
-    return Chart(title=title, svg=_svg(drawn, axes), legend=legend, note=note)
+    return Chart(title=draft.title, svg=_svg(drawn, axes), legend=legend, note=note)
 
 
-def _finite(series: Series) -> Series:
-    """Return the finite points, at most MOST_POINTS of them."""
-    points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(x + y)]
+def _finite(series: Series, axes: Axes) -> Series:
+    """Return the points that the axes can show, at most MOST_POINTS of them."""
+    points = [
+        (x, y)
+        for x, y in zip(series.x, series.y, strict=True)
+        if math.isfinite(x + y) and (x > 0 or not axes.log_x)
+    ]
     if len(points) > MOST_POINTS:
         step = (len(points) - 1) / (MOST_POINTS - 1)
         points = [points[round(i * step)] for i in range(MOST_POINTS)]
@@ -119,9 +180,10 @@ def _svg(lines: Sequence[Series], axes: Axes) -> str:
         figure = Figure(figsize=SIZE_INCHES, layout="constrained")
         FigureCanvasSVG(figure)
         plot = figure.add_subplot()
-        for line, color, marker in zip(lines, COLORS, MARKERS, strict=False):
-            shape = marker if axes.markers and len(line.x) <= 20 else ""
-            plot.plot(line.x, line.y, color=color, marker=shape, markersize=4, linewidth=1.6)
+        for line in lines:
+            shape = MARKERS[line.marker] if axes.markers and len(line.x) <= 20 else ""
+            color, stroke = line.color, STROKES[line.stroke]
+            plot.plot(line.x, line.y, stroke, c=color, marker=shape, markersize=4, linewidth=1.6)
             if line.chosen in line.x:
                 y = line.y[line.x.index(line.chosen)]
                 plot.plot([line.chosen], [y], "o", ms=11, mfc="none", mec=color, mew=1.8)

@@ -1,6 +1,7 @@
 """Hardware of the results, and the hours of each task against the plan's."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.explanation import task_key
@@ -9,6 +10,9 @@ from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
 from transfer.record import Record
 from transfer.tasks import TASKS
+
+CHANGED_LENGTH = re.compile(r"\b(iterations|epochs|steps) \d+ instead of (\d+)\b")
+"""A departure's words for a training of another length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,8 @@ class TaskHours:
     peak_memory_gb: float
     planned: float | None
     """Hours that a plan gives for the same results on one GPU; None if a task is not known."""
+    planned_length: str
+    """Length that the plan is for, such as "33,069 iterations", where results had another one."""
 
 
 def task_hours(contents: Contents) -> list[TaskHours]:
@@ -57,7 +63,19 @@ def _hours(task: str, where: str, members: Sequence[tuple[Result, Record]]) -> T
         longest=max(times),
         peak_memory_gb=max(record.peak_memory_gb for _, record in members),
         planned=sum(known) if len(known) == len(planned) else None,
+        planned_length=_planned_length(record for _, record in members),
     )
+
+
+def _planned_length(records: Iterable[Record]) -> str:
+    """Return the paper's length of a training that was given another one."""
+    lengths = dict.fromkeys(
+        f"{int(number):,} {unit}"
+        for record in records
+        for departure in record.departures
+        for unit, number in CHANGED_LENGTH.findall(str(departure))
+    )
+    return ", ".join(lengths)
 
 
 def _planned_hours(result: Result, record: Record) -> float | None:
@@ -65,18 +83,18 @@ def _planned_hours(result: Result, record: Record) -> float | None:
     key = task_key(record) if "name" in record.protocol else None
     if key is None:
         return None
-    backbone = Backbone(
-        name=result.model.name,
-        arch=result.model.arch,
-        stem=record.backbone["stem"],
-        state_dict={},
-        input=InputFormat(size_px=int(record.protocol["fields"].get("crop_px", 224))),
-        made_by={},
-        source="",
-        file_sha256="",
-        sha256=result.model.sha256,
-    )
     try:
+        backbone = Backbone(
+            name=result.model.name,
+            arch=result.model.arch,
+            stem=record.backbone["stem"],
+            state_dict={},
+            input=InputFormat(size_px=int(record.protocol["fields"].get("crop_px", 224))),
+            made_by={},
+            source="",
+            file_sha256="",
+            sha256=result.model.sha256,
+        )
         return TASKS[key].at_schedule(record.schedule).gpu_hours(backbone)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None

@@ -42,7 +42,7 @@ def _explanation(contents: Contents, result: Result) -> dict[str, Any]:
         return {"title": title, "sections": [["Record of an older format", lines]]}
     try:
         sections = explain(contents.folder / result.file, record, result).sections
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         lines = [("record", result.file), ("field", f"{type(error).__name__}: {error}")]
         return {"title": title, "sections": [["Not a complete record", lines]]}
     return {"title": title, "sections": [[name, list(lines)] for name, lines in sections.items()]}

@@ -3,11 +3,13 @@
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.report_parts.task_charts import Named
+from benchmarks.report_parts.task_details import Image, Query
 from transfer.galleries.mistakes import CORRUPTED, MOST_WRONG, TURNED
 from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import CAPTIONS, MOST_BYTES, gallery_folder
@@ -136,35 +138,41 @@ def queries_of(records: Sequence[Named]) -> list[Queries]:
     """Return a few queries with their nearest images, of a task's best backbones."""
     found = []
     for one in records[:MOST_RECORDS]:
-        queries = one.record.details.get("queries")
-        if isinstance(queries, list):
-            rows = [row for query in queries[:MOST_QUERIES] if (row := _neighbors(query))]
-            found.append(Queries(backbone=one.name, rows=tuple(rows)))
+        rows = [row for query in one.details.queries if (row := _neighbors(query))]
+        shown = _over_classes(rows)[:MOST_QUERIES]
+        found.append(Queries(backbone=one.name, rows=tuple(shown)))
     return [one for one in found if one.rows]
 
 
-def _neighbors(query: object) -> Neighbors | None:
-    if not isinstance(query, Mapping) or not isinstance(query.get("neighbors"), list):
-        return None
-    of_class = str(query.get("class", ""))
-    nearest = [_described(one, of_class) for one in query["neighbors"] if isinstance(one, Mapping)]
-    shown = _described(query, of_class)
-    return Neighbors(query=shown, nearest=tuple(nearest)) if shown.source and nearest else None
+def _over_classes(rows: Sequence[Neighbors]) -> list[Neighbors]:
+    """Return the queries in rounds: the first of each class, then the second of each."""
+    seen: Counter[str] = Counter()
+    rounds = []
+    for row in rows:
+        rounds.append(seen[row.query.caption])
+        seen[row.query.caption] += 1
+    order = sorted(range(len(rows)), key=rounds.__getitem__)
+    return [rows[place] for place in order]
 
 
-def _described(image: Mapping[str, object], of_class: str) -> Picture:
-    """Return an image that a record describes; without a readable thumbnail its source is empty."""
-    text = str(image.get("jpeg_base64", ""))
+def _neighbors(query: Query) -> Neighbors | None:
+    """Return a query that has a readable thumbnail and neighbors."""
+    shown = _described(query.image, query.image.name)
+    nearest = tuple(_described(one, query.image.name) for one in query.nearest)
+    return Neighbors(query=shown, nearest=nearest) if shown.source and nearest else None
+
+
+def _described(image: Image, of_class: str) -> Picture:
+    """Return an image that a record holds; without a readable thumbnail its source is empty."""
     try:
-        content = base64.b64decode(text, validate=True)
+        content = base64.b64decode(image.jpeg_base64, validate=True)
     except (binascii.Error, ValueError):
         content = b""
-    name = str(image.get("class", ""))
     return Picture(
-        source=_address(text) if content.startswith(JPEG) else "",
-        group="same class" if name == of_class else "other class",
-        caption=name,
-        name=str(image.get("file", "")),
+        source=_address(image.jpeg_base64) if content.startswith(JPEG) else "",
+        group="same class" if image.name == of_class else "other class",
+        caption=image.name,
+        name=image.file,
     )
 
 

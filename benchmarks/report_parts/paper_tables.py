@@ -120,7 +120,7 @@ def _cells(line: Line, best: set[int], details: Details) -> tuple[Cell, ...]:
             text=number.text,
             after=number.after.strip(),
             best=j in best,
-            sort=f"{number.score.mean}" if number.score else "",
+            sort=f"{number.score.mean}" if number.score and number.score.finite else "",
             details=details.of_files(number.files),
         )
         for j, number in enumerate(line.numbers)

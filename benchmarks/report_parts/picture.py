@@ -5,15 +5,14 @@ tolerance. All other numbers are drawn where they lie between 0 and 100, with th
 number as context, and a sentence says why they may not be compared.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from math import ceil
 
 from benchmarks.pages.against import Pair, compared_numbers
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
-from benchmarks.pages.entries import table_entry
-from benchmarks.pages.published import Paper, papers
+from benchmarks.pages.entries import NOT_A_NUMBER, table_entry
+from benchmarks.pages.published import Paper, best_published, papers
 from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.records import Model
 from benchmarks.pages.table_rows import row_label
@@ -21,12 +20,13 @@ from benchmarks.pages.verdict import tolerance, verdict
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.details import Details
 
-SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–"}
+SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–", NOT_A_NUMBER: "?"}
 MEANINGS = {
     "pass": "within the spread of re-runs of one recipe",
     "warn": "further away than re-runs usually are",
     "fail": "not the published number",
     "not judged": "the paper cites the number from elsewhere",
+    NOT_A_NUMBER: "without a difference",
 }
 WIDEST = 10.0
 """Largest difference that the axis shows, in points; marks beyond it are drawn at its end."""
@@ -54,6 +54,16 @@ class Difference:
     """The difference lies beyond the axis."""
     details: str
 
+    @property
+    def judged(self) -> bool:
+        """Return whether the number has a verdict."""
+        return self.verdict not in ("not judged", NOT_A_NUMBER)
+
+    @property
+    def finite(self) -> bool:
+        """Return whether there is a difference to draw."""
+        return self.verdict != NOT_A_NUMBER
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
@@ -64,6 +74,16 @@ class Mark:
     text: str
     untrained: bool
     details: str
+
+    @property
+    def finite(self) -> bool:
+        """Return whether the number has a place on the strip."""
+        return math.isfinite(self.value)
+
+    @property
+    def place(self) -> float:
+        """Return the place in percent of the width; a number beyond the strip is at its end."""
+        return max(0.0, min(100.0, self.value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +103,12 @@ class Strip:
     def trained(self) -> tuple[Mark, ...]:
         """Return the backbones that were pre-trained, the best first."""
         marks = (mark for mark in self.marks if not mark.untrained)
-        return tuple(sorted(marks, key=lambda mark: -mark.value))
+        return tuple(sorted(marks, key=lambda mark: -mark.value if mark.finite else math.inf))
+
+    @property
+    def drawn(self) -> tuple[Mark, ...]:
+        """Return the marks that have a place on the strip."""
+        return tuple(mark for mark in self.marks if mark.finite)
 
     @property
     def random(self) -> tuple[Mark, ...]:
@@ -106,10 +131,10 @@ class Picture:
 def picture(contents: Contents, details: Details) -> Picture:
     """Return the picture of a results folder."""
     pairs = list(_pairs(contents))
-    judged = [abs(_points(pair)) for _, pair in pairs]
+    judged = [abs(_points(pair)) for _, pair in pairs if pair.ours.finite]
     widest = max((tolerance(pair.task).warns for _, pair in pairs), default=1.0)
     # a quarter wider than the widest band, so that its end can be seen
-    half_axis = ceil(min(WIDEST, max([1.25 * widest, *judged])))
+    half_axis = math.ceil(min(WIDEST, max([1.25 * widest, *judged])))
     differences: dict[str, list[Difference]] = {}
     for where, pair in pairs:
         drawn = _difference(where, pair, half_axis, details)
@@ -160,7 +185,8 @@ def _points(pair: Pair) -> float:
 
 def _difference(where: str, pair: Pair, half_axis: int, details: Details) -> Difference:
     limits, points = tolerance(pair.task), _points(pair)
-    word = verdict(points, pair.task) if pair.judged else "not judged"
+    unjudged = "not judged" if pair.ours.finite else NOT_A_NUMBER
+    word = verdict(points, pair.task) if pair.judged else unjudged
 
     def place(value: float) -> float:
         inside = max(-half_axis, min(half_axis, value))
@@ -176,12 +202,12 @@ def _difference(where: str, pair: Pair, half_axis: int, details: Details) -> Dif
         sign=SIGNS[word],
         passes=limits.passes,
         warns=limits.warns,
-        x=place(points),
+        x=place(points) if pair.ours.finite else 50.0,
         pass_from=place(-limits.passes),
         pass_width=place(limits.passes) - place(-limits.passes),
         warn_from=place(-limits.warns),
         warn_width=place(limits.warns) - place(-limits.warns),
-        clipped=abs(points) > half_axis,
+        clipped=pair.ours.finite and abs(points) > half_axis,
         details=details.of_files(pair.files),
     )
 
@@ -198,7 +224,7 @@ def _strips(contents: Contents, details: Details, compared: set[str]) -> Iterabl
             if not marks:
                 continue
             metric = block.metric_and_heading(column)[0]
-            best, printed_by = best_printed(column[0], metric)
+            best, printed_by = best_published(*column, metric) or (None, "")
             yield Strip(
                 task=column[0],
                 metric=metric,
@@ -231,18 +257,3 @@ def _marks(
         untrained=model.untrained or model.method == "random",
         details=details.of_files(entry.files),
     )
-
-
-@cache
-def best_printed(task: str, metric: str) -> tuple[float | None, str]:
-    """Return the highest number of a self-supervised method, and where it is printed."""
-    printed = [
-        (value, f"{row.label}, {paper.name} {table.number}")
-        for paper, table in _tables()
-        for row in table.rows
-        if row.role != "supervised"
-        for column in table.columns
-        if (row.task or column.task) == task and column.metric == metric
-        if (value := row.values.get(column.key)) is not None
-    ]
-    return max(printed, key=lambda one: one[0]) if printed else (None, "")

@@ -108,7 +108,7 @@ def _read(path: Path) -> Log:
     lines, num_torn = [], 0
     for text in path.read_bytes().decode(errors="replace").splitlines():
         line: dict[str, float] = {}
-        with suppress(ValueError, TypeError, AttributeError):
+        with suppress(ValueError, TypeError, AttributeError, OverflowError):
             line = {
                 name: float(value)
                 for name, value in json.loads(text).items()

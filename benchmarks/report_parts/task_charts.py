@@ -1,35 +1,25 @@
 """Charts of one task: searches, training losses, severities of corruptions, snapshots, seeds."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from benchmarks.pages.curve_page import curve_of, run_of
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.alike import alike
-from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
+from benchmarks.report_parts.charts import Axes, Chart, Draft, Series, line_charts
+from benchmarks.report_parts.task_details import SEARCHES, TaskDetails, task_details
 from transfer.record import Record
 
 
 @dataclass(frozen=True)
 class Named:
-    """A result with its whole record, and a name that no other record of the task has."""
+    """A result with its record's details, and a name that no other record of the task has."""
 
     name: str
     result: Result
-    record: Record
-
-
-SEARCHES = (
-    ("val_accuracy", "learning_rate", "accuracy on val, percent"),
-    ("held_out_top1", "head_rate", "top-1 on held-out images, percent"),
-    ("held_out_AP", "learning_rate", "AP on held-out images"),
-    ("held_out_mIoU", "learning_rate", "mIoU on held-out images"),
-    ("mean_cross_validated_AP", "", "cross-validated AP, mean over classes"),
-)
-"""Details of a search by its setting: scores, the chosen setting, and words for the scores."""
+    details: TaskDetails
 
 
 def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
@@ -47,7 +37,7 @@ def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
             if {mine} != {*others}
         ]
         words = f" ({', '.join(apart)})" if apart else ""
-        found.append(Named(f"{result.model.label}{words}", result, record))
+        found.append(Named(f"{result.model.label}{words}", result, task_details(record.details)))
     return found
 
 
@@ -63,38 +53,43 @@ def _traits(result: Result) -> tuple[str, ...]:
 
 
 def _main_number(result: Result) -> float:
-    """Return the result's main number; below all others if the record lacks it."""
-    return result.metrics.get(result.primary_metric, -math.inf)
+    """Return the result's main number; below all others if the record has no finite one."""
+    value = result.metrics.get(result.primary_metric, -math.inf)
+    return value if math.isfinite(value) else -math.inf
 
 
 def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Chart]:
-    """Return the charts of a task for which its records hold the numbers."""
-    charts = [
-        *_searches(records),
-        _severities(records),
-        *_snapshots(snapshots),
-        _passes(records),
-        _losses(records),
-    ]
-    return [chart for chart in charts if chart is not None]
+    """Return the charts of a task for which its records hold the numbers.
+
+    A backbone has the same color in all of them.
+    """
+    return line_charts(
+        [
+            *_searches(records),
+            _severities(records),
+            *_snapshots(snapshots),
+            _passes(records),
+            _losses(records),
+        ]
+    )
 
 
-def _searches(records: Sequence[Named]) -> Iterable[Chart | None]:
-    """Yield a chart for each kind of search that the records hold."""
+def _searches(records: Sequence[Named]) -> Iterable[Draft]:
+    """Yield a chart for each kind of search."""
     for scores, chosen, words in SEARCHES:
         series = []
         diverged = 0
         for one in records:
-            found = _numbers(one.record.details.get(scores))
+            found = one.details.searches[scores]
             diverged += sum(score < 0 for _, score in found)
             points = [(rate, score) for rate, score in found if score >= 0]
-            rate = one.record.details.get(chosen)
+            rate = one.details.chosen.get(chosen, math.nan)
             series.append(
                 Series(
                     name=one.name,
                     x=tuple(rate for rate, _ in points),
                     y=tuple(score for _, score in points),
-                    chosen=_nearest(rate, [rate for rate, _ in points]) if chosen else None,
+                    chosen=_nearest(rate, [rate for rate, _ in points]),
                 )
             )
         setting = "cost" if not chosen else "learning rate"
@@ -104,44 +99,31 @@ def _searches(records: Sequence[Named]) -> Iterable[Chart | None]:
         if diverged:
             note += f" {diverged} {setting.split()[-1]}s diverged and are left out."
         axes = Axes(x=setting, y=words, log_x=True, edges=True)
-        yield line_chart(f"Search over the {setting}", series, axes, note)
+        yield Draft(title=f"Search over the {setting}", series=series, axes=axes, note=note)
 
 
-def _nearest(value: object, places: Sequence[float]) -> float | None:
+def _nearest(value: float, places: Sequence[float]) -> float | None:
     """Return the place that a stored setting names; rates are stored with few digits."""
-    if not isinstance(value, int | float) or not places:
+    if not math.isfinite(value) or not places:
         return None
     return min(places, key=lambda place: abs(place - value))
 
 
-def _numbers(found: object) -> list[tuple[float, float]]:
-    """Return setting and score of a stored search, in order of the settings."""
-    if not isinstance(found, Mapping):
-        return []
-    try:
-        return sorted((float(key), float(value)) for key, value in found.items())
-    except (TypeError, ValueError):
-        return []
-
-
-def _severities(records: Sequence[Named]) -> Chart | None:
+def _severities(records: Sequence[Named]) -> Draft:
     """Return top-1 by severity of the corruptions, as the mean over their kinds."""
     series = []
     for one in records:
-        kinds = one.record.details.get("top1")
-        if not isinstance(kinds, Mapping):
-            continue
         by_severity: dict[float, list[float]] = {}
-        for severities in kinds.values():
-            for severity, value in _numbers(severities):
+        for severities in one.details.corruptions.values():
+            for severity, value in severities:
                 by_severity.setdefault(severity, []).append(value)
         x = tuple(sorted(by_severity))
         series.append(Series(name=one.name, x=x, y=tuple(fmean(by_severity[s]) for s in x)))
     axes = Axes(x="severity", y="top-1, percent")
-    return line_chart("Accuracy by severity of the corruption", series, axes)
+    return Draft(title="Accuracy by severity of the corruption", series=series, axes=axes)
 
 
-def _snapshots(snapshots: Sequence[Result]) -> Iterable[Chart | None]:
+def _snapshots(snapshots: Sequence[Result]) -> Iterable[Draft]:
     """Yield the main number over the epochs of pre-training, a line per run and kind of result."""
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for group in alike(snapshots, run_of):
@@ -157,29 +139,26 @@ def _snapshots(snapshots: Sequence[Result]) -> Iterable[Chart | None]:
             for name, of in of_metric.items()
         ]
         axes = Axes(x="epoch of pre-training", y=f"{metric}, percent")
-        yield line_chart("During pre-training", series, axes)
+        yield Draft(title="During pre-training", series=series, axes=axes)
 
 
-def _passes(records: Sequence[Named]) -> Chart | None:
+def _passes(records: Sequence[Named]) -> Draft:
     """Return the accuracy of a probe after each pass over its training images."""
     series = []
     for one in records:
-        found = one.record.details.get("top1_after_each_pass")
-        values = tuple(map(float, found)) if isinstance(found, list) else ()
+        values = one.details.passes
         x = tuple(float(number) for number in range(1, len(values) + 1))
         series.append(Series(name=one.name, x=x, y=values))
     axes = Axes(x="pass over the training images", y="accuracy on test, percent")
     note = "The last pass is the result; none is chosen."
-    return line_chart("Accuracy after each pass", series, axes, note)
+    return Draft(title="Accuracy after each pass", series=series, axes=axes, note=note)
 
 
-def _losses(records: Sequence[Named]) -> Chart | None:
+def _losses(records: Sequence[Named]) -> Draft:
     """Return the training loss of tasks that train the network."""
     series = []
     for one in records:
-        training: Any = one.record.details.get("training")
-        curve = training.get("curve") if isinstance(training, Mapping) else None
-        points = _numbers(dict(curve)) if isinstance(curve, list) else []
+        points = one.details.losses
         x = tuple(step for step, _ in points)
         series.append(Series(name=one.name, x=x, y=tuple(loss for _, loss in points)))
-    return line_chart("Training loss", series, Axes(x="step", y="loss", markers=False))
+    return Draft(title="Training loss", series=series, axes=Axes(x="step", y="loss", markers=False))

@@ -80,6 +80,24 @@ if (numbers) {
   show();
 }
 
+// paper has no way to open what is closed: identities and task parts are printed whole
+const paper = matchMedia("print");
+let opened = [];
+function openForPaper() {
+  const closed = document.querySelectorAll("details.task:not([open]), details.checkpoint:not([open])");
+  for (const one of closed) {
+    one.open = true;
+    opened.push(one);
+  }
+}
+function closeAgain() {
+  for (const one of opened) one.open = false;
+  opened = [];
+}
+paper.addEventListener("change", () => (paper.matches ? openForPaper() : closeAgain()));
+window.addEventListener("beforeprint", openForPaper);
+window.addEventListener("afterprint", closeAgain);
+
 const dialog = document.getElementById("details");
 let explanations = null;
 

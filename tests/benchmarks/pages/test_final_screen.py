@@ -3,7 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.final_screen import MOST_LINES, RequestedCell, final_screen
+from benchmarks.pages.final_screen import (
+    MOST_LINES,
+    RequestedCell,
+    final_screen,
+    shortened,
+    terminal_lines,
+)
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
 from tests.synthetic_records import failure, record
@@ -72,6 +78,42 @@ def test_it_fits_a_screen_whatever_the_number_of_tasks(tmp_path: Path) -> None:
     lines = screen(tmp_path, *asked)
     assert len(lines) <= MOST_LINES
     assert lines[-1].startswith("... and ")
+
+
+def test_long_reasons_are_cut_and_rows_that_a_terminal_breaks_are_counted(tmp_path: Path) -> None:
+    names = [f"a-checkpoint-with-a-long-name-{number}" for number in range(4)]
+    asked = [cell(backbone=name, task=f"task{n}") for name in names for n in range(40)]
+    for number, one in enumerate(asked):
+        record(tmp_path, 50.0, task=one.task, backbone=one.backbone, sha256=f"{number // 40:064d}")
+    unreadable = {f"bad{number}": "torn\n" + 300 * "x" for number in range(10)}
+    text = final_screen(read_results(tmp_path), asked, unreadable, width=80)
+    lines = text.splitlines()
+    assert MOST_LINES - 2 <= sum(terminal_lines(line, 80) for line in lines) <= MOST_LINES
+    assert lines[-1] == "... and 2 more failures below tables/"
+    assert lines[-2].startswith("failed  bad7  torn xxx")
+    assert len(lines[-2]) == 160
+    assert lines[-2].endswith("…")
+
+
+def test_wide_characters_count_twice() -> None:
+    assert terminal_lines(41 * "名", 80) == 2
+    assert shortened("名前名前", 5) == "名前…"
+
+
+def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path) -> None:
+    record(tmp_path, 79.7, protocol="co2-2021-11point/1")
+    assert screen(tmp_path, cell(protocol="co2-2021-11point/1"))[1].split()[-2:] == ["-", "-"]
+
+
+def test_a_metric_that_is_no_number_has_no_verdict(tmp_path: Path) -> None:
+    task = transfer_tasks()[0]
+    for seed in (0, 1):
+        changes = {"task": task, "protocol": "lorac-2021/1", "made_by": LORAC, "seed": seed}
+        record(tmp_path, float("nan"), **changes)
+    asked = [cell(task=task, protocol="lorac-2021/1", seed=seed) for seed in (0, 1)]
+    row = screen(tmp_path, *asked)[1]
+    assert "  not a number  " in row
+    assert row.endswith("  -")
 
 
 def test_a_run_without_a_number_says_so(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
-from tests.benchmarks.report.complete_records import HOSTILE, many, usual
+from tests.benchmarks.report.complete_records import HOSTILE, complete, many, usual
 from tests.synthetic_records import failure
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
@@ -29,6 +30,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 PHONE_PX = 360
+PAPER_PX = 760
 
 
 class Browser:
@@ -42,15 +44,21 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
 
-    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
+    def open(
+        self, path: Path, *, width: int = 1200, dark: bool = False, paper: bool = False
+    ) -> None:
         """Open a page; forget what happened before."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"media": "", "features": [scheme]}
+        )
         self.driver.get("about:blank")
         self.errors(), self.requests()
         self.driver.get(path.as_uri())
+        if paper:
+            self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
 
     def errors(self) -> list[dict[str, Any]]:
         """Return everything that the console shows."""
@@ -175,6 +183,76 @@ def test_the_dark_has_its_own_colors(browser: Browser, page: Path) -> None:
 def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, page: Path) -> None:
     browser.open(page, width=PHONE_PX)
     assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
+
+
+def test_paper_shows_task_parts_and_identities(browser: Browser, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        classes = {f"class {number}": float(number) for number in range(30)}
+        complete(tmp_path, name, transfer_tasks()[0], details={"accuracy_per_class": classes})
+    path = write_report(tmp_path).absolute()
+    browser.open(path)
+    assert "sha256" not in browser.find("#evaluated").text
+    browser.open(path, width=PAPER_PX, paper=True)
+    assert browser.find("#evaluated").text.count("sha256 aaaa") == 3
+    part = browser.find("#tasks").text
+    assert "class 29" in part
+    assert "class 4 " not in part
+    assert "The first 25 of 30 rows" in part
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen"})
+    assert "sha256" not in browser.find("#evaluated").text
+
+
+def test_paper_breaks_no_number(browser: Browser, page: Path) -> None:
+    browser.open(page, width=PAPER_PX, paper=True)
+    broken = (
+        "[...document.querySelectorAll('#all-numbers td.num button')]"
+        ".filter((one) => one.getClientRects().length > 1).length"
+    )
+    assert browser.run(broken) == 0
+    assert browser.run("document.documentElement.scrollWidth") <= PAPER_PX
+
+
+def test_headings_of_numbers_are_not_broken_within_words(browser: Browser, page: Path) -> None:
+    browser.open(page, width=1280)
+    heights = browser.run(
+        "[...document.querySelectorAll('#all-numbers th button')].map((one) => one.offsetHeight)"
+    )
+    assert max(heights) < 30
+
+
+def test_bars_of_one_table_have_one_scale_and_end_before_the_numbers(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for name, accuracy in (("a", 100.0), ("a-name-that-makes-its-column-wide", 34.0)):
+        details = {"accuracy_per_class": {"cat": accuracy, "dog": 45.0}}
+        complete(tmp_path, name, transfer_tasks()[0], details=details)
+    browser.open(write_report(tmp_path).absolute())
+    browser.find("#tasks summary").click()
+    cells = browser.run(
+        "[...document.querySelectorAll('#tasks td.bar')].map((cell) => {"
+        "const style = getComputedStyle(cell), probe = document.createElement('i');"
+        "probe.style.cssText = 'display: block; height: 0; width: ' + "
+        "style.backgroundSize.split(' ')[0];"
+        "cell.append(probe); const length = probe.getBoundingClientRect().width; probe.remove();"
+        "const range = document.createRange(); range.selectNodeContents(cell);"
+        "const left = range.getBoundingClientRect().left - cell.getBoundingClientRect().left;"
+        "return [Number(cell.dataset.sort), length, left]})"
+    )
+    assert len(cells) == 4
+    longest = max(length for _, length, _ in cells)
+    for value, length, number_starts in cells:
+        assert length == pytest.approx(longest * value / 100, abs=0.5)
+        assert length < number_starts
+
+
+def test_on_a_phone_missing_data_break_no_word(browser: Browser, page: Path) -> None:
+    browser.open(page, width=PHONE_PX)
+    browser.find("details.missing summary").click()
+    tall = (
+        "[...document.querySelectorAll('.missing td:first-child code')]"
+        ".filter((one) => one.getClientRects().length > 1).map((one) => one.textContent)"
+    )
+    assert browser.run(tall) == []
 
 
 def test_an_empty_folder_says_what_writes_records(browser: Browser, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report_parts.by_task import parts_by_task
-from benchmarks.report_parts.charts import Axes, Series, line_chart
+from benchmarks.report_parts.charts import Axes, Draft, Series, line_chart, line_charts
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.figures import figures
@@ -66,6 +68,46 @@ def test_lines_beyond_the_colors_are_announced() -> None:
     assert chart.note == "2 more are not drawn."
 
 
+def test_a_name_has_one_color_in_all_charts_of_a_part() -> None:
+    def series(name: str, *values: float) -> Series:
+        return Series(name=name, x=tuple(range(1, len(values) + 1)), y=values)
+
+    axes = Axes(x="pass", y="accuracy")
+    drafts = [
+        Draft(title="one", series=[series("a", 1.0), series("b", 2.0)], axes=axes),
+        Draft(title="two", series=[series("a"), series("b", 2.0), series("c", 3.0)], axes=axes),
+    ]
+    looks: dict[str, set[tuple[str, str]]] = {}
+    for chart in line_charts(drafts):
+        for entry in chart.legend:
+            looks.setdefault(entry.name, set()).add((entry.color, entry.sign))
+            assert entry.color.lower() in chart.svg.lower()
+    assert [len(looks[name]) for name in "abc"] == [1, 1, 1]
+    assert len(set.union(*looks.values())) == 3
+
+
+def test_a_line_keeps_its_color_beside_one_without_numbers() -> None:
+    lines = [Series(name="a", x=(), y=()), Series(name="b", x=(1.0, 2.0), y=(1.0, 2.0))]
+    alone, both = (
+        line_chart("", [replace(lines[0], x=x, y=x), lines[1]], AXES) for x in ((), (1.0, 2.0))
+    )
+    assert alone is not None
+    assert both is not None
+    assert alone.legend[0].color == both.legend[1].color != both.legend[0].color
+
+
+def test_a_second_round_through_the_colors_has_other_markers_and_strokes() -> None:
+    lines = [Series(name=str(i), x=(), y=()) for i in range(8)]
+    lines = [*lines, Series(name="ninth", x=(1.0, 2.0), y=(1.0, 2.0))]
+    first = [replace(lines[8], name="first"), *lines[1:]]
+    for axes in (AXES, replace(AXES, markers=False)):
+        chart = line_chart("", first, axes)
+        assert chart is not None
+        one, other = chart.legend
+        assert one.color == other.color
+        assert one.sign != other.sign
+
+
 def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> None:
     rates = {"0.1": 40.0, "1.0": 50.0, "10.0": -1.0}
     complete(tmp_path, "mine", TASK, details={"val_accuracy": rates, "learning_rate": 1.0})
@@ -107,12 +149,6 @@ def test_seeds_have_mean_deviation_and_range(tmp_path: Path) -> None:
     (row,) = table.rows
     assert row[0] == "mine, seeds"
     assert row[1] == pytest.approx((2, 41.0, 2**0.5, 40.0, 42.0))
-
-
-def test_details_of_a_foreign_shape_are_left_out(tmp_path: Path) -> None:
-    details = {"val_accuracy": [1, 2], "training": {"curve": "x"}, "accuracy_per_class": 3}
-    complete(tmp_path, "mine", TASK, details=details)
-    assert parts_by_task(read_contents(tmp_path)) == []
 
 
 def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
@@ -187,6 +223,29 @@ def test_queries_are_shown_with_their_nearest_images(tmp_path: Path) -> None:
     assert "Nearest images" in report_page(tmp_path)
 
 
+def test_queries_are_spread_over_the_classes(tmp_path: Path) -> None:
+    def query(name: str, number: int) -> dict[str, Any]:
+        image = {"class": name, "file": f"{name}{number}", "jpeg_base64": "/9j/"}
+        return image | {"neighbors": [image]}
+
+    queries = [query(name, number) for name in "abcdefgh" for number in range(3)]
+    complete(tmp_path, "mine", TASK, details={"queries": queries})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    assert [row.query.caption for row in part.queries[0].rows] == list("abcdef")
+    complete(tmp_path, "mine", TASK, details={"queries": queries[:9]})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    assert [row.query.name for row in part.queries[0].rows] == ["a0", "b0", "c0", "a1", "b1", "c1"]
+
+
+@pytest.mark.parametrize(("number", "words"), [(7, "1 more record is"), (8, "2 more records are")])
+def test_records_beyond_the_columns_are_counted(tmp_path: Path, number: int, words: str) -> None:
+    for seed in range(number):
+        complete(tmp_path, "mine", TASK, seed, details={"accuracy_per_class": {"cat": 20.0}})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    (table,) = (table for table in part.tables if table.first == "class")
+    assert table.note == f"{words} not shown."
+
+
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     lines = [{"step": i, "epoch": i / 2, "loss": 4.0 - i, "learning_rate": 0.1} for i in (1, 2)]
     log = tmp_path / "run" / "metrics.jsonl"
@@ -220,6 +279,16 @@ def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
     assert (row.num_results, row.hours, row.longest) == (2, 3.0, 2.0)
     assert row.planned is not None
     assert row.planned > 0
+
+
+def test_hours_of_a_plan_name_the_length_that_they_are_for(tmp_path: Path) -> None:
+    protocol = {"name": "co2-2021/1", "hash": "a", "paper_hash": "b", "fields": {}}
+    departures = ["recipe: crop_px 161 instead of 513, iterations 800 instead of 33069, x 1"]
+    changes: dict[str, Any] = {"protocol": protocol, "departures": departures}
+    complete(tmp_path, "mine", "voc12_seg_fcn", **changes)
+    (row,) = task_hours(read_contents(tmp_path))
+    assert row.planned_length == "33,069 iterations"
+    assert "for the paper’s 33,069 iterations" in report_page(tmp_path)
 
 
 def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:

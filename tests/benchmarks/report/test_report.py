@@ -63,6 +63,17 @@ def test_numbers_that_may_not_be_compared_stand_beside_the_best_published_one(
     assert "may be compared with a paper" in report_page(tmp_path)
 
 
+def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path) -> None:
+    for protocol in ("co2-2021/1", "co2-2021-11point/1"):
+        record(tmp_path, 61.0, protocol=protocol, small="generated")
+    contents = read_contents(tmp_path)
+    strips = picture(contents, Details.of(contents)).strips
+    assert {strip.protocol: strip.best_printed for strip in strips} == {
+        "co2-2021/1": 85.2,
+        "co2-2021-11point/1": None,
+    }
+
+
 def test_records_of_older_formats_are_shown_with_less(tmp_path: Path) -> None:
     record(tmp_path, 61.0)
     page = report_page(tmp_path)

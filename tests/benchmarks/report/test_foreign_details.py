@@ -1,0 +1,157 @@
+"""Foreign details of records, unknown tasks, odd names, and metrics that are not a number."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.pages.entries import NOT_A_NUMBER, score_of
+from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.verdict import best_index
+from benchmarks.report_parts.by_task import TaskPart, parts_by_task
+from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.picture import picture
+from benchmarks.report_parts.task_details import task_details
+from benchmarks.tables import write_tables
+from tests.benchmarks.report.complete_records import HOSTILE, complete
+
+TASK = transfer_tasks()[0]
+NAN = float("nan")
+FOREIGN: tuple[Any, ...] = ("x", 3, None, [1], ["a"], [{}], {"a": "x"}, {"a": {"1": "x"}}, {"a": 3})
+GOOD: dict[str, Any] = {
+    "val_accuracy": {"0.1": 40.0, "1.0": 50.0, "10.0": 45.0},
+    "learning_rate": 1.0,
+    "held_out_top1": {"0.1": 40.0, "1.0": 50.0},
+    "head_rate": 1.0,
+    "mean_cross_validated_AP": {"0.1": 40.0, "1.0": 50.0},
+    "top1": {"noise": {"1": 60.0, "2": 50.0}},
+    "top1_after_each_pass": [10.0, 20.0],
+    "training": {"curve": [[1, 2.0], [2, 1.0]]},
+    "precisions": {"bbox": {"AP": 30.0, "AP/cat": 20.0, "AP/dog": 40.0}},
+    "accuracy_per_class": {"cat": 20.0},
+    "IoU_per_class": {"cat": 20.0},
+    "classes": {"cat": {"cost": 1.0, "cross_validated_AP": 2.0, "AP": 3.0}},
+    "classes_counted_over": "3 trials",
+    "trials": {"acc": [1.0, 2.0]},
+    "draws": {"acc": [1.0, 2.0]},
+    "most_confused": [{"class": "cat", "taken_for": "dog", "images": 3, "of": 9}],
+    "queries": [
+        {
+            "class": "cat",
+            "file": "a",
+            "jpeg_base64": "/9j/",
+            "neighbors": [{"class": "cat", "file": "b", "jpeg_base64": "/9j/"}],
+        }
+    ],
+}
+
+
+def part_of(folder: Path, **details: Any) -> TaskPart:
+    complete(folder, "mine", TASK, details=details)
+    (part,) = parts_by_task(read_contents(folder))
+    return part
+
+
+def titles(part: TaskPart) -> set[str]:
+    return set(part.words.split("; "))
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_detail_of_a_foreign_shape_is_named_and_none_of_its_own(name: str) -> None:
+    assert task_details(GOOD).unreadable == ()
+    for foreign in FOREIGN:
+        told = task_details(GOOD | {name: foreign}).unreadable
+        assert set(told) <= {name}
+    assert task_details(GOOD | {name: [[["x"]]]}).unreadable == (name,)
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign", "lost"),
+    [
+        ("most_confused", [{"klass": 1}], {"Most confused classes"}),
+        (
+            "top1",
+            {"noise": {"1": "x"}},
+            {
+                "Accuracy by severity of the corruption",
+                "Top-1 by corruption, mean over severities",
+            },
+        ),
+        ("top1_after_each_pass", ["a"], {"Accuracy after each pass"}),
+        ("queries", [{"neighbors": "x"}], {"Nearest images"}),
+    ],
+)
+def test_a_foreign_detail_costs_only_its_own_part(
+    tmp_path: Path, name: str, foreign: Any, lost: set[str]
+) -> None:
+    whole = part_of(tmp_path / "a", **GOOD)
+    part = part_of(tmp_path / "b", **GOOD | {name: foreign})
+    assert titles(whole) - titles(part) == lost
+    (sentence,) = part.unreadable
+    assert sentence.startswith(f"{name} of the record ")
+    assert f"{TASK}.lorac-2021-1.paper.seed0.json" in sentence
+
+
+def test_the_page_shows_the_sentence(tmp_path: Path) -> None:
+    complete(tmp_path, HOSTILE, TASK, details={"top1_after_each_pass": ["a"]})
+    page = report_page(tmp_path)
+    assert "top1_after_each_pass of the record" in page
+    assert HOSTILE not in page
+
+
+def test_a_foreign_proof_is_no_proof(tmp_path: Path) -> None:
+    for foreign in ("x", {"layer1": "x"}, {}, [1]):
+        complete(tmp_path, "mine", TASK, details={"largest_difference_of_maps": foreign})
+        assert "feature maps differ" not in report_page(tmp_path)
+
+
+def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
+    changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
+    complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)
+    page = report_page(tmp_path)
+    assert "no_such_task" in page
+    assert "Ünïcode ☃ 名前" in page
+    assert "猫 ☃" in page
+    assert HOSTILE not in page
+
+
+def test_a_metric_that_is_no_number_has_no_verdict(tmp_path: Path) -> None:
+    complete(tmp_path, "broken", TASK, metrics={"mean_per_class": NAN})
+    contents = read_contents(tmp_path)
+    drawn = picture(contents, Details.of(contents))
+    assert {one.verdict for one in drawn.differences[TASK]} == {NOT_A_NUMBER}
+    assert drawn.counts == {NOT_A_NUMBER: len(drawn.differences[TASK])}
+    page = report_page(tmp_path)
+    assert re.findall(r"\b[nN]a[nN]\b", page.partition('id="explanations"')[0]) == []
+    assert NOT_A_NUMBER in page
+
+
+@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
+def test_a_strip_draws_only_numbers(tmp_path: Path, value: float) -> None:
+    complete(tmp_path, "broken", TASK, metrics={"mean_per_class": value}, schedule="short")
+    complete(tmp_path, "mine", TASK, metrics={"mean_per_class": 150.0}, schedule="short")
+    contents = read_contents(tmp_path)
+    (strip,) = picture(contents, Details.of(contents)).strips
+    assert [(mark.name, mark.place) for mark in strip.drawn] == [("mine", 100.0)]
+    assert [mark.text for mark in strip.trained] == ["150.0", NOT_A_NUMBER]
+
+
+def test_tables_compare_no_metric_that_is_no_number(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        complete(tmp_path, "broken", TASK, seed, metrics={"mean_per_class": NAN})
+    pages = {path.name: path.read_text() for path in write_tables(tmp_path)}
+    (line,) = [
+        line for line in pages["lorac_table2.md"].splitlines() if line.startswith("| → broken | L")
+    ]
+    cells = [cell.strip() for cell in line.split("|")[4:-1]]
+    assert cells == [NOT_A_NUMBER, "47.8", "–", "–", "–"]
+
+
+def test_the_best_of_a_column_is_a_number() -> None:
+    scores = [score_of([NAN, 1.0]), score_of([40.0]), score_of([50.0])]
+    assert best_index(scores, "voc07_svm") == 2
