@@ -62,7 +62,9 @@ def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> l
             best, missing = _best_setting(statement, swept, papers, evidence)
             lines.append(best)
             needed += missing
-        told = {one.value for one in (*statement.measured, *([swept] if swept else []))}
+        told = {one.value for one in statement.measured}
+        if swept:
+            told.add(swept.value)
         rest = {key: value for key, value in statement.values.items() if key not in told}
         if rest:
             values = ", ".join(f"{key} {_words(value)}" for key, value in rest.items())

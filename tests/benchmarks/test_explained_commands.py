@@ -97,7 +97,12 @@ def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) 
 
 def made(key: str, folder: Path, options: TrainingOptions | None = None, **changes: Any) -> Path:
     """The record that a cell with these options leaves, without its numbers."""
-    backbone = {"name": "mine", "arch": "resnet50", "stem": "imagenet", "sha256": "a" * 64}
+    backbone: dict[str, Any] = {
+        "name": "mine",
+        "arch": "resnet50",
+        "stem": "imagenet",
+        "sha256": "a" * 64,
+    }
     backbone |= {"file_sha256": "b" * 64, "source": OWN_LAYOUT, "made_by": {}}
     backbone |= changes.pop("backbone", {})
     settings = CellSettings(
@@ -166,7 +171,8 @@ def test_training_options_are_read_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options = TrainingOptions(**({"gpus": 1, "engine": "torchvision"} | given))
+    defaults: dict[str, Any] = {"gpus": 1, "engine": "torchvision"}
+    options = TrainingOptions(**(defaults | dict(given)))
     path = made(key, tmp_path, options, schedule=schedule)
     again, record = again_of(path), read_record(path)
     assert again.cached.startswith("yes"), again.cached
