@@ -118,7 +118,7 @@ def test_a_record_of_another_data_set_is_asked_for(tmp_path: Path) -> None:
     heads(tmp_path, "in100_linear", SHARES)
     heads(tmp_path, "inat1k_linear", None)
     (problem,) = drawn(tmp_path, "looc/fig4").problems
-    assert "delete the file, then make it anew" in problem
+    assert "delete the file and evaluate the checkpoint again" in problem
 
 
 def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None:

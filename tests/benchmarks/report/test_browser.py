@@ -145,7 +145,7 @@ def test_a_number_opens_everything_behind_it(browser: Browser, page: Path) -> No
     browser.find("#all-numbers button.open").click()
     assert browser.find("#details").is_displayed()
     assert "Published" in browser.texts("#details h3")
-    assert "python benchmarks/run_all.py" in browser.find("#details-body").text
+    assert "python -m transfer " in browser.find("#details-body").text
     browser.find("#details-close").click()
     assert not browser.find("#details").is_displayed()
 

@@ -55,7 +55,7 @@ def test_logs_kept_below_the_results_are_shown_once(tmp_path: Path) -> None:
     metrics = {name: [line[name] for line in LINES] for name in LINES[0]}
     kept = {"format": "ssl-training-log/1", "name": "kept-run", "metrics": metrics}
     (results / "training").mkdir()
-    content = kept | {"made_by": {"settings": {"epochs": 1}}}
+    content = kept | {"made_by": {"settings": {"epochs": 1}, "steps": 2}}
     (results / "training" / "kept-run.json").write_text(json.dumps(content))
     assert update_report(results)
     assert "kept-run</b>: step 2" in page(results)
