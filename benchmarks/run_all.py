@@ -372,7 +372,7 @@ def main(words: list[str]) -> int:
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
-            from benchmarks.cluster.submitted import manage_submitted_cells
+            from benchmarks.cluster.arrays import manage_submitted_cells
 
             return manage_submitted_cells(request.runs, request.cluster)
         if request.snapshots:

@@ -23,6 +23,7 @@ from benchmarks.cluster.submission import (
     submitted_cell,
     versions,
 )
+from benchmarks.cluster.watch import print_states, watch
 from benchmarks.execution.one_cell import (
     arguments_of,
     arguments_of_all,
@@ -314,3 +315,15 @@ def cancel_all(runs: Path) -> int:
     going = [job for job in jobs if job in known and known[job].stage != "ended"]
     cancel(going)
     return len(going)
+
+
+def manage_submitted_cells(runs: Path, options: SlurmOptions) -> int:
+    """Print the states of submitted cells, after retrying or cancelling if requested.
+
+    Returns 1 if any cell failed or was cancelled, else 0.
+    """
+    if options.retry_failed:
+        retry_failed(runs, options)
+    if options.cancel:
+        print(f"{cancel_all(runs)} jobs cancelled")
+    return watch(runs) if options.watch else print_states(runs)

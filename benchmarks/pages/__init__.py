@@ -6,6 +6,7 @@ conditions.py  the conditions under which a result was computed
 reasons.py     reasons why a result may not stand beside a paper's numbers
 blocks.py      groups of results that may share a column
 explanation.py everything behind one record
+checkpoint_lines.py what a record says of its checkpoint
 again.py       the command that makes a record again, and whether it would find the record
 recovered.py   the protocol and options that a record's command would plan
 numbers.py     one row per record and metric, and results.csv

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from benchmarks.pages.again import make_again
 from benchmarks.pages.against import compared_numbers
+from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 from benchmarks.pages.recovered import fields_of, flat_fields, key_of
@@ -17,12 +17,8 @@ from benchmarks.pages.verdict import tolerance, verdict
 from transfer.record import Record, features_in
 from transfer.tasks import TASKS
 
-Line = tuple[str, str]
-"""Label and text."""
 COMMAND = "command"
 """Label of a command, which can be copied from the text."""
-PROVEN = "proven"
-"""Label of what was proven of a checkpoint."""
 TEXT_WIDTH = 100
 LABEL_WIDTH = 32
 """Longest line of the text and widest column of labels, in characters."""
@@ -100,7 +96,7 @@ def explain(path: Path, record: Record, result: Result) -> Explanation:
         "Number": list(_numbers(record)),
         "Published": list(_published(result)),
         "Protocol": list(_protocol(record)),
-        "Checkpoint": list(_checkpoint(record)),
+        "Checkpoint": list(checkpoint_lines(record)),
         "Data": list(_data(record)),
         "Computed": list(_computed(path, record)),
         "Again": list(_again(record, path)),
@@ -160,68 +156,13 @@ def _protocol(record: Record) -> Iterator[Line]:
     yield "as in the paper", "yes" if same else f"no, whose hash is {protocol['paper_hash']}"
     for sentence in record.departures:
         yield "departure", sentence
-    key = task_key(record)
+    key = key_of(record.task, record.protocol["name"])
     paper = {} if key is None else fields_of(TASKS[key])
     for name, value in flat_fields(protocol["fields"]).items():
-        text = _words(value)
-        if name in paper and _words(paper[name]) != text:
-            text += f"   (paper: {_words(paper[name])})"
+        text = value_words(value)
+        if name in paper and value_words(paper[name]) != text:
+            text += f"   (paper: {value_words(paper[name])})"
         yield name, text
-
-
-def task_key(record: Record) -> str | None:
-    """Return the key of the record's task and reading; None if this version has no such task."""
-    return key_of(record.task, record.protocol["name"])
-
-
-def _checkpoint(record: Record) -> Iterator[Line]:
-    backbone = record.backbone
-    yield "name", backbone["name"]
-    yield "network", f"{backbone['arch']}, {backbone['stem']} stem"
-    yield "tensors", f"sha256 {backbone['sha256']}"
-    if backbone.get("file_sha256"):
-        yield "file", f"sha256 {backbone['file_sha256']}"
-    yield "recognized as", backbone.get("source", "")
-    made_by = backbone.get("made_by") or {}
-    for name in ("recipe", "epochs", "data", "seed", "precision", "commit"):
-        if made_by.get(name) not in (None, ""):
-            yield f"trained: {name}", _words(made_by[name])
-    if not made_by:
-        yield "trained", "the file does not say how"
-    yield from declared_lines(record)
-    if proof := maps_proof([record]):
-        yield PROVEN, proof
-
-
-def declared_lines(record: Record) -> list[Line]:
-    """Return the line on the recipe that a user declared, if any."""
-    if not record.declared:
-        return []
-    return [("declared recipe", f"{record.declared}; nothing here has checked it")]
-
-
-def maps_proof(records: Sequence[Record]) -> str:
-    """Return how far the converted network's feature maps were from torchvision's.
-
-    Empty if no task of the records has compared them.
-    """
-    found = [(record.task, most) for record in records if (most := _difference(record)) is not None]
-    if not found:
-        return ""
-    largest = max(most for _, most in found)
-    return (
-        f"in {', '.join(sorted({task for task, _ in found}))} the network's feature maps "
-        f"differ from torchvision's with the same weights by at most {largest:g}"
-    )
-
-
-def _difference(record: Record) -> float | None:
-    """Return the largest difference of feature maps; None if the record has no readable one."""
-    maps = record.details.get("largest_difference_of_maps")
-    if not isinstance(maps, Mapping):
-        return None
-    values = [value for value in maps.values() if isinstance(value, int | float)]
-    return float(max(values)) if values and len(values) == len(maps) else None
 
 
 def _data(record: Record) -> Iterator[Line]:
@@ -252,14 +193,3 @@ def _again(record: Record, path: Path) -> Iterator[Line]:
     yield COMMAND, again.command
     yield from again.notes
     yield "cached", again.cached
-
-
-def _words(value: Any) -> str:
-    """Return a value in words; numbers without superfluous digits."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_words(inner)}" for name, inner in value.items())
-    if isinstance(value, list | tuple):
-        return " ".join(map(_words, value)) or "none"
-    return str(value)

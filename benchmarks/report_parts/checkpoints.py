@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.explanation import PROVEN, declared_lines, explain, maps_proof
+from benchmarks.pages.checkpoint_lines import (
+    PROVEN,
+    checkpoint_lines,
+    declared_lines,
+    maps_proof,
+)
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.contents import Contents
@@ -86,8 +91,7 @@ def _identity(contents: Contents, own: Sequence[Result]) -> list[tuple[str, str]
         return []
     result, record = records[0]
     try:
-        explained = explain(contents.folder / result.file, record, result)
-        lines = [line for line in explained.sections["Checkpoint"] if line[0] != PROVEN]
+        lines = [line for line in checkpoint_lines(record) if line[0] != PROVEN]
     except (KeyError, TypeError, ValueError, AttributeError):
         lines = [("tensors", f"sha256 {result.model.sha256}"), *declared_lines(record)]
     proof = maps_proof([record for _, record in records])

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.explanation import task_key
 from benchmarks.pages.records import Result
+from benchmarks.pages.recovered import key_of
 from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
 from transfer.record import Record
@@ -80,7 +80,8 @@ def _planned_length(records: Iterable[Record]) -> str:
 
 def _planned_hours(result: Result, record: Record) -> float | None:
     """Return the plan's hours of a result, on the published counts of images."""
-    key = task_key(record) if "name" in record.protocol else None
+    known = "name" in record.protocol
+    key = key_of(record.task, record.protocol["name"]) if known else None
     if key is None:
         return None
     try:

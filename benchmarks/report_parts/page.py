@@ -5,10 +5,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.explanation import explain
 from benchmarks.pages.numbers import numbers_of
+from benchmarks.pages.records import Result
 from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
-from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.contents import Contents, read_contents
 from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.details import Details
 from benchmarks.report_parts.figures import figures
@@ -27,7 +29,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     runs: folders of pre-training runs, whose logs are drawn beside those kept in the results.
     """
     contents = read_contents(results)
-    details = Details.of(contents)
+    details = explained_records(contents)
     parts = {
         "contents": contents,
         "checkpoints": checkpoints(contents),
@@ -53,6 +55,30 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     page = with_images(MOST_CHARACTERS)
     above = len(page.encode()) - MOST_CHARACTERS
     return with_images(MOST_CHARACTERS - above) if above > 0 else page
+
+
+def explained_records(contents: Contents) -> Details:
+    """Return the explanations of all records but those of snapshots."""
+    details = Details()
+    for result in contents.results.done:
+        details.places[result.file] = len(details.listed)
+        details.listed.append(_explanation(contents, result))
+    return details
+
+
+def _explanation(contents: Contents, result: Result) -> dict[str, Any]:
+    """Return title and sections of one record's explanation."""
+    record = contents.whole(result)
+    title = f"{result.model.label} on {result.task}, seed {result.seed}"
+    if record is None:
+        lines = [("record", result.file), ("protocol", result.protocol)]
+        return {"title": title, "sections": [["Record of an older format", lines]]}
+    try:
+        sections = explain(contents.folder / result.file, record, result).sections
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        lines = [("record", result.file), ("field", f"{type(error).__name__}: {error}")]
+        return {"title": title, "sections": [["Not a complete record", lines]]}
+    return {"title": title, "sections": [[name, list(lines)] for name, lines in sections.items()]}
 
 
 def render(parts: Mapping[str, Any]) -> str:

@@ -12,8 +12,7 @@ from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.verdict import best_index
 from benchmarks.report_parts.by_task import TaskPart, parts_by_task
 from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.details import Details
-from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.page import explained_records, report_page
 from benchmarks.report_parts.picture import picture
 from benchmarks.report_parts.task_details import task_details
 from benchmarks.tables import write_tables
@@ -123,7 +122,7 @@ def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> No
 def test_a_metric_that_is_no_number_has_no_verdict(tmp_path: Path) -> None:
     complete(tmp_path, "broken", TASK, metrics={"mean_per_class": NAN})
     contents = read_contents(tmp_path)
-    drawn = picture(contents, Details.of(contents))
+    drawn = picture(contents, explained_records(contents))
     assert {one.verdict for one in drawn.differences[TASK]} == {NOT_A_NUMBER}
     assert drawn.counts == {NOT_A_NUMBER: len(drawn.differences[TASK])}
     page = report_page(tmp_path)
@@ -136,7 +135,7 @@ def test_a_strip_draws_only_numbers(tmp_path: Path, value: float) -> None:
     complete(tmp_path, "broken", TASK, metrics={"mean_per_class": value}, schedule="short")
     complete(tmp_path, "mine", TASK, metrics={"mean_per_class": 150.0}, schedule="short")
     contents = read_contents(tmp_path)
-    (strip,) = picture(contents, Details.of(contents)).strips
+    (strip,) = picture(contents, explained_records(contents)).strips
     assert [(mark.name, mark.place) for mark in strip.drawn] == [("mine", 100.0)]
     assert [mark.text for mark in strip.trained] == ["150.0", NOT_A_NUMBER]
 

@@ -12,8 +12,7 @@ from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.details import Details
-from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.page import explained_records, report_page
 from benchmarks.report_parts.picture import picture
 from benchmarks.tables import write_tables
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
@@ -41,7 +40,7 @@ def test_words_of_files_never_become_tags(tmp_path: Path) -> None:
 def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> None:
     complete(tmp_path, "mine", transfer_tasks()[0], metrics={"mean_per_class": 47.5})
     contents = read_contents(tmp_path)
-    drawn = picture(contents, Details.of(contents))
+    drawn = picture(contents, explained_records(contents))
     (one,) = (row for row in drawn.differences[transfer_tasks()[0]] if "LORAC, Air" in row.where)
     assert (one.verdict, one.sign) == ("pass", "✓")
     assert one.points == pytest.approx(-0.3)  # the paper prints 47.8
@@ -54,7 +53,7 @@ def test_numbers_that_may_not_be_compared_stand_beside_the_best_published_one(
 ) -> None:
     complete(tmp_path, "mine", transfer_tasks()[0], schedule="short")
     contents = read_contents(tmp_path)
-    drawn = picture(contents, Details.of(contents))
+    drawn = picture(contents, explained_records(contents))
     (strip,) = drawn.strips
     assert not drawn.differences
     assert strip.why == "Short schedule."
@@ -67,7 +66,7 @@ def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path
     for protocol in ("co2-2021/1", "co2-2021-11point/1"):
         record(tmp_path, 61.0, protocol=protocol, small="generated")
     contents = read_contents(tmp_path)
-    strips = picture(contents, Details.of(contents)).strips
+    strips = picture(contents, explained_records(contents)).strips
     assert {strip.protocol: strip.best_printed for strip in strips} == {
         "co2-2021/1": 85.2,
         "co2-2021-11point/1": None,

@@ -1,0 +1,73 @@
+"""What a record says of its checkpoint: identity, origin, and what was proven of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from transfer.record import Record
+
+Line = tuple[str, str]
+"""Label and text."""
+PROVEN = "proven"
+"""Label of what was proven of a checkpoint."""
+
+
+def checkpoint_lines(record: Record) -> Iterator[Line]:
+    """Yield identity and origin of the checkpoint, and what was proven of it."""
+    backbone = record.backbone
+    yield "name", backbone["name"]
+    yield "network", f"{backbone['arch']}, {backbone['stem']} stem"
+    yield "tensors", f"sha256 {backbone['sha256']}"
+    if backbone.get("file_sha256"):
+        yield "file", f"sha256 {backbone['file_sha256']}"
+    yield "recognized as", backbone.get("source", "")
+    made_by = backbone.get("made_by") or {}
+    for name in ("recipe", "epochs", "data", "seed", "precision", "commit"):
+        if made_by.get(name) not in (None, ""):
+            yield f"trained: {name}", value_words(made_by[name])
+    if not made_by:
+        yield "trained", "the file does not say how"
+    yield from declared_lines(record)
+    if proof := maps_proof([record]):
+        yield PROVEN, proof
+
+
+def declared_lines(record: Record) -> list[Line]:
+    """Return the line on the recipe that a user declared, if any."""
+    if not record.declared:
+        return []
+    return [("declared recipe", f"{record.declared}; nothing here has checked it")]
+
+
+def maps_proof(records: Sequence[Record]) -> str:
+    """Return how far the converted network's feature maps were from torchvision's.
+
+    Empty if no task of the records has compared them.
+    """
+    found = [(record.task, most) for record in records if (most := _difference(record)) is not None]
+    if not found:
+        return ""
+    largest = max(most for _, most in found)
+    return (
+        f"in {', '.join(sorted({task for task, _ in found}))} the network's feature maps "
+        f"differ from torchvision's with the same weights by at most {largest:g}"
+    )
+
+
+def _difference(record: Record) -> float | None:
+    """Return the largest difference of feature maps; None if the record has no readable one."""
+    maps = record.details.get("largest_difference_of_maps")
+    if not isinstance(maps, Mapping):
+        return None
+    values = [value for value in maps.values() if isinstance(value, int | float)]
+    return float(max(values)) if values and len(values) == len(maps) else None
+
+
+def value_words(value: Any) -> str:
+    """Return a value in words; numbers without superfluous digits."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_words(inner)}" for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(value_words, value)) or "none"
+    return str(value)
