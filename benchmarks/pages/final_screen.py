@@ -136,7 +136,7 @@ def _table(
         return ["no number of this run"]
     titles = ["metric", *(shortened(name, NAME_WIDTH) for name in names)]
     titles = titles if beside else ["checkpoint", "metric", "ours"]
-    return _aligned([["task", *titles, "best published", "verdict"], *rows], 2 if beside else 3)
+    return _aligned([["task", *titles, "published", "verdict"], *rows], 2 if beside else 3)
 
 
 def _label(task: str, protocol: str, columns: Sequence[tuple[str, str]]) -> str:
