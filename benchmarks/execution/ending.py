@@ -1,4 +1,4 @@
-"""What a run leaves behind: its request, tables, the last screen, Weights & Biases."""
+"""End of a run: its request, tables, the last screen, Weights & Biases."""
 
 import shutil
 import sys

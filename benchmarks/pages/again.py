@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
+from benchmarks.pages.checkpoint_lines import value_words
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.pages.records import UNTRAINED
 from benchmarks.pages.recovered import Planned, key_of, option_words, plan_again
@@ -37,7 +38,7 @@ class Again:
 
     command: str
     notes: tuple[tuple[str, str], ...]
-    """What the words in capitals mean and what else the command does not say, by label."""
+    """Meanings of the words in capitals, and all else that the command does not say, by label."""
     cached: str
     """Sentence that says whether the command would find the record, with the reason if not."""
 
@@ -212,7 +213,7 @@ def _network_of(record: Record, planned: Planned | None) -> str:
     backbone = record.backbone
     form: Mapping[str, object] = planned.input if planned else {}
     told = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
-    held = " and ".join(f"{told[part]} {_words(form[part])}" for part in told if part in form)
+    held = " and ".join(f"{told[part]} {value_words(form[part])}" for part in told if part in form)
     unknown = " and ".join(name for part, name in told.items() if part not in form)
     return (
         f"any checkpoint of a {backbone['arch']} with {backbone['stem']} stem"
@@ -221,10 +222,6 @@ def _network_of(record: Record, planned: Planned | None) -> str:
         + ". The command takes network and input from it, not the weights. The hash of network, "
         f"input and drawn weights is {backbone['sha256']}"
     )
-
-
-def _words(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _cached(record: Record, planned: Planned, path: Path, place: Place | None) -> str:

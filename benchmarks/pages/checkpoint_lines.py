@@ -1,4 +1,4 @@
-"""What a record says of its checkpoint: identity, origin, and what was proven of it."""
+"""Lines of a record on its checkpoint: identity, origin, and the proof of its conversion."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
