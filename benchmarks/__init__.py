@@ -7,8 +7,6 @@ figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG an
 curves.py       python -m benchmarks.curves: a task over the snapshots of pre-training runs
 explain.py      python -m benchmarks.explain: everything behind one number
 status.py       python -m benchmarks.status: the states of cells on a cluster
-topology.py     python -m benchmarks.topology: how well running statistics tell networks apart
-reliability.py  the page of damage that was done on purpose, from sections that commands write
 gpu_check.py    python -m benchmarks.gpu_check: what this machine's GPUs compute, and how fast
 planning/       what a run would do, what it costs, the resources it needs on a cluster
 execution/      one cell in a process of its own, cells side by side

@@ -43,7 +43,7 @@ class Request:
 def run(request: Request) -> int:
     """Print one explanation; return the exit status.
 
-    ExplainError if no record, or more than one, is named; RecordError for a torn file.
+    ExplainError if no record, or more than one, is named; RecordError for a file without one.
     """
     path = request.record or find_record(request.results, request.name, request.task)
     try:
@@ -70,24 +70,22 @@ def find_record(results: Path, name: str, task: str) -> Path:
     if not own:
         near = nearest(name, {*name_of.values()} - {SNAPSHOTS})
         raise ExplainError(f"--name {name}: no records in {results}; nearest: {near}")
-    stems = {path: task_of_file(path) for path in own}
-    found = [path for path, stem in stems.items() if stem == task]
+    tasks, refused = {}, []
+    for path in own:
+        try:
+            tasks[path] = read_record(path).task
+        except (OSError, RecordError) as error:
+            refused.append(f"\n  {error}")
+    found = [path for path, known in tasks.items() if known == task]
     if not found:
-        known = sorted(set(stems.values()))
-        near = nearest(task, known)
-        raise ExplainError(f"--task {task}: {name} has no such record; nearest: {near}")
+        near = nearest(task, sorted({*tasks.values()}))
+        raise ExplainError(
+            f"--task {task}: {name} has no such record; nearest: {near or 'none'}{''.join(refused)}"
+        )
     if len(found) > 1:
         listed = "\n  ".join(map(str, found))
         raise ExplainError(f"{len(found)} records of {name} and {task}; name one:\n  {listed}")
     return found[0]
-
-
-def task_of_file(path: Path) -> str:
-    """Return the task of a record's file, empty if it is torn."""
-    try:
-        return read_record(path).task
-    except (OSError, RecordError):
-        return ""
 
 
 def main(words: list[str]) -> int:

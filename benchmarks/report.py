@@ -64,9 +64,8 @@ def update_report(results: Path, runs: tuple[Path, ...] = ()) -> bool:
     except Exception as error:  # whatever it is, the records and tables are already written
         reason = (str(error).splitlines() or [""])[0].rstrip(".")
         print(
-            f"the report was not written: {reason or type(error).__name__}; records and tables are "
-            f"complete. To try again, run python -m benchmarks.report --results "
-            f"{results.as_posix()}",
+            f"the report was not written: {reason or type(error).__name__}; to try again, run "
+            f"python -m benchmarks.report --results {results.as_posix()}",
             file=sys.stderr,
             flush=True,
         )

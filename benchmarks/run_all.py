@@ -263,9 +263,9 @@ def run(request: RunAll) -> int:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    tables_written = finish_run(rows, request.results, request.runs, request.wandb)
+    pages_written = finish_run(rows, request.results, request.runs, request.wandb)
     print_counts(rows, failed, start)
-    return int(bool(failed) or not tables_written)
+    return int(bool(failed) or not pages_written)
 
 
 def calibrate(request: RunAll) -> int:

@@ -1,6 +1,6 @@
 """Markdown pages from result files: python -m benchmarks.tables --results results.
 
-There is one page for every published table with a column of a task that is built here, one for the
+There is one page for every published table of settings or of a task that is built here, one for the
 numbers of the papers' running texts, one for methods that were trained alike, one for each task
 that was run on snapshots, and an overview. All numbers also stand in results.csv. Then the papers'
 figures are drawn.
@@ -8,7 +8,7 @@ The same results give the same bytes.
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
@@ -18,7 +18,7 @@ from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.method_page import method_page
 from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.overview import overview_page
-from benchmarks.pages.paper_page import paper_page, tasks_of
+from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
 from benchmarks.pages.stated import stated_page
@@ -37,7 +37,7 @@ class Request:
 def write_tables(results: Path) -> list[Path]:
     """Write all pages; return their paths, the overview last.
 
-    Torn and foreign files are listed in the overview. FileNotFoundError without a results folder.
+    The overview lists torn, edited and foreign files. FileNotFoundError without a results folder.
     """
     if not results.is_dir():
         raise FileNotFoundError(
@@ -49,8 +49,11 @@ def write_tables(results: Path) -> list[Path]:
     listed = []
     for paper in papers():
         for table in paper.tables:
-            if table.kind != "settings" and tasks_of(table):
+            if table.kind == "settings":
+                pages[table.file_name] = settings_page(table, paper, command)
+            elif tasks_of(table):
                 pages[table.file_name] = paper_page(table, paper, records, command)
+            if table.file_name in pages:
                 listed.append((f"{paper.name}, {table.number}", table.file_name))
     pages["stated.md"] = stated_page(papers(), records, command)
     listed.append(("Numbers of the running texts", "stated.md"))
@@ -64,7 +67,8 @@ def write_tables(results: Path) -> list[Path]:
         listed.append((page.title, page.file_name))
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
-    pages["overview.md"] = overview_page(records, listed, command)
+    named = replace(records, warnings=records.warnings + snapshot_records.warnings)
+    pages["overview.md"] = overview_page(named, listed, command)
     write_csv(results, records)
     line = calibration_line(results)
     return [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]

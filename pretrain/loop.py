@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -33,6 +33,9 @@ from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
 from pretrain.running.view_sheet import write_view_sheet
 from pretrain.running.wandb_log import WandbLog
+
+LIMIT = torch.finfo(torch.float32).max ** 0.5
+"""Size of a number whose square is none in float32, so that norms and variances are lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +145,10 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
     state = checkpoint.load(job.checkpoint_path, job.settings)
     if state is not None:
         training.load_state_dict(state)
+        if problem := find_problem(training):
+            raise checkpoint.CheckpointError(
+                f"{job.checkpoint_path} is of no use: {problem}; delete it to train anew"
+            )
         if job.process.is_main:
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
@@ -206,6 +213,8 @@ def _steps(
             require_own_folder(job.folder)
         if reading:
             _read(training, progress, log)
+        if saving and job.process.is_main and (problem := find_problem(training)):
+            raise _not_finite(job, f"{problem} after step {training.step}")
         if job.is_snapshot_step(training.step) and not last:
             yield training.step
         if saving:
@@ -264,6 +273,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
         if ended <= share:
             parameter.grad = None
     training.optimizer.step()
+    training.method.after_step(step / job.num_steps)
     training.window.add(metrics)
     training.step += 1
 
@@ -298,9 +308,40 @@ def _require_finite(job: Job, training: Training) -> None:
         return
     where = "of another process is not finite near" if bad is None else "is not finite at"
     step = training.step - len(training.window) + (bad or 0) + 1
+    raise _not_finite(job, f"the loss of method {job.recipe.method} {where} step {step}")
+
+
+def find_problem(training: Training) -> str:
+    """Return what makes a state useless, else "": a huge tensor, or features that are not finite.
+
+    Examined are weights, statistics of norms, momenta, and the features of a fixed image. A loss
+    says nothing of the weights after its step, and a method may not see an overflow in what it
+    normalizes.
+    """
+    method, tensors = training.method, dict[str, Tensor](training.method.named_parameters())
+    tensors |= {name: value for name, value in method.named_buffers() if ".running_" in name}
+    for name, weight in method.named_parameters():
+        momentum = training.optimizer.state.get(weight, {}).get("momentum_buffer")
+        if momentum is not None:
+            tensors[f"the momentum of {name}"] = momentum
+    largest = torch.stack(torch._foreach_norm(list(tensors.values()), torch.inf))
+    bad = (~(largest < LIMIT)).nonzero()
+    if len(bad):
+        return f"{list(tensors)[int(bad[0])]} reaches {largest[bad[0]].item():.3g}"
+    size_px = training.job.recipe.views.size_px
+    image = torch.linspace(-2, 2, 3 * size_px**2, device=largest.device)
+    # one image is not worth a build of compiled networks
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        features = method.backbone.eval()(image.view(1, 3, size_px, size_px))
+    method.backbone.train()
+    return "" if features.isfinite().all() else "the features of an image are not finite"
+
+
+def _not_finite(job: Job, what: str) -> NotFiniteError:
+    """Return the error with the last good checkpoint and the options that help."""
     path = job.checkpoint_path
     kept = f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"
-    raise NotFiniteError(
-        f"{job.name}: the loss of method {job.recipe.method} {where} step {step} "
-        f"of {job.num_steps}; {kept}. Try a lower --learning-rate or --precision float32"
+    return NotFiniteError(
+        f"{job.name}: {what} of {job.num_steps}; {kept}. "
+        f"Try a lower --learning-rate or --precision float32"
     )

@@ -68,6 +68,13 @@ class Method(nn.Module):
         """Return the conditions on a batch; they are checked before any network is built."""
         return BatchNeeds()
 
+    def after_step(self, progress: float) -> None:
+        """Update what follows the weights, after each optimizer step.
+
+        progress is the share of the run before the step, counted in steps whatever the unit of the
+        recipe's schedules.
+        """
+
     def cautions(self, batch_size: int) -> list[str]:
         """Return warnings about a run with batches of this size, to be printed before it."""
         return []

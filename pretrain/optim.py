@@ -56,17 +56,19 @@ def fit_to_device(optimizer: Optimizer) -> None:
     """Choose SGD's kernels by the device, and give momenta the memory layout of their weights.
 
     A state that is loaded may come from another device, or from weights of another layout: fused
-    kernels refuse those, and others take a slow way.
+    kernels refuse those, and others take a slow way. Fused SGD of torch 2.15 also fails where only
+    some weights have a momentum, as after a thaw, so all start with zeros: the same first step.
     """
     for group in optimizer.param_groups:
         if isinstance(optimizer, SGD) and group["params"][0].is_cuda:
             group["foreach"], group["fused"] = False, True
         elif isinstance(optimizer, SGD):
             group["foreach"], group["fused"] = True, None
+        for weight in group["params"] if group["momentum"] else ():
+            optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
     for weight, state in optimizer.state.items():
-        momentum = state.get("momentum_buffer")
-        if momentum is not None and momentum.stride() != weight.stride():
-            state["momentum_buffer"] = torch.empty_like(weight).copy_(momentum)
+        if state["momentum_buffer"].stride() != weight.stride():
+            state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
 
 
 def trainable_parameters(network: nn.Module) -> list[nn.Parameter]:

@@ -33,6 +33,7 @@ from pretrain.settings import (
     check_batch,
     check_compile,
     check_schedule,
+    check_small_maps,
     check_views,
     count_steps,
     local_prior_images,
@@ -78,6 +79,7 @@ def prepare(
     )
     method = _method(command)
     require_counts(method, images)
+    check_small_maps(recipe, method.views, command.execution, process.device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     num_steps = count_steps(recipe, command.steps, plan)
     feed = Feed(
@@ -306,11 +308,11 @@ def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
 
 
 def require_same_images(job: Job, before: LastWrites) -> None:
-    """Raise a ChangedError if an image was written since the run began to read them."""
+    """Raise a ChangedError if an image was changed since the run began to read them."""
     if names := before.changed():
         listed = f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
         raise ChangedError(
-            f"{len(names)} images or folders in {job.feed.images.folder} were written while the "
+            f"{len(names)} images or folders in {job.feed.images.folder} were changed while the "
             f"run read them ({listed}), so it may have seen either content, and no backbone is "
             f"written. Delete {job.checkpoint_path} to train anew, or start the same command again "
             f"to accept what was trained"

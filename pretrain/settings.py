@@ -68,6 +68,25 @@ def check_compile(execution: Execution, device_type: str) -> None:
         )
 
 
+def check_small_maps(
+    recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
+) -> None:
+    """Raise a SettingsError where torch 2.15 computes wrong gradients: bfloat16 on a CPU.
+
+    A 3x3 convolution of stride 2 on a map of 1x1 then gets weight gradients of 1e29.
+    """
+    low = network_dtype(execution.precision, device_type).itemsize < 4
+    reduction = 4 if recipe.stem == "cifar" else 16  # pixels of a view per pixel before layer4
+    sizes = [recipe.views.small_size_px if view.small else recipe.views.size_px for view in views]
+    smallest = min(sizes, default=reduction + 1)
+    if low and device_type == "cpu" and smallest <= reduction:
+        raise SettingsError(
+            f"--precision {execution.precision} on a CPU with views of {smallest} px: layer4 gets "
+            f"maps of 1x1, for which torch 2.15 computes wrong gradients in bfloat16; take "
+            f"--precision float32 or views above {reduction} px"
+        )
+
+
 def batch_norm_groups(recipe: Recipe[Any], num_processes: int) -> int:
     """Return how many groups of a batch have batch-norm statistics of their own.
 

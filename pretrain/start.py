@@ -54,14 +54,25 @@ def start(name: str, command: Command[Any]) -> int:
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except OutOfMemoryError as error:
-        advice = "spread the batch over more GPUs, or choose a smaller --batch-size"
-        print(f"error: {first_line(error)}; {advice}", file=sys.stderr)
-        return 1
-    except Exception as error:  # the last line names any error, below its traceback
+    except Exception as error:
+        if is_out_of_memory(error):
+            advice = (
+                "spread the batch over more GPUs, or choose a smaller --batch-size or --memory-gb"
+            )
+            print(f"error: {first_line(error) or 'out of memory'}; {advice}", file=sys.stderr)
+            return 1
+        # the last line names any other error, below its traceback
         traceback.print_exc()
         print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return 1
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether memory of a GPU or of the machine was too small; torch has no type for both.
+
+    torch's allocator on a CPU raises a RuntimeError that says "can't allocate memory".
+    """
+    return isinstance(error, (OutOfMemoryError, MemoryError)) or "t allocate memory" in str(error)
 
 
 def first_line(error: Exception) -> str:

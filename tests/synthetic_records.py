@@ -8,11 +8,14 @@ from typing import Any
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import metric_and_heading
 from benchmarks.tables import write_tables
+from transfer.record import Record, hash_of_record
 
 
 def put(folder: Path, name: str, content: dict[str, Any]) -> None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
+    if content.get("format") == Record.format:
+        content = content | {"content_hash": hash_of_record(content)}
     path.write_text(json.dumps(content))
 
 

@@ -19,6 +19,15 @@ PREPARED = (
     "python -m pretrain jcl/smoke --data runs/small/pretrain --out runs/jcl-smoke --steps 2",
 )
 
+FREEZE = "python -m tests.contracts.frozen"
+CONTRACTS = (
+    "tests/contracts tests/benchmarks/planning/test_suites.py tests/pretrain/test_ranges.py "
+    "tests/pretrain/test_readme.py tests/pretrain/test_recipes.py "
+    "tests/pretrain/test_two_processes.py tests/transfer/datasets/test_catalog.py "
+    "tests/transfer/test_readme_tables.py"
+)
+"""Tests over all tasks, data sets and methods; of those with a case for each, the new one runs."""
+
 
 def section(readme: str, title: str) -> str:
     """Return the text of a README below a heading, up to the next one."""
@@ -28,9 +37,10 @@ def section(readme: str, title: str) -> str:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of the code, without what was measured."""
-    for room in ("pretrain", "transfer", "benchmarks", "slurm"):
+    """Return a copy of the code and its tests, without what was measured."""
+    for room in ("pretrain", "transfer", "benchmarks", "slurm", "tests"):
         shutil.copytree(ROOT / room, tmp_path / room)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "results").mkdir()
     return tmp_path
 
@@ -63,21 +73,21 @@ def run(copy: Path, command: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("readme", "title", "steps", "shown"),
+    ("readme", "title", "steps", "new", "shown"),
     [
-        ("transfer/README.md", "Add a task", 2, "cifar10_nearest_mean"),
-        ("transfer/README.md", "Add a data set", 2, "stl10  generated  5"),
-        ("pretrain/README.md", "Add a method", 4, "align_uniform/smoke"),
+        ("transfer/README.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
+        ("transfer/README.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
+        ("pretrain/README.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
     ],
 )
-def test_a_walkthrough_works_as_it_is_printed(
-    readme: str, title: str, steps: int, shown: str, copy: Path
+def test_a_walkthrough_works_as_it_is_printed_and_passes_the_contracts(
+    readme: str, title: str, steps: int, new: str, shown: str, copy: Path
 ) -> None:
     text = section(readme, title)
     if "runs/small" in text:
@@ -88,3 +98,7 @@ def test_a_walkthrough_works_as_it_is_printed(
         run(copy, command) for block in COMMANDS.findall(text) for command in block.splitlines()
     ]
     assert any(shown in output for output in printed)
+    assert f"`{FREEZE}`" in text
+    run(copy, FREEZE)
+    chosen = f"{new} or frozen or readme or suites or every_method or every_numeric or catalogue"
+    run(copy, f"python -m pytest -q -n0 -p no:cacheprovider {CONTRACTS} -k '{chosen}'")

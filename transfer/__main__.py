@@ -188,7 +188,7 @@ def main(words: list[str]) -> int:
         print(list_tasks())
         return 0
     command = COMMANDS.get(words[0]) if words else None
-    stop.listen()
+    stop.listen(at_once=command in (GetData, CheckData))  # a kill anywhere harms neither
     try:
         if command is not None:
             return run_command(command, words)

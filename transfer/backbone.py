@@ -195,14 +195,14 @@ def inspect_file(path: Path, branch: str = "") -> Inspection:
     backbone, inspection = _load(path, path.stem, branch)
     form = backbone.input
     mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
-    assumed = "" if inspection.layout in OWN_FORMATS else "; assumed, the file does not say"
+    unsaid = "" if inspection.layout in OWN_FORMATS else "; assumed, the file does not say"
     known = recognize_file(path)
     return replace(
         inspection,
         known_as=public_file_sentence(known) if known else "",
         path=str(path),
-        image=f"{form.channels}, {form.size_px} px{assumed}",
-        norm=f"mean {mean}, std {std}{assumed}",
+        image=f"{form.channels}, {form.size_px} px{unsaid}",
+        norm=f"mean {mean}, std {std}{'' if inspection.is_norm_stated else unsaid}",
     )
 
 
@@ -293,7 +293,9 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
 
     converted = convert(contents, path, branch)
     inspection = converted.inspection
-    return converted.state_dict, _usual_input(inspection.stem), inspection
+    usual, stated = _usual_input(inspection.stem), converted.stated
+    form = replace(usual, mean=stated.mean or usual.mean, std=stated.std or usual.std)
+    return converted.state_dict, form, inspection
 
 
 def _is_own(tree: Any) -> bool:
@@ -306,7 +308,8 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     from transfer.convert.account import Group
     from transfer.convert.from_public import plain_floats
     from transfer.convert.inspection import Inspection
-    from transfer.convert.resnet import tensor_shapes
+    from transfer.convert.proof import check_response, fixed_images
+    from transfer.convert.resnet import network_with, tensor_shapes
 
     if branch:
         raise BackboneError(
@@ -344,6 +347,7 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     beside = [t for name, t in contents.tensors.items() if not name.startswith("state_dict.")]
     if beside:
         groups.append(Group("projectors.", "head", len(beside), _num_values(beside)))
+    check_response(network_with(arch, stem, state_dict).requires_grad_(False)(fixed_images()))
     inspection = Inspection(
         file=path.name,
         layout=layout,

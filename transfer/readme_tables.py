@@ -59,6 +59,7 @@ def dataset_table() -> str:
 ACCESS = {
     "download": "download",
     "registration": "registration, then `--from` or `--link`",
+    "password": "by the user, then `--link`",
     "no home": "by the user, then `--from` or `--link`",
 }
 """How an archive is obtained, in the words of the table."""

@@ -1,8 +1,9 @@
 """The result file: one JSON per backbone, task, protocol and seed.
 
-A record is written whole or not at all, and holds everything needed to reproduce its number. One
-cell may have several records of different `conditions`, in the same folder. The first has the
-cell's own path; every other has engine, arithmetic and a hash in its name.
+A record is written whole or not at all, and holds everything needed to reproduce its number. Its
+file also holds a hash of this content, so that a record that was edited is not used. One cell may
+have several records of different `conditions`, in the same folder. The first has the cell's own
+path; every other has engine, arithmetic and a hash in its name.
 """
 
 import glob
@@ -21,6 +22,7 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from transfer.running.atomic_files import WriteError, write_whole
+from transfer.running.content_hash import content_hash
 
 PACKAGES = (
     "torch",
@@ -34,7 +36,7 @@ PACKAGES = (
 
 
 class RecordError(ValueError):
-    """Error for a result file that is torn or not one of ours."""
+    """Error for a result file that is torn, edited or not one of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class Record:
     seed: int
     engine: str
     metrics: dict[str, float]
-    """Percent, under the names of the paper tables."""
+    """Percent, under the names of the paper tables; 0 to 100, but a mean cosine from -100."""
     details: dict[str, Any]
     """Further results: chosen learning rates and costs, per-class values."""
     data: dict[str, Any]
@@ -74,6 +76,9 @@ class Record:
     format: str = "ssl-record/1"
 
 
+CONTENT_HASH = "content_hash"
+"""Key of the hash in a record's file."""
+SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
 """Folder of the records in the results folder, and in it the folder of records of snapshots."""
 FORMER_SNAPSHOTS = "curves"
@@ -148,14 +153,25 @@ def newest_record(path: Path) -> Path:
 
 
 def readable_records(path: Path) -> dict[Path, Record]:
-    """Return the records of a cell by file; torn and foreign files are left out."""
+    """Return the records of a cell by file; torn, edited and foreign files are left out."""
     found = {}
     for file in record_files(path):
-        try:
+        with suppress(FileNotFoundError, RecordError):
             found[file] = read_record(file)
-        except (FileNotFoundError, RecordError):
-            continue
     return found
+
+
+def refused_records(path: Path) -> list[str]:
+    """Return, for each file of a cell that `readable_records` leaves out, its name and why."""
+    refused = []
+    for file in record_files(path):
+        try:
+            read_record(file)
+        except RecordError as error:
+            refused.append(str(error))
+        except FileNotFoundError:  # replaced meanwhile
+            continue
+    return refused
 
 
 def file_for_record(path: Path, record: Record) -> Path:
@@ -218,8 +234,46 @@ def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
 
 
 def write_json_record(path: Path, record: Record) -> None:
-    """Write a record file whole or not at all; WriteError if that fails."""
-    write_json(path, asdict(record), "--results")
+    """Write a record file whole or not at all.
+
+    WriteError if that fails, ArithmeticError for a metric that cannot be.
+    """
+    if impossible := impossible_metrics(record.metrics):
+        raise ArithmeticError(f"{impossible}, so no record is written")
+    content = asdict(record)
+    write_json(path, content | {CONTENT_HASH: hash_of_record(content)}, "--results")
+
+
+def impossible_metrics(metrics: dict[str, float]) -> str:
+    """Return which metrics are no number or out of range, in words; empty if none is."""
+    wrong = [
+        f"{name} is {value}, expected {least} to 100 %"
+        for name, value in metrics.items()
+        for least in [-100 if name in SIGNED_METRICS else 0]
+        if not least - 1e-6 <= value <= 100 + 1e-6  # means of percentages round
+    ]
+    return "; ".join(wrong)
+
+
+def hash_of_record(content: dict[str, Any]) -> str:
+    """Return the hash of a record file's content without the hash itself.
+
+    Neither the order of keys counts, nor whether a number is written as 50 or as 50.0.
+    """
+    rest = {key: value for key, value in content.items() if key != CONTENT_HASH}
+    return content_hash(json.loads(json.dumps(rest, sort_keys=True), parse_int=float), 64)
+
+
+def check_content(content: dict[str, Any]) -> None:
+    """Raise RecordError if the content of a record's file is not as the suite wrote it."""
+    if content["format"] != Record.format:
+        raise RecordError(f"format {content['format']!r}, expected {Record.format!r}")
+    if CONTENT_HASH not in content:
+        raise RecordError(f"no {CONTENT_HASH}, as an earlier version wrote it")
+    if content[CONTENT_HASH] != hash_of_record(content):
+        raise RecordError(f"edited after it was written, as its {CONTENT_HASH} tells")
+    if impossible := impossible_metrics(content["metrics"]):
+        raise RecordError(impossible)
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -252,15 +306,14 @@ def store_record(path: Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> Record:
-    """Return the record in a file; RecordError if the file is torn or foreign."""
+    """Return the record in a file; RecordError if the file is torn, edited or foreign."""
     try:
         content = json.loads(path.read_text())
-        if content["format"] != Record.format:
-            raise RecordError(f"{path}: format {content['format']!r}, expected {Record.format!r}")
-        return Record(**content)
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+        check_content(content)
+        return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
+    except (ValueError, KeyError, TypeError) as error:
         raise RecordError(
-            f"{path}: not a result record ({error}); delete it to recompute"
+            f"{path}: not a record that can be used ({error}); to replace it, evaluate again"
         ) from error
 
 

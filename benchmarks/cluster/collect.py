@@ -13,16 +13,15 @@ from benchmarks.tables import update_tables
 
 
 def collect(file: Path) -> int:
-    """Return 0 once the tables are written, however incomplete; 1 if they cannot be written."""
+    """Return 0 once tables and report are written, however incomplete; 1 if one cannot be."""
     submission = read_submission(file)
     cells = status_of(submission)
     for status in cells:
         if status.state == "failed" and not status.cell.failure:
             status.cell.note_failure(status.detail)
     print(render_statuses(cells, ""))
-    tables_written = update_tables(Path(submission.results))
-    update_report(Path(submission.results))
-    return int(not tables_written)
+    results = Path(submission.results)
+    return int(not all([update_tables(results), update_report(results)]))
 
 
 if __name__ == "__main__":

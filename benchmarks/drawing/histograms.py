@@ -24,7 +24,7 @@ from benchmarks.drawing.kinds import (
     seed_words,
 )
 from benchmarks.drawing.order import Measured, noise_of, ranked, spread_over_images
-from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.pictures import captioned, numbered, paper_sentences, stated
 from benchmarks.drawing.sweeps import Swept
 from benchmarks.pages.records import Result
 
@@ -142,11 +142,14 @@ class Histograms(Identity):
         counts = sorted({int(sum(each.counts)) for each in histograms})
         yield (
             f"{first.get('num_views', '?')} random views of each of "
-            f"{' or '.join(map(str, counts))} images, {space.get(first.get('space', ''), '')} "
-            "at unit length."
+            f"{' or '.join(map(str, counts))} images (in the paper "
+            f"{stated(self.id, 'augmentations')} of {stated(self.id, 'images'):,}), "
+            f"{space.get(first.get('space', ''), '')} at unit length."
         )
         yield from self._order(histograms)
-        yield from pretraining_sentences({k: [r.model] for k, r in own.items()}, ())
+        models = {label: [result.model] for label, result in own.items()}
+        yield from pretraining_sentences(models, ())
+        yield from paper_sentences(self.id, models)
         yield from evaluation_sentences(results)
         yield f"One run of each, {seed_words(r.seed for r in results)}."
         absent = [swept.label for swept in self.methods if swept.label not in own]

@@ -64,8 +64,9 @@ FIGURES: tuple[Figure, ...] = (
                 moco_v2("MoCo v2", {"moco/in100-r18-v2": 0}, VIEWS),
             ),
             remarks=(
-                "The paper does not say which views these are: here MoCo v2's. (b) is (1 − (a)) / "
-                "dimension.",
+                "The paper does not say which views these are: here MoCo v2's. Its features are "
+                "those out of each ResNet-18 network; which output that is, is our choice. (b) is "
+                "(1 − (a)) / dimension.",
             ),
         )
         for letter, statistic, what, x_label, lower in (

@@ -14,7 +14,7 @@ from benchmarks.drawing.figure import Point
 from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
 from benchmarks.pages.matching import trained_on
 from benchmarks.pages.reasons import COMPARABLE, reasons_of, schedule_words
-from benchmarks.pages.records import SMALL_DATA, Model, Result
+from benchmarks.pages.records import SMALL_DATA, STAND_IN_TEXTURE, Model, Result
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
@@ -94,6 +94,7 @@ def is_published_run(result: Result, recipes: Iterable[str], protocol: str) -> b
         and result.protocol.startswith(f"{protocol}/")
         and model.recipe in recipes
         and not model.changed
+        and model.texture != STAND_IN_TEXTURE
         and any(trained_on(data, model) for data in _data_of(model))
     )
 
@@ -207,14 +208,16 @@ def pretraining_sentences(
 
 
 def _line_words(label: str, models: Sequence[Model]) -> str:
-    """Return a line's recipes, network and length."""
+    """Return a line's recipes, network, length and stand-in for textures."""
     first = models[0]
     lengths = sorted({float(model.epochs) for model in models if model.epochs})
     unit = "epoch" if set(lengths) == {1.0} else "epochs"
     length = f", {range_words(lengths)} {unit}" if lengths else ""
     declared = " (declared by the user)" if any(model.declared for model in models) else ""
+    stand_in = any(model.texture == STAND_IN_TEXTURE for model in models)
+    textures = f", textures by {STAND_IN_TEXTURE} instead of style transfer" * stand_in
     recipes = _joined_names([model.recipe or model.name for model in models])
-    return f"{label}: {recipes}{declared}, {first.arch}{length}"
+    return f"{label}: {recipes}{declared}, {first.arch}{length}{textures}"
 
 
 def _way(model: Model, varied: Iterable[str]) -> str:
@@ -254,10 +257,13 @@ def _changes(model: Model, varied: Iterable[str]) -> str:
     """Return the settings in which a run differs from its recipe."""
     names = [name for name in model.changed.split(", ") if name and name not in {*varied}]
     return ", ".join(
-        f"{name.rpartition('.')[2].replace('_', ' ')} {_value(model.settings.get(name))}"
+        f"{name.rpartition('.')[2].replace('_', ' ')} {value_text(model.settings.get(name))}"
         for name in names
     )
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a setting's value in words, such as "0.1" or "0.2 to 1"."""
+    if isinstance(value, list) and value:
+        return " to ".join(map(value_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -28,7 +28,7 @@ from benchmarks.drawing.order import (
     ranked,
     share_of,
 )
-from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.pictures import captioned, numbered, paper_sentences
 from benchmarks.drawing.progress import MOST_MARKED, point_words
 from benchmarks.drawing.readings import NUM_PARTS, are_single, last_epoch_of, points_of
 from benchmarks.pages.records import Model, model_of
@@ -148,7 +148,11 @@ class LogCurves(Identity):
         return captioned(
             self,
             panels,
-            [*pretraining_sentences(models, ()), *self._sentences(logs, lines)],
+            [
+                *pretraining_sentences(models, ()),
+                *paper_sentences(self.id, models),
+                *self._sentences(logs, lines),
+            ],
             exact=exact,
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=rows,

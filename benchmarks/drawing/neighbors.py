@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.drawing import commands
@@ -100,9 +100,8 @@ class NeighborGrid(Identity):
 
     def _picture(self, looc: Result, moco: Result) -> Picture:
         exact = self._is_published(looc) and self._is_published(moco)
-        names = {"LooC": looc, "MoCo": moco}
-        if looc.model.method == "loocpp":
-            names = {"LooC++": looc, "MoCo": moco}
+        label = "LooC++" if looc.model.method == "loocpp" else "LooC"
+        names = {label: looc, "MoCo": moco}
         panels = [
             GridPanel(title=label, rows=tuple(_tiles(query) for query in shown_queries(result)))
             for label, result in names.items()
@@ -118,8 +117,10 @@ class NeighborGrid(Identity):
             *evaluation_sentences([looc, moco]),
             f"One run of each, {seed_words(result.seed for result in (looc, moco))}.",
         ]
+        if label == "LooC++":
+            sentences = ["The paper's figure has LooC; this is LooC++.", *sentences]
         return captioned(
-            self,
+            replace(self, what=self.what.replace("LooC", label)),
             panels,
             sentences,
             exact=exact,

@@ -1,14 +1,15 @@
 """Captions, file names and stated numbers, which all figures share."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.drawing.figure import Identity, Panel, Picture, printed_name
-from benchmarks.drawing.kinds import Kind
-from benchmarks.pages.published import papers
+from benchmarks.drawing.kinds import Kind, value_text
+from benchmarks.pages.published import Statement, papers
 from benchmarks.pages.reasons import schedule_words
+from benchmarks.pages.records import Model
 
 
 def captioned(
@@ -59,9 +60,36 @@ def numbered(
 
 def stated(figure_id: str, key: str) -> Any:
     """Return a stated number; KeyError if the text does not state it."""
-    paper = next(p for p in papers() if p.id == figure_id.partition("/")[0])
-    where = printed_name(figure_id)
-    values = [s.values[key] for s in paper.stated if s.where == where and key in s.values]
+    values = [one.values[key] for one in statements(figure_id) if key in one.values]
     if not values:
-        raise KeyError(f"{paper.name}, {where}: no stated number {key!r}")
+        raise KeyError(f"{figure_id}: no stated number {key!r}")
     return values[0]
+
+
+def statements(figure_id: str) -> list[Statement]:
+    """Return what the text states on a figure."""
+    paper = next(p for p in papers() if p.id == figure_id.partition("/")[0])
+    return [one for one in paper.stated if one.where == printed_name(figure_id)]
+
+
+def paper_sentences(
+    figure_id: str, models: Mapping[str, Sequence[Model]], varied: Iterable[str] = ()
+) -> list[str]:
+    """Return the sentence on the settings in which each line's runs differ from the paper's.
+
+    varied: settings on the x axis. Without a difference, or without records of settings: nothing.
+    """
+    left_out = {*varied}
+    lines = []
+    for label, own in models.items():
+        run = own[0].settings
+        words = [
+            f"{symbol} {value_text(run[name])} ({', '.join([value_text(paper), *source])})"
+            for one in statements(figure_id)
+            for symbol, (name, paper, *source) in one.settings.get(own[0].method, {}).items()
+            if name in run and name not in left_out and run[name] != paper
+        ]
+        lines += [f"{label}: {', '.join(words)}"] * bool(words)
+    return [f"Settings unlike the paper's, whose are in brackets: {'; '.join(lines)}."] * bool(
+        lines
+    )

@@ -34,7 +34,7 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
     runs_sentence,
 )
-from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.pictures import captioned, numbered, paper_sentences
 from benchmarks.pages.records import Result
 
 ACCURACY_TASKS = tuple(
@@ -237,6 +237,7 @@ class Sweep(Identity):
         models = {line.swept.label: [result.model for result in line.members] for line in lines}
         varied = [self.setting, *(name for line in lines for name in line.swept.follows)]
         yield from pretraining_sentences(models, varied)
+        yield from paper_sentences(self.id, models, varied)
         yield from evaluation_sentences(members)
         yield runs_sentence([p for line in lines for p in line.points(self.metric)], members)
         absent = [s.label for s in (*self.lines, *self.levels) if s not in [x.swept for x in lines]]

@@ -151,7 +151,7 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
 
 
 def finish_calibration(results: Path, reference: Reference, backbone: Backbone) -> bool:
-    """Write the comparison, the tables and the report; return whether the tables are written."""
+    """Write the comparison, tables and report; return whether tables and report are written."""
     from benchmarks.report import update_report  # a plan needs no report
 
     if not write_calibration(results, reference, backbone):
@@ -160,10 +160,9 @@ def finish_calibration(results: Path, reference: Reference, backbone: Backbone) 
             "the checkpoint that was compared before",
             file=sys.stderr,
         )
-    tables_written = update_tables(results)
-    update_report(results)
+    pages_written = [update_tables(results), update_report(results)]
     print(calibration_line(results))
-    return tables_written
+    return all(pages_written)
 
 
 def _measurements(results: Path, backbone: Backbone) -> list[Measured]:

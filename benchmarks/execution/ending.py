@@ -27,7 +27,7 @@ def finish_run(
     unreadable: Mapping[str, str] | None = None,
     snapshots: bool = False,
 ) -> bool:
-    """Write tables and report, print the last screen; return whether the tables could be written.
+    """Write tables and report, print the last screen; return whether both were written.
 
     wandb: project of Weights & Biases that the results are logged to, too; empty for none.
     unreadable: reasons of checkpoints without cells, by name. snapshots: the cells are of
@@ -38,10 +38,10 @@ def finish_run(
 
     tables_written = update_tables(results)
     print_final_screen(rows, read_results(results, snapshots=snapshots), unreadable or {})
-    update_report(results, runs_of_files(row.cell.backbone.file for row in rows))
+    report_written = update_report(results, runs_of_files(row.cell.backbone.file for row in rows))
     if wandb:
         log_results(wandb, results, runs)
-    return tables_written
+    return tables_written and report_written
 
 
 def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool) -> None:

@@ -75,11 +75,11 @@ def evaluate_snapshots(
     planned = [row for row in rows if row.state == "run"]
     write_run_file([row.cell for row in planned], request.runs)
     failed = run_snapshots(planned, files)
-    tables_written = finish_run(
+    pages_written = finish_run(
         rows, request.results, request.runs, unreadable=unreadable, snapshots=True
     )
     print_counts(rows, failed, start, len(unreadable))
-    return int(bool(failed or unreadable) or not tables_written)
+    return int(bool(failed or unreadable) or not pages_written)
 
 
 def plan_snapshots(

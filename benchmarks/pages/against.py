@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
+from benchmarks.pages.entries import NOT_A_NUMBER, Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.matching import pretraining_differences, published_counterparts
 from benchmarks.pages.published import AVERAGE, Column, Row, Table
@@ -12,10 +12,6 @@ from benchmarks.pages.records import Model, Result
 from benchmarks.pages.verdict import tolerance, verdict
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
-NOT_JUDGED = (
-    "- not judged: the paper cites the number from elsewhere, where it was measured by other means "
-    "than ours."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +23,15 @@ class Pair:
     column: Column
     ours: Score
     paper: float
-    judged: bool
-    """The paper's number was measured under our number's protocol, and ours is finite."""
+    no_verdict: str
+    """Reason why the number is not judged; empty if it is."""
     files: tuple[str, ...] = ()
     """Paths of our number's records, below the results."""
+
+    @property
+    def judged(self) -> bool:
+        """Return whether the number gets a verdict."""
+        return not self.no_verdict
 
     @property
     def task(self) -> str:
@@ -46,10 +47,9 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     rows = [_line(pair) for pair in pairs]
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     sources = dict.fromkeys(_tolerance_source(pair.task) for pair in pairs if pair.judged)
-    cited = [NOT_JUDGED] * any(pair.ours.finite and not pair.judged for pair in pairs)
     remarks = dict.fromkeys(_remark(pair) for pair in pairs if pair.model.recipe in pair.row.beside)
     lines = [f"- {model.label}: {why or 'no number to compare'}." for model, why in apart.items()]
-    return [*grid, *sources, *cited, *remarks, *lines]
+    return [*grid, *sources, *_unjudged_lines(pairs), *remarks, *lines]
 
 
 def compared_numbers(
@@ -62,8 +62,7 @@ def compared_numbers(
     for model in _comparable_models(results):
         rows, why = published_counterparts(published, model)
         of_model = [pair for row in rows for pair in _pairs(published, blocks[0], model, row)]
-        judged = {(pair.column.key, pair.ours) for pair in of_model if pair.judged}
-        pairs += [p for p in of_model if p.judged or (p.column.key, p.ours) not in judged]
+        pairs += of_model
         if not of_model:
             apart[model] = why
     return pairs, apart
@@ -88,20 +87,12 @@ def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
         for row in published_counterparts(published, model)[0]
         if model.recipe not in row.beside
     ]
-    absent = [
-        row for row in published.rows if row not in measured and not _has_random_row(row, models)
-    ]
+    absent = [row for row in published.rows if row not in measured]
     absent += [point for point in published.points if not any(_is_point(point, m) for m in models)]
     lines = [f"- {row.label}: {needs}" for row in absent if (needs := _needed_runs(row))]
     unbuilt = dict.fromkeys(row.label for row in absent if not _needed_runs(row))
     lines += [f"- not implemented here: {', '.join(unbuilt)}"] if unbuilt else []
     return list(dict.fromkeys(lines))
-
-
-def _has_random_row(row: Row, models: Sequence[Model]) -> bool:
-    """Return whether the row is the paper's random one and one of the models is untrained too."""
-    alike = (m for m in models if row.pretrain.arch in (None, m.arch))
-    return row.role == "random" and any(model.untrained for model in alike)
 
 
 def _is_point(point: Row, model: Model) -> bool:
@@ -128,6 +119,15 @@ def _tolerance_source(task: str) -> str:
     return f"- {task.partition('/')[0]}: {tolerance(task).source}."
 
 
+def _unjudged_lines(pairs: Sequence[Pair]) -> list[str]:
+    """Return a line for each reason why numbers are not judged, with their rows."""
+    rows: dict[str, dict[str, None]] = {}
+    for pair in pairs:
+        if pair.no_verdict and pair.ours.finite:
+            rows.setdefault(pair.no_verdict, {})[pair.row.label] = None
+    return [f"- not judged ({', '.join(labels)}): {why}." for why, labels in rows.items()]
+
+
 def _remark(pair: Pair) -> str:
     """Return the line on a recipe that is another reading of the printed row."""
     recipe, row = pair.model.recipe, pair.row
@@ -149,12 +149,12 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
             column=column,
             ours=ours,
             paper=paper,
-            judged=bool(protocol) and ours.finite,
+            no_verdict=row.no_verdict(column) or ("" if ours.finite else NOT_A_NUMBER),
             files=entry.files,
         )
         for column in published.columns
         for protocol in [row.protocol_of(column)]
-        if (paper := row.values.get(column.key)) is not None
+        if (paper := row.number(column)) is not None
         for entry in [_our_entry(block, model, row, column, protocol)]
         if (ours := entry.score) is not None
     ]

@@ -134,7 +134,7 @@ def _published(result: Result) -> Iterator[Line]:
                     text += f": {verdict(difference, pair.task)}, "
                     text += f"pass up to {limits.passes:g}, warn up to {limits.warns:g}"
                 else:
-                    text += ": not judged, cited from elsewhere"
+                    text += f": not judged, {pair.no_verdict}"
                 yield f"{label}: {pair.row.label}, {pair.column.label}", text
             if apart:
                 reasons[label] = next(iter(apart.values()))

@@ -6,7 +6,7 @@ from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import TableEntry, average_entry, table_entry
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, transfer_tasks
-from benchmarks.pages.records import METRICS_AND_HEADINGS, Model, Results
+from benchmarks.pages.records import Model, Results
 from benchmarks.pages.table_rows import (
     Heading,
     TableNotes,
@@ -18,6 +18,7 @@ from benchmarks.pages.table_rows import (
     row_label,
 )
 from benchmarks.pages.verdict import noise_rule
+from transfer.tasks import TASKS, reading_of
 
 DECIMALS = 1
 
@@ -46,7 +47,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         parts += ["## Beside the papers", listed]
     if results.warnings:
         listed = "\n".join(f"- warning: {line}" for line in results.warnings)
-        parts += ["## Files that could not be read", listed]
+        parts += ["## Files that are not used", listed]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -93,7 +94,8 @@ def _columns(block: Block) -> list[Column]:
         for column in (*((task, name) for task in transfer_tasks()), (AVERAGE, name))
         if column in ran or column[0] == AVERAGE
     ]
-    order = {task: i for i, task in enumerate(METRICS_AND_HEADINGS)}
+    # of several readings of a task the first one counts
+    order = {reading_of(key)[0]: i for i, key in reversed([*enumerate(TASKS)])}
     others = [column for column in block.columns if column[0] not in transfer_tasks()]
     return transfer + sorted(others, key=lambda column: (order.get(column[0], len(order)), column))
 

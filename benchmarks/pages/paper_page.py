@@ -7,7 +7,7 @@ from benchmarks.pages.against import comparison_lines, missing_row_lines
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
 from benchmarks.pages.markdown import Notes
-from benchmarks.pages.matching import rows_of_method
+from benchmarks.pages.matching import rows_of_recipe
 from benchmarks.pages.published import (
     AVERAGE,
     ELSEWHERE,
@@ -109,6 +109,14 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def settings_page(published: Table, paper: Paper, command: str) -> str:
+    """Return the page of a table that prints settings and no result."""
+    shown = _block(published, EMPTY, Notes(), printed=True)
+    facts = "\n".join(f"- {fact}" for fact in published.facts)
+    parts = [*_title(published, paper), f"Made by `{command}`.", markdown_table(shown), facts]
+    return "\n\n".join(parts) + "\n"
+
+
 def paper_tables(published: Table, results: Results) -> PaperTables:
     """Return the paper's rows with ours, then our rows that stand apart, block by block."""
     readings = _protocol_by_task(published)
@@ -158,12 +166,12 @@ def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str
     """Return the function that finds protocols of results that may not stand beside printed rows.
 
     A result may stand there if it has the protocol of its column. If the paper used another
-    protocol for the row of the backbone's method, the result must have that one.
+    protocol for the row of the backbone's recipe, the result must have that one.
     """
 
     def check(model: Model, task: str, name: str) -> OtherProtocol | None:
         reading = readings[task]
-        rows = [r for r in rows_of_method(published, model) if r.task in ("", task)]
+        rows = [r for r in rows_of_recipe(published, model) if r.task in ("", task)]
         own = {row.protocol_for(task, reading) for row in rows} - {""}
         if own and name not in own and name in {reading, *of_rows}:
             return OtherProtocol(name, tuple(sorted(own)))
@@ -207,12 +215,14 @@ def _has_protocol_of_page(
     return name == reading or name.startswith(reading + "-") or name in of_rows
 
 
+def _title(published: Table, paper: Paper) -> list[str]:
+    source = f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}."
+    return [f"# {paper.name}, {published.number}", f"{published.title}.\n{source}"]
+
+
 def _page_head(published: Table, paper: Paper, command: str) -> str:
     lines = [
-        f"# {paper.name}, {published.number}",
-        "",
-        f"{published.title}.",
-        f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}.",
+        "\n\n".join(_title(published, paper)),
         "",
         f"Percent. Rows with → are measured here, all others are the paper's. Made by `{command}`.",
     ]
@@ -372,7 +382,7 @@ def _printed_number(published: Table, row: Row, column: Column) -> PrintedNumber
 def _decimals(published: Table, column: Column) -> int:
     """Return the number of decimals that the paper prints, 1 if it prints no number."""
     values = [row.values.get(column.key) for row in published.rows]
-    printed = [repr(float(v)).partition(".")[2] for v in values if v is not None]
+    printed = [repr(v).partition(".")[2] for v in values if v is not None]
     return max((len(digits) for digits in printed), default=1)
 
 

@@ -1,6 +1,6 @@
 """Numbers that the five papers print, from published/<paper>.yaml."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,8 @@ class Column:
     """Protocol of the paper for the task, without the version."""
     higher_is_better: bool | None
     """Direction of the metric; None for settings."""
+    no_verdict: str = ""
+    """Reason why none of its numbers is judged; empty if they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +69,14 @@ class Row:
     protocol: str = ""
     """Protocol of the row, if it differs from the column's."""
     protocols: Mapping[str, str] = field(default_factory=dict)
-    """Protocol of single numbers by task id, if it differs from the row's; ELSEWHERE if it is not
-    built here."""
+    """Protocol of single numbers that the paper cites, by task id; ELSEWHERE if it is not built
+    here."""
     method: str = ""
     """Name of the method in METHODS; empty if it is not implemented here."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` that trains the row's backbone."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Other readings of the row by recipe: how each differs from the printed run."""
-    variant: str = ""
-    """Words that the names of the row's recipes have, unlike those of the method's other rows."""
     heads: Mapping[str, int] = field(default_factory=dict)
     """Number of each used head in the recipe's file, by its name; empty if all heads are used."""
     pretrain: Pretraining = Pretraining()
@@ -87,12 +87,24 @@ class Row:
     """Marks are taken from the text, not from the printed table."""
     values: Mapping[str, float | None]
     bracketed: Mapping[str, float] = field(default_factory=dict)
-    """Second numbers, printed in brackets."""
+    """Second numbers, printed in brackets: those that the paper measured itself."""
     markers: Mapping[str, str] = field(default_factory=dict)
     """Footnote marks per value; under "bracketed" those of the bracket."""
     ci: Mapping[str, float] = field(default_factory=dict)
     """Half width of the printed confidence interval."""
     note: str = ""
+
+    def number(self, column: Column) -> float | None:
+        """Return the number that ours is compared with: of two, the one that the paper measured."""
+        return self.bracketed.get(column.key, self.values.get(column.key))
+
+    def no_verdict(self, column: Column) -> str:
+        """Return why one number of the row is not judged; empty if it is."""
+        if self.role == "unclear":
+            return "the paper does not say who trained and measured it"
+        if self.role == "cited" or (self.task or column.task) in self.protocols:
+            return "the paper cites the number from elsewhere"
+        return column.no_verdict
 
     def protocol_of(self, column: Column) -> str:
         """Return the protocol of one number of the row; empty if it is not built here."""
@@ -147,8 +159,8 @@ class Measurement:
     """Protocol of the paper for the task, without the version."""
     metric: str
     """Name of the number in the task's record or in the log of pre-training."""
-    judged: bool = True
-    """False if one of the paper's numbers was measured elsewhere by other means."""
+    no_verdict: str = ""
+    """Reason why the number is not judged; empty if it is."""
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -177,7 +189,11 @@ class Statement:
     where: str
     what: str
     values: Mapping[str, Any]
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
+    """Settings of a figure's runs by method and symbol: name among a run's settings, the paper's
+    value and, where it is not the text on this figure that names it, what does."""
+    assumed: str = ""
+    """Sentences on what the paper leaves open and our runs assume; empty if nothing."""
     pretrain: Pretraining = Pretraining()
     """Pre-training of recipes that no row of a table names."""
     measured: tuple[Measurement, ...] = ()
@@ -291,7 +307,7 @@ def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] |
         for column in table.columns
         if (row.task or column.task) == task and column.metric == metric
         if row.protocol_of(column) == protocol
-        if (value := row.values.get(column.key)) is not None
+        if (value := row.number(column)) is not None
     ]
     return max(printed, key=lambda one: one[0], default=None)
 

@@ -14,7 +14,7 @@ class OtherProtocol:
 
     name: str
     expected: tuple[str, ...] = ()
-    """Protocols of the paper's rows of the same method; empty if no row has one of its own."""
+    """Protocols of the paper's rows of the same recipe; empty if no row has one of its own."""
 
     @property
     def words(self) -> str:

@@ -1,4 +1,4 @@
-"""Reading of result files; a torn or foreign file becomes a warning, never a crash.
+"""Reading of result files; a torn, edited or foreign file becomes a warning, never a crash.
 
 It does not build a `transfer.record.Record`, since files of older formats are shown as well.
 """
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import Pretraining, published_recipes
+from transfer.record import Record, check_content
+from transfer.tasks import TASKS, reading_of
 
-DETECTION = "Detection and segmentation"
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
@@ -28,40 +29,18 @@ DECLARED = "†"
 """Sign of a backbone whose recipe a user declared."""
 UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
+STAND_IN_TEXTURE = "randconv_luma"
+"""Texture augmentation that stands in for a paper's style transfer."""
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
 """Folders below the results with records of snapshots, which have pages of their own. Earlier
 versions wrote to the second one."""
 
 
-TASKS_OF_EARLIER_RECORDS = {
-    ("mAP", "VOC 2007 SVM"): "voc07_svm",
-    ("top1", "Linear probes"): "in1k_linear in100_linear cifar10_linear cifar100_linear "
-    "inat1k_linear cub200_linear",
-    ("acc", "Linear probes"): "rotation4_linear",
-    ("top1", "Nearest neighbors"): "in100_knn cifar10_knn cifar100_knn",
-    ("top1_1pct", "Nearest neighbors"): "cifar10_lowshot_knn cifar100_lowshot_knn",
-    ("top1", "Few labels"): "in1k_semi_1pct in1k_semi_10pct "
-    "cifar10_semi_1pct cifar10_semi_10pct cifar10_semi_100pct",
-    ("acc_5shot", "Few labels"): "flowers102_fewshot cifar10_fewshot",
-    ("top1", "Robustness"): "objectnet13_eval",
-    ("all_top1", "Robustness"): "imagenet_c100_eval",
-    ("AP", DETECTION): "coco_det coco_insseg coco_keypoint voc0712_det_c4",
-    ("mIoU", DETECTION): "voc12_seg_fcn",
-}
-"""Tasks by primary metric and heading, for records that do not hold these as they are older."""
-METRICS_AND_HEADINGS = {
-    task: both for both, tasks in TASKS_OF_EARLIER_RECORDS.items() for task in tasks.split()
-}
-PER_CLASS = ("aircraft", "caltech101", "flowers", "pets")
-"""Data sets of linear transfer whose metric is the mean over classes."""
-
-
 def metric_and_heading(task: str) -> tuple[str, str]:
-    """Return primary metric and heading of a task whose record does not hold them."""
-    family, _, name = task.partition("/")
-    if family == "transfer_linear":
-        return ("mean_per_class" if name in PER_CLASS else "top1"), "Linear transfer"
-    return METRICS_AND_HEADINGS.get(task, ("top1", "Other tasks"))
+    """Return primary metric and heading of a task id, for records that are older than these."""
+    readings = (one for key, one in TASKS.items() if reading_of(key)[0] == task)
+    of_task = next(readings, None)
+    return (of_task.primary_metric, of_task.heading) if of_task else ("top1", "Other tasks")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -84,12 +63,6 @@ class Model:
     """Number of pre-training images; None if the record does not say."""
     changed: str = field(default="", compare=False)
     """Settings that differ from the recipe."""
-    batch_size: int | None = field(default=None, compare=False)
-    """Images per optimizer step of pre-training; None if the record does not say."""
-    crops: str = field(default="", compare=False)
-    """Views of multi-crop, such as "3×224 + 5×96"; empty if the record does not say."""
-    table_row: str = field(default="", compare=False)
-    """Published results that its recipe reproduces; empty for foreign files."""
     heads: tuple[str, ...] = field(default=(), compare=False)
     """Names of the used heads: the augmentation that a head is sensitive to, or "invariant". Empty
     if all heads are used."""
@@ -198,7 +171,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            warnings.append(f"{name.as_posix()}: not a result file ({_reason(error)})")
+            warnings.append(f"{name.as_posix()}: not used ({_reason(error)})")
             continue
         if isinstance(entry, Result):
             done.append(replace(entry, file=name.as_posix()))
@@ -221,11 +194,12 @@ def _reason(error: Exception) -> str:
 
 
 def _parse(content: dict[str, Any], path: Path) -> Result | Failure:
-    if content["format"] == "ssl-record/1":
+    if content["format"] == Record.format:
+        check_content(content)
         return _result(content, path)
     if content["format"] == "ssl-failure/1":
         return _failure(content)
-    raise ValueError(f"format {content['format']!r}, expected 'ssl-record/1' or 'ssl-failure/1'")
+    raise ValueError(f"format {content['format']!r}, expected {Record.format} or ssl-failure/1")
 
 
 def _result(content: dict[str, Any], path: Path) -> Result:
@@ -285,40 +259,23 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
         made_by |= {"epochs": known.epochs or "", "data": known.data or ""}
     origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
     num_images = re.search(r"(\d+) images", origin["data"])
-    settings = made_by.get("settings") or {}
     return Model(
         name=content["name"],
         sha256=content["sha256"],
         arch=content["arch"],
         stem=content["stem"],
         source=content.get("source", ""),
-        table_row=_words(made_by.get("table_row") or ""),
         texture=_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         heads=tuple(made_by.get("heads", ())),
         declared=bool(declared),
         last_epoch=made_by.get("last_epoch") or {},
-        settings=settings,
+        settings=made_by.get("settings") or {},
         precision=_words(made_by.get("precision") or ""),
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
-        batch_size=settings.get("batch_size"),
-        crops=_crops(settings),
         **origin,
     )
-
-
-def _crops(settings: Mapping[str, Any]) -> str:
-    """Return the views of a multi-crop run in words such as "3×224 + 5×96"; empty for others."""
-    views = [
-        f"{settings[number]}×{settings[size]}"
-        for number, size in (
-            ("config.num_large_views", "views.size_px"),
-            ("config.num_small_views", "views.small_size_px"),
-        )
-        if settings.get(number) and settings.get(size)
-    ]
-    return " + ".join(views)
 
 
 def _words(value: object) -> str:

@@ -74,6 +74,8 @@ def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> l
     parts += ["\n".join(_tolerance_sources(paper))] if lines else []
     if needed:
         parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
+    if assumed := _assumptions(paper):
+        parts += ["Our readings, and what has no verdict:", "\n".join(assumed)]
     if others:
         parts += ["Settings, cited numbers and shapes of curves:", "\n".join(others)]
     return parts
@@ -171,7 +173,7 @@ def _line(
     if not ours.finite:
         return [*line, ours.text(2) + sign, "–", "–", "–"]
     line += [ours.text(2) + sign, f"{difference:+.2f}"]
-    if not measurement.judged:
+    if measurement.no_verdict:
         return [*line, "not judged", "–"]
     limits = tolerance(scale)
     return [*line, verdict(difference, scale), f"{limits.passes} / {limits.warns}"]
@@ -187,7 +189,7 @@ def _tolerance_sources(paper: Paper) -> list[str]:
     lines = dict.fromkeys(
         f"- {_scale(one) or one.metric}: {tolerance(_scale(one)).source}."
         for one in measured
-        if one.judged
+        if not one.no_verdict
     )
     for swept in (statement.swept for statement in paper.stated):
         if swept:
@@ -195,9 +197,23 @@ def _tolerance_sources(paper: Paper) -> list[str]:
                 "- best setting: warn where the paper's value is within the task's tolerance."
             ] = None
             lines[f"- {swept.task}: {tolerance(swept.task).source}."] = None
-    if not all(one.judged for one in measured):
-        lines["- not judged: the paper cites one of the two numbers from elsewhere."] = None
     return list(lines)
+
+
+def _assumptions(paper: Paper) -> list[str]:
+    """Return lines on what has no verdict, and on what our runs assume, with where it is stated."""
+    reasons: dict[str, list[str]] = {}
+    for one in paper.stated:
+        for measurement in (measurement for measurement in one.measured if measurement.no_verdict):
+            reason = f"not judged, as {measurement.no_verdict}."
+            reasons.setdefault(reason, []).append(f"{one.where}, {one.what}")
+        if one.assumed:
+            reasons.setdefault(one.assumed, []).append(one.where)
+        if one.swept:
+            values = ", ".join(f"{value:g}" for value in sorted(one.swept.recipes.values()))
+            grid = f"the text names {one.swept.value} alone; the values it is chosen from are ours"
+            reasons.setdefault(f"{grid}: {values}.", []).append(one.where)
+    return [f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in reasons.items()]
 
 
 def _needed(measurement: Measurement) -> str:

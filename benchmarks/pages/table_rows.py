@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from benchmarks.pages.entries import Score, TableEntry
 from benchmarks.pages.markdown import Notes, bold, table
-from benchmarks.pages.records import DECLARED, Model
+from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
 from benchmarks.pages.verdict import best_index
 
 
@@ -148,10 +148,8 @@ def backbone_description(model: Model) -> str:
             origin = f"{model.source}; declared as {model.recipe}"
     if model.heads:
         origin += f"; heads {' '.join(model.heads)}"
-    if model.texture == "randconv_luma":
-        origin += (
-            "; textures by randconv_luma instead of style transfer, so this is no reproduction"
-        )
+    if model.texture == STAND_IN_TEXTURE:
+        origin += f"; textures by {model.texture} instead of style transfer: no reproduction"
     elif model.texture:
         origin += f"; textures from a {model.texture}"
     weights = f"weights {model.sha256[:12]}" if model.sha256 else ""

@@ -25,7 +25,7 @@ MEANINGS = {
     "pass": "within the spread of re-runs of one recipe",
     "warn": "further away than re-runs usually are",
     "fail": "not the published number",
-    "not judged": "the paper cites the number from elsewhere",
+    "not judged": "cited, of unclear origin or on unstated conditions, see the paper's table",
     NOT_A_NUMBER: "without a difference",
 }
 WIDEST = 10.0

@@ -80,11 +80,12 @@ def watch(method: Method, optimizer: Optimizer, stopwatch: Stopwatch) -> None:
     for module in method.modules():
         if isinstance(module, MomentumEncoder):
             _watch_passes(module, "key pass", stopwatch)
-            _watch_updates(module, stopwatch)
+            _watch_calls(module, "update", "momentum update", stopwatch)
     for name, child in method.named_children():
         if name in QUERY_PARTS:
             _watch_passes(child, "query pass", stopwatch)
     _watch_passes(method, "forward", stopwatch)
+    _watch_calls(method, "after_step", "forward", stopwatch)  # some momentum updates are there
     ends: list[Mark] = []
 
     def forward_ends(*_: Any) -> None:
@@ -118,15 +119,15 @@ def _watch_passes(module: nn.Module, phase: str, stopwatch: Stopwatch) -> None:
     module.register_forward_hook(end)
 
 
-def _watch_updates(module: MomentumEncoder, stopwatch: Stopwatch) -> None:
-    update: Callable[..., None] = module.update
+def _watch_calls(module: nn.Module, name: str, phase: str, stopwatch: Stopwatch) -> None:
+    call: Callable[..., None] = getattr(module, name)
 
     def timed(*things: Any) -> None:
         begin = stopwatch.mark()
-        update(*things)
-        stopwatch.add("momentum update", begin, stopwatch.mark())
+        call(*things)
+        stopwatch.add(phase, begin, stopwatch.mark())
 
-    vars(module)["update"] = timed  # found before the method of the class
+    vars(module)[name] = timed  # found before the method of the class
 
 
 def split_forward_time(times: dict[str, float]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 images.py       training images, their order and their pixels
 image_files.py  their paths, packed
 kept_listing.py  listings of earlier starts
-last_writes.py  notice of images that were written meanwhile
+last_writes.py  notice of images that were changed meanwhile
 tree.py         files and folders, also behind links
 random_numbers.py  the random numbers of views, from seed, epoch and image
 views.py        random views of an image: recipes, crops and colors

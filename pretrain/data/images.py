@@ -31,7 +31,7 @@ class DecodeError(DataError):
 
 
 class ChangedError(DataError):
-    """Images were written while a run read them."""
+    """Images were changed while a run read them."""
 
 
 @dataclass(frozen=True)

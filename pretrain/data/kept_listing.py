@@ -139,7 +139,7 @@ def _load(path: Path, folder: Path) -> Listing | None:
 
 def _is_unchanged(folder: Path, state: FolderState) -> bool:
     place = (folder / state.path).stat()
-    return (place.st_ino, place.st_mtime_ns) == (state.inode, state.changed_ns)
+    return (place.st_ino, place.st_ctime_ns) == (state.inode, state.changed_ns)
 
 
 def _opens(path: Path) -> bool:

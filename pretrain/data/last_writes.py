@@ -1,4 +1,4 @@
-"""Notice of images that were written while a run read them."""
+"""Notice of images that were changed while a run read them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ were overwritten."""
 
 @dataclass(frozen=True)
 class LastWrites:
-    """Times at which the images of a run were last written."""
+    """Times at which the images of a run last changed (ctime); tar and cp -p do not restore it."""
 
     images: TrainingImages
     times: NDArray[np.int64]
@@ -28,7 +28,7 @@ class LastWrites:
         return LastWrites(images, _times(images))
 
     def changed(self) -> list[str]:
-        """Return the names of files or folders that were written, or deleted, since then."""
+        """Return the names of files or folders that have changed, or were deleted, since then."""
         places = np.flatnonzero(_times(self.images) != self.times)
         return [_names(self.images, int(place)) for place in places]
 
@@ -48,6 +48,6 @@ def _names(images: TrainingImages, place: int) -> str:
 
 def _time(path: Path) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return path.stat().st_ctime_ns
     except OSError:
         return -1

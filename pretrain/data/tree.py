@@ -19,7 +19,7 @@ class FolderState:
     """Path that led there."""
     inode: int
     changed_ns: int
-    """Time of the last change of its entries."""
+    """Change time (ctime); tar and cp -p restore only the time of modification."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ def _walk(tree: Tree, below: str, walked: set[tuple[int, int]], links: list[str]
     except PermissionError:
         tree.unreadable.append(below or ".")
         return True
-    tree.states.append(FolderState(below, place.st_ino, place.st_mtime_ns))
+    tree.states.append(FolderState(below, place.st_ino, place.st_ctime_ns))
     prefix = f"{below}/" if below else ""
     names = tree.names.setdefault(below, [])
     for entry in found:

@@ -50,12 +50,14 @@ class BYOL(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), the sum of both directions (section 3.1).
 
-        progress is the share of the run done, on which the momentum depends.
+        progress has no effect.
         """
-        # the paper updates the target after the optimizer's step, which only shifts its schedule
-        self.target_encoder.update(self.encoder, rising_momentum(self.config.momentum, progress))
         first, second = (self.encoder(images) for images in views)
         targets = [self.target_encoder(images) for images in views]
         loss = byol_loss(self.predictor(first), targets[1])
         loss = loss + byol_loss(self.predictor(second), targets[0])
         return {"loss": loss, "embedding_spread": embedding_spread(first)}
+
+    def after_step(self, progress: float) -> None:
+        """Let the target encoder follow, at the momentum of this step: section 3.2 with k / K."""
+        self.target_encoder.update(self.encoder, rising_momentum(self.config.momentum, progress))

@@ -103,14 +103,9 @@ class DINO(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 2 + S views (n, 3, H, W), small ones last.
 
-        progress is the share of the run done. The target encoder is updated before the step, in
-        the released code after it. So an update has the momentum of two steps later, and the
-        exported target has not followed the last two steps of the encoder, of which the released
-        one takes in next to nothing.
+        progress is the share of the run done, on which the target temperature depends.
         """
         config = self.config
-        momentum = rising_momentum(config.momentum, progress)
-        self.target_encoder.update(self.encoder, momentum)
         target_logits = self.target_encoder(torch.cat(views[:2])).unflatten(0, (2, -1))
         backbone, head = self.encoder
         # the backbone passes each size by itself, the head all together, as in the released code
@@ -132,6 +127,11 @@ class DINO(Method):
             "target_entropy": entropy,
             "target_divergence": loss.detach() - entropy,
         }
+
+    def after_step(self, progress: float) -> None:
+        """Let the target encoder follow, at the released code's momentum for this step."""
+        momentum = rising_momentum(self.config.momentum, progress)
+        self.target_encoder.update(self.encoder, momentum)
 
     def target_temperature(self, progress: float) -> float:
         """Return tau_t at a share of the run: linear over the warm-up, constant after it.

@@ -162,14 +162,14 @@ class UniCLR(Method):
         return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 2 + S views (n, 3, H, W), small ones last, at a share of the run."""
+        """Return the loss of 2 + S views (n, 3, H, W), small ones last; progress has no effect."""
         large, small = views[:2], views[2:]
         # large views have batch statistics of their own, as in algorithm 1; small ones share theirs
         batches = [*large, torch.cat(small)] if small else large
         projected = [self.encoder(images) for images in batches]
         online = [self.predictor(embeddings) for embeddings in projected]
         sources = [*online[:2], *(part for rows in online[2:] for part in rows.chunk(len(small)))]
-        targets = self._targets(large, projected[:2], progress)
+        targets = self._targets(large, projected[:2])
         embeddings = torch.stack([*sources, *targets], dim=1).float()
         if self.config.affinity_scope == "global":
             embeddings = gather_with_gradient(embeddings)
@@ -192,13 +192,15 @@ class UniCLR(Method):
             f"any signal is left; pass --ridge 1 or more --groups"
         ]
 
-    def _targets(
-        self, images: list[Tensor], projected: list[Tensor], progress: float
-    ) -> list[Tensor]:
-        """Return targets (n, D) of the large views, without gradient; none where sources serve."""
+    def after_step(self, progress: float) -> None:
+        """Let the momentum encoder, if any, follow."""
         if self.target_encoder is not None:
             momentum = rising_momentum(self.config.momentum, progress)
             self.target_encoder.update(self.encoder, momentum)
+
+    def _targets(self, images: list[Tensor], projected: list[Tensor]) -> list[Tensor]:
+        """Return targets (n, D) of the large views, without gradient; none where sources serve."""
+        if self.target_encoder is not None:
             return [self.target_encoder(view) for view in images]
         return [rows.detach() for rows in projected] if self.config.predictor else []
 

@@ -30,5 +30,10 @@ def decode(content: bytes) -> Pixels:
                 return pixels
         except ValueError:
             pass  # simplejpeg also refuses small flaws that Pillow accepts
-    with Image.open(io.BytesIO(content)) as image:
-        return np.array(image.convert("RGB"))
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return np.array(image.convert("RGB"))
+    except UnidentifiedImageError as error:
+        page = content.lstrip().startswith(b"<")
+        kind = "a page in HTML or XML" if page else f"no image, it begins with {content[:8]!r}"
+        raise UnidentifiedImageError(kind if content else "an empty file") from error

@@ -77,7 +77,8 @@ class Recipe(Generic[Config]):
     """Shares of the run after which a step schedule divides the rate by ten."""
     schedule_unit: Literal["epoch", "step"] = "epoch"
     """Unit at which the rate, ramps and a method's own schedules change; papers' code has epochs.
-    All through an epoch the rate is that of its start, everything else that of its end."""
+    All through an epoch the rate is that of its start, everything else that of its end. The rising
+    momentum of target encoders counts steps with either."""
     optimizer: OptimizerName = "sgd"
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class LostProcessError(RuntimeError):
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process")
 """Parts of the messages of gloo and NCCL when another process has ended."""
 
+PATIENCE = timedelta(days=1)
+"""Longest wait in a collective: the others wait while rank 0 writes checkpoints and the export."""
 LOCK = ".lock"
 """File in a run's folder that is locked, and names the process that has locked it last."""
 _HELD: dict[Path, int] = {}
@@ -66,7 +69,8 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         yield Process(device=torch.device(device))
         return
-    dist.init_process_group("nccl" if cuda else "gloo")
+    gpu = torch.device(device) if cuda else None
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE, device_id=gpu)
     try:
         yield Process(
             rank=dist.get_rank(), num_processes=dist.get_world_size(), device=torch.device(device)

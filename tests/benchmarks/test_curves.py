@@ -15,6 +15,7 @@ from benchmarks.curves import main
 from benchmarks.execution.run_file import local_rows
 from benchmarks.pages.records import read_results
 from benchmarks.tables import write_tables
+from tests.synthetic_records import put
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell
 
@@ -207,8 +208,7 @@ def point(curves: Path, epoch: int, **changes: Any) -> None:
         **{"departures": [], "finished": "2026-01-01T00:00:00Z"},
     }
     path = curves / "mine" / f"{protocol}-{changes.get('small', '')}-{epoch}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
+    put(path.parent, path.name, content)
 
 
 def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path: Path) -> None:

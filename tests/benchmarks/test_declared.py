@@ -16,7 +16,7 @@ from benchmarks.planning.declared import settle_declarations
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import RunAll, main, origins
 from pretrain.recipes import RECIPES
-from tests.synthetic_records import page, record
+from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.declaration import (
     declare_in_records,
@@ -109,7 +109,7 @@ def test_a_later_declaration_is_added_to_finished_records(
     assert declare_in_records(settings.records, other) == 0
 
 
-def put(records: Path, backbone: Backbone, task: str, declared: str, day: int) -> Path:
+def store(records: Path, backbone: Backbone, task: str, declared: str, day: int) -> Path:
     """Write the record of a finished task of this backbone; return its file."""
     path = record_path(records, backbone.name, task, "x/1", "paper", 0)
     fields: dict[str, Any] = {
@@ -132,7 +132,7 @@ def put(records: Path, backbone: Backbone, task: str, declared: str, day: int) -
 
 
 def test_another_recipe_replaces_the_declared_one(backbone: Backbone, tmp_path: Path) -> None:
-    file = put(tmp_path, backbone, "a", RECIPE, 1)
+    file = store(tmp_path, backbone, "a", RECIPE, 1)
     other = replace(backbone, declared="moco/in1k-r50-v2")
     settled, line = settle_declaration(tmp_path, other, given=True)
     assert read_record(file).declared == settled.declared == "moco/in1k-r50-v2"
@@ -140,7 +140,7 @@ def test_another_recipe_replaces_the_declared_one(backbone: Backbone, tmp_path: 
 
 
 def test_an_empty_recipe_withdraws_the_declared_one(backbone: Backbone, tmp_path: Path) -> None:
-    files = [put(tmp_path, backbone, task, RECIPE, 1) for task in ("a", "b")]
+    files = [store(tmp_path, backbone, task, RECIPE, 1) for task in ("a", "b")]
     settled, line = settle_declaration(tmp_path, backbone, given=True)
     assert [settled.declared, *(read_record(file).declared for file in files)] == ["", "", ""]
     assert f"--as {RECIPE} is withdrawn in 2 records" in line
@@ -150,16 +150,16 @@ def test_an_empty_recipe_withdraws_the_declared_one(backbone: Backbone, tmp_path
 def test_without_a_word_the_declared_recipe_stays_and_is_said(
     backbone: Backbone, tmp_path: Path
 ) -> None:
-    put(tmp_path, backbone, "a", "moco/in1k-r50-v2", 1)
-    file = put(tmp_path, backbone, "b", RECIPE, 2)
+    store(tmp_path, backbone, "a", "moco/in1k-r50-v2", 1)
+    file = store(tmp_path, backbone, "b", RECIPE, 2)
     settled, line = settle_declaration(tmp_path, backbone, given=False)
     assert settled.declared == read_record(file).declared == RECIPE  # the newest record's
     assert f"declared as {RECIPE} by an earlier run; --as '' withdraws it" in line
 
 
 def test_a_file_that_was_never_declared_needs_no_line(backbone: Backbone, tmp_path: Path) -> None:
-    file = put(tmp_path, backbone, "a", "", 1)
-    put(tmp_path, replace(backbone, sha256="0" * 64), "b", RECIPE, 2)
+    file = store(tmp_path, backbone, "a", "", 1)
+    store(tmp_path, replace(backbone, sha256="0" * 64), "b", RECIPE, 2)
     for given in (True, False):
         assert settle_declaration(tmp_path, backbone, given=given) == (backbone, "")
     assert read_record(file).declared == ""
@@ -168,7 +168,7 @@ def test_a_file_that_was_never_declared_needs_no_line(backbone: Backbone, tmp_pa
 def test_a_kept_recipe_reaches_the_processes_of_the_cells(
     backbone: Backbone, settings: CellSettings
 ) -> None:
-    put(settings.records, backbone, "a", RECIPE, 1)
+    store(settings.records, backbone, "a", RECIPE, 1)
     cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     sources = {backbone.name: Origin(ckpt=Path("foreign.pth"))}
     rows, settled, (line,) = settle_declarations(
@@ -185,14 +185,14 @@ def test_a_record_of_before_has_no_declaration(backbone: Backbone, settings: Cel
     evaluate(cell)
     content = json.loads(cell.path.read_text())
     del content["declared"]
-    cell.path.write_text(json.dumps(content))
+    put(cell.path.parent, cell.path.name, content)
     assert read_record(cell.path).declared == ""
 
 
 def declare(results: Path, recipe: str) -> None:
     for path in results.rglob("*.json"):
         content = json.loads(path.read_text()) | {"declared": recipe}
-        path.write_text(json.dumps(content))
+        put(path.parent, path.name, content)
 
 
 def test_a_declared_backbone_is_compared_and_marked(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.explain import main
 from benchmarks.pages.published import transfer_tasks
+from tests.synthetic_records import put
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "records"
@@ -21,7 +22,7 @@ def changed_record(folder: Path, **changes: Any) -> Path:
     (path,) = (ROOT / "results" / "records" / "cifar10-vicreg").glob("cifar10_knn.*.json")
     content = json.loads(path.read_text()) | changes
     copy = folder / "record.json"
-    copy.write_text(json.dumps(content))
+    put(copy.parent, copy.name, content)
     return copy
 
 
@@ -84,7 +85,7 @@ def test_a_changed_protocol_would_run_again(
         (["--name", "jcl-cifar10", "--task", "transfer_linear/cifar1"], "transfer_linear/cifar10"),
         ([], "give the file of a record, or both of these"),
         (["nowhere.json"], "nowhere.json: No such file or directory"),
-        ([str(ROOT / "pyproject.toml")], "not a result record"),
+        ([str(ROOT / "pyproject.toml")], "not a record that can be used"),
     ],
 )
 def test_what_names_no_record_is_refused_with_advice(
@@ -94,6 +95,14 @@ def test_what_names_no_record_is_refused_with_advice(
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert said in error
+
+
+def test_an_edited_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = changed_record(tmp_path / "records" / "mine")
+    path.write_text(path.read_text().replace("cifar10_knn", "cifar10_svm"))
+    for words in ([str(path)], ["--name", "mine", "--task", "cifar10_knn"]):
+        assert main([*words, "--results", str(tmp_path)]) == 2
+        assert f"{path}: not a record that can be used (edited" in capsys.readouterr().err
 
 
 def test_a_label_that_repeats_keeps_all_of_its_texts(capsys: pytest.CaptureFixture[str]) -> None:

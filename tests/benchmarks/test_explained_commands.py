@@ -14,6 +14,7 @@ import tyro
 from benchmarks.pages.again import Again, make_again
 from benchmarks.planning.cells import cells_of, settings_of, split_words
 from benchmarks.run_all import RunAll
+from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells import command
 from transfer.cells.command import Evaluate
@@ -136,8 +137,7 @@ def made(key: str, folder: Path, options: TrainingOptions | None = None, **chang
         peak_memory_gb=1.0,
     )
     path = cell.path
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(asdict(content) | changes))
+    put(path.parent, path.name, asdict(content) | changes)
     return path
 
 
@@ -206,7 +206,7 @@ def test_a_classifiers_protocol_counts(tmp_path: Path) -> None:
     path = made("objectnet13_eval", tmp_path, schedule="0.5")
     assert again_of(path).cached.startswith("yes")
     content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"details": {"classifier": "another"}}))
+    put(path.parent, path.name, content | {"details": {"classifier": "another"}})
     assert again_of(path).cached == (
         "no: the protocol of the classifier that the task uses has changed since"
     )
@@ -294,7 +294,7 @@ def test_numbers_that_no_option_gives_are_named(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["protocol"]["fields"]["num_neighbors"] = 7
     content["protocol"]["hash"] = "another"
-    path.write_text(json.dumps(content))
+    put(path.parent, path.name, content)
     answer = again_of(path).cached
     assert answer == "no: no option of the command gives num_neighbors as recorded"
 
@@ -317,5 +317,5 @@ def test_impossible_numbers_are_told_not_raised(tmp_path: Path) -> None:
     path = made("voc12_seg_fcn", tmp_path, TrainingOptions(gpus=1))
     content = json.loads(path.read_text())
     content["protocol"]["fields"]["recipe"]["batch_size"] = "many"
-    path.write_text(json.dumps(content))
+    put(path.parent, path.name, content)
     assert again_of(path).cached.startswith("no: no options give the recorded protocol")

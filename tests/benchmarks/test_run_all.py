@@ -119,6 +119,16 @@ def test_a_full_disk_of_results_ends_with_a_line_and_status_1(
     assert [path for path in request.results.rglob("*") if path.is_file()] == []
 
 
+def test_a_report_that_cannot_be_written_is_told_with_status_1(
+    request_for: Request, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = request_for(tasks="cifar10_knn")
+    fill_disk(str(request.results / "report"))
+    assert run(request) == 1
+    assert "the report was not written: " in capsys.readouterr().err
+    assert (request.results / "tables" / "overview.md").exists()
+
+
 def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(
     request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.report_parts.page import report_page
 from benchmarks.tables import write_tables
 from tests.synthetic_records import blocks, page, put, record, transfer_records
 
@@ -24,6 +25,17 @@ def test_a_torn_file_is_a_warning_below_the_overview(tmp_path: Path) -> None:
     text = page(tmp_path, "overview.md")
     assert text.count("- warning: mine/") == 3
     assert "86.0" in text
+
+
+@pytest.mark.parametrize("folder", ["records", "records/snapshots"])
+def test_an_edited_record_is_named_and_not_used(tmp_path: Path, folder: str) -> None:
+    record(tmp_path / folder, 46.0)
+    (path,) = tmp_path.rglob("*.json")
+    path.write_text(path.read_text().replace("46.0", "96.0"))
+    text = page(tmp_path, "overview.md")
+    assert f"{path.relative_to(tmp_path)}: not used (edited" in text
+    assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(tmp_path)
+    assert "96.0" not in text
 
 
 def test_the_overview_has_a_part_per_schedule(tmp_path: Path) -> None:

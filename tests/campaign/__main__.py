@@ -8,7 +8,7 @@ subjects.py     the commands, their inputs, and what counts as their result
 processes.py    commands in forked processes, and all processes below them
 disturbance.py  the kinds of kills and stops
 trial.py        one trial
-campaign.py     all trials, their log, and the section of the page of reliability
+campaign.py     all trials and their log
 faults.py       faults of machines: --faults 1 does these in place of kills
 damage.py       the kinds of damage that a fault does, and what must come of each
 faulty.py       a command on a machine with a fault
@@ -39,8 +39,6 @@ class Request:
     """Names of subjects, separated by commas; all if not given."""
     folder: Path = Path("runs/campaign")
     """Folder of inputs, undisturbed results, the log, and the files of trials that failed."""
-    results: Path | None = None
-    """Folder of results whose page of reliability gets the counts, such as results."""
 
 
 def main() -> int:
@@ -52,8 +50,8 @@ def main() -> int:
 
 
 def run_kills(request: Request) -> int:
-    """Run the trials of the campaign and write their counts; return the exit status."""
-    from tests.campaign.campaign import run, write_counts
+    """Run the trials of the campaign; return the exit status."""
+    from tests.campaign.campaign import run
 
     trials = run(
         request.folder,
@@ -62,24 +60,16 @@ def run_kills(request: Request) -> int:
         names=[name for name in request.subjects.split(",") if name],
         minutes=request.minutes,
     )
-    if request.results is not None:
-        command = f"python -m tests.campaign --kills {request.kills} --seed {request.seed}"
-        command += " --results results"
-        print(write_counts(request.results, trials, request.seed, command))
     return int(not all(trial.survived for trial in trials))
 
 
 def run_faults(request: Request) -> int:
-    """Do the faults of machines and write their counts; return the exit status."""
-    from tests.campaign.faults import run, write_counts
+    """Do the faults of machines; return the exit status."""
+    from tests.campaign.faults import run
 
     outcomes = run(
         request.folder, rounds=request.faults, seed=request.seed, minutes=request.minutes
     )
-    if request.results is not None:
-        command = f"python -m tests.campaign --faults {request.faults} --seed {request.seed}"
-        command += " --results results"
-        print(write_counts(request.results, outcomes, request.seed, command))
     return int(any(outcome.problem for outcome in outcomes))
 
 

@@ -1,4 +1,12 @@
-"""All trials, their log, and the section of the page of reliability."""
+"""All trials and their log.
+
+Commands of the suite on small generated data (ResNet-18, smoke schedules, one thread, CPU) are
+disturbed once, at a moment drawn uniformly over the time of an undisturbed run, and then started
+again with the same words until they end by themselves. Survived: the metrics and details of
+records, the tensors of backbones and checkpoints, the losses, and the bytes of features, tables and
+images equal those of the undisturbed run to the bit. A trial whose command ended before its moment
+is counted as too late, and is not tried again.
+"""
 
 import json
 import shutil
@@ -9,7 +17,6 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.reliability import Row, Section, write_section
 from tests.campaign.processes import Commands, adopt_orphans, running
 from tests.campaign.subjects import SUBJECTS, Places, write_inputs
 from tests.campaign.trial import Trial, Undisturbed, run_trial, run_undisturbed
@@ -25,14 +32,6 @@ IMPORTED = (
     "transfer.cells.many_gpus",
 )
 """Modules that forks need not import; none of them is the main module of a command."""
-TEXT = (
-    "Commands of the suite on small generated data (ResNet-18, smoke schedules, one thread, CPU) "
-    "are disturbed once, at a moment drawn uniformly over the time of an undisturbed run, and then "
-    "started again with the same words until they end by themselves. Survived: the metrics and "
-    "details of records, the tensors of backbones and checkpoints, the losses, and the bytes of "
-    "features, tables and images equal those of the undisturbed run to the bit. A trial whose "
-    "command ended before its moment is counted as too late, and is not tried again."
-)
 
 
 def run(
@@ -87,39 +86,6 @@ def read_trials(log: Path) -> list[Trial]:
     """Return the trials in a log; a line that a kill has cut short is left out."""
     lines = log.read_text().split("\n")[:-1] if log.exists() else []
     return [Trial(**json.loads(line)) for line in lines if line.endswith("}")]
-
-
-def write_counts(results: Path, trials: Sequence[Trial], seed: int, command: str) -> Path:
-    """Write the counts by subject to the page of reliability; return the page's path."""
-    rows = [_row(name, [trial for trial in trials if trial.subject == name]) for name in SUBJECTS]
-    section = Section(
-        name="campaign",
-        title="Kills and stops",
-        text=TEXT,
-        rows=tuple(row for row in rows if row is not None),
-        seed=seed,
-        command=command,
-    )
-    return write_section(results, section)
-
-
-def _row(subject: str, trials: Sequence[Trial]) -> Row | None:
-    """Return the counts of a subject; None if it was not tried."""
-    tried = [trial for trial in trials if trial.in_time]
-    if not trials:
-        return None
-    groups = ("kill -9", "SIGTERM", "SIGSTOP")
-    failed = [trial for trial in tried if not trial.survived]
-    return Row(
-        kind=subject,
-        tried=len(tried),
-        survived=len(tried) - len(failed),
-        counts={
-            **{name: sum(t.kind.startswith(name) for t in tried) for name in groups},
-            "too late": len(trials) - len(tried),
-        },
-        not_survived="; ".join(dict.fromkeys(f"{t.kind}: {t.problem}" for t in failed)),
-    )
 
 
 def undisturbed_result(folder: Path, subject: str, places: Places) -> Undisturbed:

@@ -1,33 +1,25 @@
 """Faults of machines around the commands of the campaign: python -m tests.campaign --faults 1.
 
 Each attempt does one kind of damage to one command, looks at the reason that it gives, and starts
-it again on a sound machine. The result must equal the undisturbed one to the bit.
+it again on a sound machine. Survived: a command that fails says why in its last lines, and the same
+command on a sound machine ends with the undisturbed result to the bit. A damaged file may be
+refused by name, and is then deleted; a record that only the tables read is named there. A folder
+that cannot be written is refused with exit status 2 and nothing is written. Three changes of data
+cannot be noticed and are not tried: images replaced while a command runs and put back while it is
+dead; others of the same size between two commands; others whose times are set back.
 """
 
 import json
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.reliability import Row, Section, write_section
 from tests.campaign import damage
 from tests.campaign.campaign import keep_logs, places_of, prepare_inputs, undisturbed_result
 from tests.campaign.damage import Attempt, on_a_faulty_machine
-
-TEXT = (
-    "The commands of the campaign on machines with faults. Survived: a command that fails says why "
-    "in its last lines, and the same command on a sound machine ends with the undisturbed result "
-    "to the bit. A damaged file may be refused by name, and is then deleted; a record that only "
-    "the tables read is named there. A folder that cannot be written is refused with exit status 2 "
-    "and nothing is written. Attempts whose command ended before the damage are counted as too "
-    "late. Three changes of data cannot be noticed, since sets are told apart by names, sizes and "
-    "labels, and during a command by times of last writes: images that are replaced while a "
-    "command runs and put back while it is dead; others of the same size between two commands; and "
-    "others of the same size whose times are set back. They are not tried."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,35 +148,4 @@ def _attempt(folder: Path, inputs: Path, kind: str, number: int, seed: int) -> O
         subject=subject,
         problem=problem or "",
         in_time=problem is not None,
-    )
-
-
-def write_counts(results: Path, outcomes: Sequence[Outcome], seed: int, command: str) -> Path:
-    """Write the counts by kind to the page of reliability; return the page's path."""
-    kinds = dict.fromkeys(end.kind for end in outcomes)
-    rows = [_row(kind, [end for end in outcomes if end.kind == kind]) for kind in kinds]
-    section = Section(
-        name="faults",
-        title="Faults of machines",
-        text=TEXT,
-        rows=tuple(rows),
-        seed=seed,
-        command=command,
-    )
-    return write_section(results, section)
-
-
-def _row(kind: str, outcomes: Sequence[Outcome]) -> Row:
-    """Return the counts of a kind."""
-    tried = [end for end in outcomes if end.in_time]
-    failed = [f"{end.subject}: {end.problem}" for end in tried if end.problem]
-    return Row(
-        kind=kind,
-        tried=len(tried),
-        survived=len(tried) - len(failed),
-        counts={
-            "commands": len({end.subject for end in tried}),
-            "too late": len(outcomes) - len(tried),
-        },
-        not_survived="; ".join(dict.fromkeys(failed)),
     )

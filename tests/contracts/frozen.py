@@ -38,6 +38,7 @@ FIRST_WORDING = {
     "as printed in the main text, not in appendix A.2 (SGD); two queues and the rows of Q as in "
     "the released code": "as printed",
     "section 6.2, not in appendix A.2 (SGD)": "section 6.2",
+    "; 200 epochs with cosine are ours, the paper has steps and no length": "",
     "LORAC (arXiv:2108.02696), section 6.2": "LORAC (arXiv:2108.02696), section 6.3",
 }
 """Text of a recipe's `paper` -> what stood there when it was frozen; runs do not depend on it."""

@@ -38,7 +38,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status", "topology", "reliability", "explain", "gpu_check"),
+        ("speed", "curves", "run_all", "status", "explain", "gpu_check"),
         ("gpu",),
         ("cluster",),
         ("execution",),

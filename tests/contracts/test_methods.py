@@ -204,6 +204,18 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
 
 
+@every_method
+def test_one_epoch_moves_every_tensor_that_trains_of_what_is_exported(
+    name: str, images: Path, tmp_path: Path
+) -> None:
+    for num_steps in (1, 2):
+        epoch = replace(job(name, images, tmp_path / str(num_steps)), num_steps=num_steps)
+        before = {key: p.detach().clone() for key, p in epoch.method.backbone.named_parameters()}
+        train(epoch, StopRequest())
+        after = epoch.method.backbone.named_parameters()
+        assert [key for key, p in after if torch.equal(p, before[key])] == []
+
+
 @pytest.mark.parametrize(
     ("name", "late"), [("swav", "prototypes"), ("dino", "encoder.1.last_layer.weight")]
 )

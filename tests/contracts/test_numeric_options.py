@@ -27,14 +27,12 @@ import benchmarks.speed.bench_slurm
 import benchmarks.speed.bench_svm
 import benchmarks.status
 import benchmarks.tables
-import benchmarks.topology
 import pretrain.speed.bench_views
 import pretrain.speed.benchmark
 import slurm.__main__
 import transfer.__main__
 from benchmarks.planning.option_ranges import OPTION_RANGES
 from benchmarks.speed.command import SPEED_RANGES as BENCH_RANGES
-from benchmarks.topology import STUDY_RANGES
 from pretrain.speed.options import SPEED_RANGES, Benchmark
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
@@ -117,12 +115,6 @@ COMMANDS = {
     "gpu_check": CommandLine(
         benchmarks.gpu_check.Request, benchmarks.gpu_check.main, benchmarks.gpu_check.RANGES
     ),
-    "topology": CommandLine(
-        benchmarks.topology.Study,
-        benchmarks.topology.main,
-        STUDY_RANGES,
-        ("--photographs", "none"),
-    ),
     "pretrain.speed.benchmark": CommandLine(Benchmark, pretrain.speed.benchmark.main, SPEED_RANGES),
     "pretrain.speed.bench_views": CommandLine(
         pretrain.speed.bench_views.Benchmark, pretrain.speed.bench_views.main, SPEED_RANGES
@@ -193,7 +185,6 @@ def test_every_range_belongs_to_an_option() -> None:
     speed = options["pretrain.speed.benchmark"] | options["pretrain.speed.bench_views"]
     assert speed == set(SPEED_RANGES)
     assert set().union(*(options[name] for name in BENCHMARKS)) == set(BENCH_RANGES)
-    assert options["topology"] == set(STUDY_RANGES)
     assert options["gpu_check"] == set(benchmarks.gpu_check.RANGES)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
 from tests.fake_cuda.watch import Watch
+from transfer.datasets.unchanged import UnprovenFile
 from transfer.finetuning import loop
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training
@@ -50,7 +51,7 @@ def take_fine_tuning_step(
             samples=samples,  # type: ignore[arg-type]
             course=course,
             seed=0,
-            path=Path(),
+            saved=UnprovenFile(Path("training.stage")),
             process=process,
             num_workers=0,
             name="",

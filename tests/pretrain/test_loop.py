@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -143,6 +144,16 @@ def test_a_run_killed_between_checkpoints_repeats_its_lost_steps(
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
 
 
+class Brightness(nn.Linear):
+    """A backbone with one weight: images (n, 3, H, W) -> features (n, 1)."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images.mean(dim=(1, 2, 3))[:, None])
+
+
 class Recorder(Method):
     """A method that remembers what the loop told it."""
 
@@ -150,8 +161,9 @@ class Recorder(Method):
 
     def __init__(self, bad_step: int | None = None) -> None:
         super().__init__()
-        self.backbone = nn.Linear(1, 1)
+        self.backbone = Brightness()
         self.progress: list[float] = []
+        self.followed: list[float] = []
         self.bad_step = bad_step
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
@@ -161,6 +173,9 @@ class Recorder(Method):
             "loss": self.backbone.get_parameter("weight").sum() * (float("nan") if bad else 1.0)
         }
 
+    def after_step(self, progress: float) -> None:
+        self.followed.append(progress)
+
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before(
     image_folder: Path, tmp_path: Path
@@ -168,6 +183,30 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before
     diverging = job(image_folder, tmp_path / "run", method=Recorder(bad_step=7))
     message = r"loss of method jcl is not finite at step 7 of 15; the last good checkpoint is"
     with pytest.raises(NotFiniteError, match=message):
+        train(diverging, StopRequest())
+    assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
+
+
+@pytest.mark.parametrize("what", ["weights", "features"])
+def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
+    image_folder: Path, tmp_path: Path, what: str
+) -> None:
+    # the loss is finite at all steps; the weight, or its square, is not after the second epoch
+    class Diverging(Recorder):
+        def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+            metrics = super().forward(views, progress)
+            if len(self.progress) == 10:
+                with torch.no_grad():
+                    self.backbone.get_parameter("weight").fill_(bad)
+            return {"loss": metrics["loss"].clamp(max=1.0)}
+
+    bad, told = (1e30, "reaches 1e+30") if what == "weights" else (1e19, "are not finite")
+    diverging = job(image_folder, tmp_path / "run", method=Diverging())
+    if what == "features":
+        diverging.method.backbone.register_forward_hook(lambda _, __, result: result * 1e30)
+    with pytest.raises(
+        NotFiniteError, match=f"{re.escape(told)} after step 10 of 15; the last good"
+    ):
         train(diverging, StopRequest())
     assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
 
@@ -230,6 +269,7 @@ def test_rate_and_ramp_change_once_per_unit(
         StopRequest(),
     )
     assert recorder.progress == pytest.approx(progress)
+    assert recorder.followed == pytest.approx([step / 15 for step in range(15)])  # in either unit
     line = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
     assert line["learning_rate"] == pytest.approx(rate, abs=1e-4)  # at step 7 of 15
 
@@ -291,12 +331,12 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
 
         def __init__(self) -> None:
             super().__init__()
-            self.backbone = nn.Linear(1, 1)
+            self.backbone = Brightness()
             self.noted: list[bool] = []
 
         def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
             self.noted.append(self.metrics_read)
-            loss = self.backbone(views[0].mean()[None]).square().sum()
+            loss = self.backbone(views[0]).square().mean()
             number = torch.tensor(float(len(self.noted)))
             return {"loss": loss, **({"number": number} if self.metrics_read else {})}
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
 from pretrain.method import Method
 from pretrain.optim import LARS, fit_to_device, lars, repeat_factors, scheduled_rate, sgd
@@ -308,6 +308,34 @@ def test_fused_sgd_of_a_gpu_is_sgd_up_to_rounding() -> None:
             optimizer.step()
     for found, expected in zip(twin.parameters(), network.parameters(), strict=True):
         assert_equal_up_to_rounding(found, expected, magnitude=10.0)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "fused sgd", "lars"])
+def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> None:
+    network, twin = layers(), layers()[3]
+    frozen, numbers = network[3], {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
+    ours: Optimizer = sgd(network, **numbers)
+    alone: Optimizer = SGD(twin.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1, foreach=True)
+    if kind == "fused sgd":
+        ours.param_groups[0] |= {"foreach": False, "fused": True}
+    if kind == "lars":
+        ours, alone = (
+            lars(n, **numbers, trust_coefficient=0.1, exclude_vectors=True) for n in (network, twin)
+        )
+    for step in range(5):
+        gradients(network, step)
+        if step < 2:
+            frozen.zero_grad()
+        else:
+            for weight, same in zip(twin.parameters(), frozen.parameters(), strict=True):
+                weight.grad = same.grad
+            alone.step()
+        ours.step()
+        for found, expected in zip(frozen.parameters(), twin.parameters(), strict=True):
+            if kind == "fused sgd":
+                assert_equal_up_to_rounding(found, expected)
+            else:
+                assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "lars"])

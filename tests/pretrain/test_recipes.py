@@ -1,7 +1,6 @@
 """Recipes against the settings of the papers, and the papers' tables against the recipes."""
 
 import re
-from collections.abc import Iterator
 from itertools import chain
 from types import ModuleType
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.pages.published import Row, papers
+from benchmarks.pages.published import papers
 from pretrain import recipes
 from pretrain.__main__ import main
 from pretrain.methods import METHODS
@@ -19,56 +18,9 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.recipes.uniclr import UniCLRConfig
 from tests.pretrain.published_runs import PUBLISHED
+from tests.pretrain.recipe_facts import exported_arch, tables_of
 
 TABLES = {table.id: table for paper in papers() for table in paper.tables}
-
-
-def trained_rows() -> Iterator[tuple[str, Row]]:
-    """Table and row of every printed row of a method that we have."""
-    for table_id, table in TABLES.items():
-        for row in table.rows:
-            # rows of "heads" are probes on some heads of a model, which has a row of its own
-            if row.method in METHODS and not row.heads:
-                yield table_id, row
-
-
-def row_id(value: object) -> str:
-    return f"{value.label} {value.variant}" if isinstance(value, Row) else str(value)
-
-
-def words(name: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9+]+", name))
-
-
-def tables_of(recipe: Recipe[Any]) -> set[str]:
-    """Ids of the tables that a recipe says it stands in; table1-3 is three of them."""
-    found = re.findall(r"(\w+/table)(\d)(?:-(\d))?", recipe.table_row)
-    return {
-        f"{paper}{number}"
-        for paper, first, last in found
-        for number in range(int(first), int(last or first) + 1)
-    }
-
-
-def exported_arch(recipe: Recipe[Any]) -> str:
-    """Return the architecture in the backbone file; LooC++ and MoCo++ export all heads."""
-    match recipe.method:
-        case "loocpp":
-            return f"{recipe.arch}-heads{1 + len(recipe.config.designated)}"
-        case "mocopp":
-            return f"{recipe.arch}-heads{recipe.config.num_heads}"
-    return recipe.arch
-
-
-def recipes_of(table_id: str, row: Row) -> dict[str, Recipe[Any]]:
-    """Recipes of a printed row by its method, the words of its variant, and their own table_row."""
-    return {
-        name: recipe
-        for name, recipe in RECIPES.items()
-        if recipe.method == row.method
-        and set(row.variant.split()) <= words(name)
-        and table_id in tables_of(recipe)
-    }
 
 
 def settings(config: Any) -> dict[str, Any]:
@@ -117,21 +69,6 @@ def test_a_step_schedule_divides_by_ten_at_the_papers_epochs(name: str) -> None:
     assert drops == list(run.drops)
 
 
-@pytest.mark.parametrize(("table_id", "row"), list(trained_rows()), ids=row_id)
-def test_every_printed_row_has_a_recipe(table_id: str, row: Row) -> None:
-    fitting = [
-        recipe
-        for name, recipe in recipes_of(table_id, row).items()
-        if row.pretrain.arch in (None, exported_arch(recipe))
-        and row.pretrain.data in {None, *words(name)}
-        # supervised networks are torchvision's, whatever the length of the table's other runs
-        and (row.method == "supervised" or row.pretrain.epochs in (None, recipe.epochs))
-    ]
-    batches = {recipe.batch_size for recipe in fitting}
-    assert fitting
-    assert row.pretrain.batch_size is None or row.pretrain.batch_size in batches
-
-
 def test_every_recipe_stands_for_a_row_of_its_method_or_a_figure() -> None:
     for name in PUBLISHED:
         recipe = RECIPES[name]
@@ -149,10 +86,8 @@ def test_the_fourteen_rows_of_uniclr_have_their_check_marks() -> None:
     rows = TABLES["uniclr/table1"].rows
     chosen = []
     for row in rows:
-        # the shortest name has no words beyond the row's
-        name, recipe = min(recipes_of("uniclr/table1", row).items(), key=lambda item: len(item[0]))
-        config = recipe.config
-        chosen.append(name)
+        config = RECIPES[row.recipe].config
+        chosen.append(row.recipe)
         assert dict(row.marks) == {
             "temperature": config.tau != 1,
             "symmetric_loss": config.gamma != 0,
@@ -176,8 +111,8 @@ def test_designated_augmentations_are_the_ticked_ones(table_id: str) -> None:
 
 
 def test_looc_trains_nineteen_networks() -> None:
-    rows = [(table_id, row) for table_id, row in trained_rows() if table_id.startswith("looc/")]
-    assert len({name for table_id, row in rows for name in recipes_of(table_id, row)}) == 19
+    tables = (table for table_id, table in TABLES.items() if table_id.startswith("looc/"))
+    assert len({row.recipe for table in tables for row in table.rows}) == 19
 
 
 @pytest.mark.parametrize(

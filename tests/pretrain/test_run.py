@@ -129,7 +129,7 @@ def test_a_run_whose_images_were_written_meanwhile_exports_nothing_until_that_is
         patch.setattr(pretrain.start, "train", meanwhile)
         assert main(words) == 1
     told = capsys.readouterr().err
-    assert f"images or folders in {image_folder} were written while" in told
+    assert f"images or folders in {image_folder} were changed while" in told
     assert f"({image.relative_to(image_folder)})" in told
     assert not (out / "backbone.pt").exists()
     assert main(words) == 0
@@ -313,6 +313,7 @@ def test_the_rate_of_a_run_grows_over_its_warm_up_and_falls_to_the_final_one(
         (("moco/smoke", "--key-only", "color", "--symmetric"), "choose one of the two"),
         (("lorac/smoke", "--num-keys", "7"), "1 to num_large_views keys"),
         (("moco/smoke", "--arch", "resnet19"), "unknown architecture"),
+        (("dino/smoke", "--precision", "bfloat16"), "16 px: layer4 gets maps of 1x1"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_the_run(

@@ -109,6 +109,7 @@ def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
         if step == 0:
             gradients = {name: parameter.grad.clone() for name, parameter in learning.items()}
         optimizer.step()
+        method.after_step(step / 2)
     return {"losses": torch.stack(losses), "gradients": gradients, "state": method.state_dict()}
 
 

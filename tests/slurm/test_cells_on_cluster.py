@@ -71,7 +71,7 @@ def load_records(results: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(results.glob("records/*/*.seed*.json")):
         record = json.loads(path.read_text())
-        for name in ("wall_s", "peak_memory_gb", "finished", "commit", "hardware"):
+        for name in ("wall_s", "peak_memory_gb", "finished", "commit", "hardware", "content_hash"):
             del record[name]
         found[str(path.relative_to(results))] = record
     return found

@@ -120,6 +120,14 @@ def test_a_wrong_tensor_in_our_format_is_named(
         load_backbone(tmp_path / "file")
 
 
+def test_our_own_file_of_a_dead_network_is_refused(cifar: Backbone, tmp_path: Path) -> None:
+    fields = own_file(cifar)
+    fields["state_dict"] = {name: tensor * 0 for name, tensor in cifar.state_dict.items()}
+    torch.save(fields, tmp_path / "file")
+    with pytest.raises(BackboneError, match="do not depend on the image"):
+        load_backbone(tmp_path / "file")
+
+
 def test_the_hash_follows_content_and_nothing_else(cifar: Backbone, tmp_path: Path) -> None:
     content = own_file(cifar)
     torch.save(content, tmp_path / "one")

@@ -27,7 +27,8 @@ def test_a_row_has_counts_source_and_tasks() -> None:
     rows = {row.split("`")[1]: row for row in dataset_table().splitlines()[2:]}
     assert rows["dtd"] == (
         "| `dtd` | Describable Textures | 47 | 1,880 | 1,880 | 1,880 | 625 MB | download "
-        "| [stated on the page](https://www.robots.ox.ac.uk/~vgg/data/dtd/) "
+        '| ["made available to the computer vision community for research purposes"]'
+        "(https://www.robots.ox.ac.uk/~vgg/data/dtd/) "
         "| [robots.ox.ac.uk](https://www.robots.ox.ac.uk/~vgg/data/dtd/) "
         "| `transfer_linear/dtd`, `dtd_knn` |"
     )

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from transfer.record import (
     detectron2_version,
     failure_path,
     former_path,
+    hash_of_record,
     protocol_hash,
     read_record,
     record_files,
     record_path,
+    refused_records,
     run_environment,
     store_record,
     write_json,
@@ -78,6 +80,37 @@ def test_a_torn_or_foreign_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(text)
     with pytest.raises(RecordError, match=r"r\.json"):
+        read_record(path)
+
+
+def test_an_edited_record_is_refused_and_a_reformatted_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    write_record(path, unlike(metrics={"top1": 50.0, "top5": 90.5}, details={"rate": 1e-05}))
+    content = json.loads(path.read_text())
+    text = (
+        json.dumps(dict(reversed(content.items()))).replace("50.0", "50").replace("1e-05", "1E-5")
+    )
+    path.write_text(text)
+    assert read_record(path).metrics == {"top1": 50.0, "top5": 90.5}
+    path.write_text(text.replace("90.5", "90.6"))
+    with pytest.raises(RecordError, match="edited after it was written"):
+        read_record(path)
+    assert [str(path) in line for line in refused_records(path)] == [True]
+    write_json(path, {key: value for key, value in content.items() if key != "content_hash"})
+    with pytest.raises(RecordError, match="no content_hash, as an earlier version wrote it"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("value", [250.0, -1.0, float("nan"), float("inf")])
+def test_a_metric_out_of_range_is_neither_written_nor_read(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "r.json"
+    impossible = unlike(metrics={"mean_cosine": -50.0, "top1": value})
+    with pytest.raises(ArithmeticError, match=f"^top1 is {value}, expected 0 to 100 %"):
+        write_record(path, impossible)
+    assert not path.exists()
+    content = asdict(impossible)
+    write_json(path, content | {"content_hash": hash_of_record(content)})
+    with pytest.raises(RecordError, match=f"top1 is {value}"):
         read_record(path)
 
 

@@ -1,16 +1,15 @@
 """The check of a cell's data sets, and the detection of later changes.
 
 The check reads every file, so each process makes it once per set. Every split that a task opens is
-compared with the report (`unchanged.usable_split`), and so is the whole set before a result is
-written.
+compared with the report (`unchanged.usable_split`), so are the files before work made of them is
+published (`unchanged.proving`), and so is the whole set before a result is written.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
 
 from transfer.datasets.catalog import DATASETS, map_stored_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
@@ -21,11 +20,12 @@ from transfer.datasets.unchanged import (
     changed_data_error,
     require_same_files,
     require_same_fingerprint,
+    state_of,
+    working_on,
 )
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
-
-T = TypeVar("T")
+from transfer.running.processes import this_process
 
 
 @lru_cache(maxsize=64)
@@ -64,67 +64,30 @@ def folders_with_reports(
     return reports, replace(folders, broken=broken, reports=reports)
 
 
-def run_on_checked_data(
-    keys: Sequence[str],
-    folders: Folders,
-    tolerated: int,
-    work: Callable[[Folders], T],
-    *,
-    since_s: float,
-) -> tuple[dict[str, Report], T]:
-    """Return the reports of data sets, and the result of `work` on them.
-
-    If a set has changed since an earlier cell checked it, all sets are checked again and the work
-    is repeated. ChangedDataError if all checks began after `since_s` (monotonic time): the change
-    then happened during this cell.
-    """
-    reports, known = folders_with_reports(keys, folders, tolerated)
-    try:
-        # the work would be in vain if its end told a change from before its start
-        for key, report in _earlier(reports, since_s).items():
-            require_same_files(report, _open_again(key, folders.data))
-        return reports, work(known)
-    except ChangedDataError:
-        if not _earlier(reports, since_s):
-            raise
-    print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
-    check_once.cache_clear()
-    reports, known = folders_with_reports(keys, folders, tolerated)
-    return reports, work(known)
-
-
-def _earlier(reports: Mapping[str, Report], since_s: float) -> dict[str, Report]:
-    """Return the reports of checks that began before `since_s`, by data set."""
-    return {key: report for key, report in reports.items() if report.began_s < since_s}
-
-
 @contextmanager
-def without_state_of_changed_data(folders: Folders) -> Iterator[None]:
-    """Delete what was written to the cell's folder and the cache if a ChangedDataError is raised.
+def checked_data(
+    keys: Sequence[str], folders: Folders, tolerated: int, *, since_s: float
+) -> Iterator[tuple[dict[str, Report], Folders]]:
+    """Yield the reports of data sets, and folders with them; work in the block is held to these.
 
-    Features and checkpoints are named by the fingerprint that was checked, but may come from the
-    files that had replaced the checked ones: they must not serve once those are back.
+    If a set has changed since a check that began before `since_s` (monotonic time), that of an
+    earlier cell, all sets are checked again.
     """
-    before = _times_of(folders)
+    import torch.distributed as dist
+
+    reports, known = folders_with_reports(keys, folders, tolerated)
+    earlier = {key: report for key, report in reports.items() if report.began_s < since_s}
     try:
-        yield
+        require_still_same(earlier, folders.data)
     except ChangedDataError:
-        for file, time_ns in _times_of(folders).items():
-            if before.get(file) != time_ns:
-                file.unlink(missing_ok=True)
-        raise
-
-
-def _times_of(folders: Folders) -> dict[Path, int]:
-    """Return the time of the last change of each file that may hold state."""
-    times = {}
-    for folder in (folders.work, folders.cache):
-        for file in folder.rglob("*"):
-            # other processes write and delete beside this one; the lock stays, since it is held
-            with suppress(FileNotFoundError):
-                if file.is_file() and file.name != "lock":
-                    times[file] = file.stat().st_mtime_ns
-    return times
+        print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
+        check_once.cache_clear()
+        reports, known = folders_with_reports(keys, folders, tolerated)
+    state = [state_of(reports)]
+    if this_process().num_processes > 1:  # on several machines, each may have its own copy
+        dist.broadcast_object_list(state)
+    with working_on(reports.values(), state[0]):
+        yield reports, known
 
 
 def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
@@ -133,7 +96,7 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
     for key, report in reports.items():
         opened = _open_again(key, data)
         require_same_fingerprint(report, _fingerprint_of(opened))
-        require_same_files(report, opened)
+        require_same_files(report)
 
 
 def _open_again(key: str, data: Path) -> dict[str, AnySplit]:

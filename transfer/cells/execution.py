@@ -4,21 +4,20 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
+    checked_data,
     fingerprint,
     folders_with_reports,
     require_still_same,
-    run_on_checked_data,
-    without_state_of_changed_data,
 )
 from transfer.cells.departures import classifier_departures, departures
+from transfer.cells.out_of_memory import explain_memory_errors
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import (
     WEIGHTS,
@@ -38,20 +37,19 @@ from transfer.record import (
     newest_record,
     protocol_hash,
     read_record,
+    refused_records,
     run_environment,
     store_record,
     stored_fields,
     write_failure,
 )
-from transfer.running.console import PROGRESS_FILE, progress_file
+from transfer.running.console import PROGRESS_FILE, print_line, progress_file
 from transfer.running.folders import Folders
 from transfer.running.lock import lock_folder
 from transfer.running.memory import image_memory
 from transfer.running.processes import Process, this_process
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
-
-T = TypeVar("T")
 
 
 def evaluate(cell: Cell) -> Record:
@@ -68,6 +66,8 @@ def evaluate(cell: Cell) -> Record:
         return record
     process = this_process()
     if process.is_main:
+        for line in refused_records(cell.path):
+            print_line("record", line)
         work = cell.folders.work
         with lock_folder(work), progress_file(work / PROGRESS_FILE):
             file = _compute(cell, process)
@@ -80,7 +80,7 @@ def evaluate(cell: Cell) -> Record:
 
 def _compute(cell: Cell, process: Process) -> Path | None:
     """Compute predictions in all processes; the first one writes and returns the record file."""
-    with without_state_of_changed_data(cell.folders):
+    with explain_memory_errors(cell):
         return _compute_record(cell, process)
 
 
@@ -92,16 +92,25 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         lender = obtain_classifier(cell.key, _trainer(needed))
         classifier = weights_file(lender, needed.folders.work)
 
-    def prepared_in(folders: Folders) -> tuple[Any, Folders]:
-        folders = replace(folders, classifier=classifier)
-        return cell.task.prepare(cell.computing, folders), folders
+    keys, tolerated = cell.task.datasets(), cell.settings.tolerated
+    given = replace(cell.folders, classifier=classifier)
+    with checked_data(keys, given, tolerated, since_s=start) as (reports, folders):
+        prepared = cell.task.prepare(cell.computing, folders)
+        with image_memory(cell.settings.image_memory_gb):
+            predictions = cell.task.run(prepared, folders, cell.seed)
+        if not process.is_main:
+            return None
+        record = _record(cell, predictions, reports, lender, start)
+        require_still_same(reports, cell.settings.data)
+        file = store_record(cell.path, record)
+        keep_gallery(file, lambda: cell.task.gallery(predictions, folders))
+    return file
 
-    reports, (prepared, folders) = _on_checked_data(cell, prepared_in, start)
-    with image_memory(cell.settings.image_memory_gb):
-        predictions = cell.task.run(prepared, folders, cell.seed)
-    if not process.is_main:
-        return None
-    record = Record(
+
+def _record(
+    cell: Cell, predictions: Any, reports: dict[str, Report], lender: Record | None, start_s: float
+) -> Record:
+    return Record(
         backbone=_backbone_fields(cell.backbone),
         task=reading_of(cell.key)[0],
         protocol=_protocol_fields(cell),
@@ -112,30 +121,18 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         details=json.loads(json.dumps(cell.task.details(predictions) | _run_details(cell, lender))),
         data={key: _data_fields(report) for key, report in reports.items()},
         departures=departures(cell) + classifier_departures(cell, lender),
-        wall_s=round(time.monotonic() - start, 1),
+        wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=_peak_memory_gb(),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
         declared=cell.backbone.declared,
         **run_environment(),
     )
-    require_still_same(reports, cell.settings.data)
-    file = store_record(cell.path, record)
-    keep_gallery(file, lambda: cell.task.gallery(predictions, folders))
-    return file
 
 
 def _require_whole_data(cell: Cell) -> None:
     """Raise DataError if one of the cell's data sets is incomplete or broken."""
     folders_with_reports(cell.task.datasets(), cell.folders, cell.settings.tolerated)
-
-
-def _on_checked_data(
-    cell: Cell, work: Callable[[Folders], T], since_s: float
-) -> tuple[dict[str, Report], T]:
-    """Return the reports of the cell's data sets, and the result of `work` on them."""
-    keys, tolerated = cell.task.datasets(), cell.settings.tolerated
-    return run_on_checked_data(keys, cell.folders, tolerated, work, since_s=since_s)
 
 
 def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
@@ -185,9 +182,12 @@ def prepare(cells: Sequence[Cell]) -> None:
         backbones = [cell.computing for cell in alike.values()]
         first = next(iter(alike.values()))
         map_annotations(task.datasets(), first.folders)
-        with without_state_of_changed_data(first.folders):
-            reports, _ = _on_checked_data(first, partial(_fill_cache, task, backbones), start)
-            require_still_same(reports, first.settings.data)
+        tolerated = first.settings.tolerated
+        with (
+            explain_memory_errors(first),
+            checked_data(task.datasets(), first.folders, tolerated, since_s=start) as (_, folders),
+        ):
+            _fill_cache(task, backbones, folders)
 
 
 def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:

@@ -10,6 +10,7 @@ layouts.py        the names that each project gives a ResNet's tensors
 candidates.py     finds the ResNets in a file
 choice.py         chooses the backbone among them
 statements.py     what the file says of its network beside the tensors
+stated_input.py   what it says of its images: channels, mean and std
 variants.py       the variant of the network that tensors and statements agree on
 account.py        assigns every other tensor of the file to a group
 proof.py          proves that the converted network computes what the file's tensors compute

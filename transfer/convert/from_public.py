@@ -18,6 +18,7 @@ from transfer.convert.proof import prove
 from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.stated_input import StatedInput, read_input
 from transfer.convert.statements import read_statements
 from transfer.convert.untrusted.budget import list_briefly
 from transfer.convert.untrusted.replacements import REPLACEMENTS
@@ -41,6 +42,8 @@ class Converted:
 
     state_dict: dict[str, Tensor]
     inspection: Inspection
+    stated: StatedInput
+    """The images that the file states; the first convolution takes RGB in any case."""
 
 
 def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
@@ -63,6 +66,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         raise _with_holders(error, contents) from error
     chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
     complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
+    stated = read_input(contents.values, tensors)
     groups = account(tensors, chosen, complete, contents.opaque)
     raw = {
         name: plain_floats(name, tensors[name])
@@ -74,6 +78,8 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
     proof = prove(
         network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()}, chosen.stem
     )
+    if stated.is_bgr:
+        state_dict["conv1.weight"] = state_dict["conv1.weight"].flip(1)
     inspection = Inspection(
         file=path.name,
         layout=layout_name(chosen.scheme, chosen.prefix, tensors.keys() - raw.keys()),
@@ -84,16 +90,18 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
         proof=proof,
+        is_norm_stated=stated.mean is not None and stated.std is not None,
         topology="assumed, not checked; --images DIR compares it with photographs",
         notes=(
             *variant,
+            *_input_notes(chosen, stated),
             *_notes(chosen, contents),
             *_other_classes(contents),
             *_left_out(groups),
             *_classifiers((chosen, *complete), tensors),
         ),
     )
-    return Converted(state_dict=state_dict, inspection=inspection)
+    return Converted(state_dict=state_dict, inspection=inspection, stated=stated)
 
 
 def to_torchvision(
@@ -184,6 +192,23 @@ def _classifiers(networks: Iterable[Candidate], tensors: dict[str, StoredTensor]
     return notes
 
 
+def _input_notes(chosen: Candidate, stated: StatedInput) -> list[str]:
+    """Return notes on what the file says, or leaves open, of its images."""
+    notes = []
+    if stated.entries:
+        notes.append(f"images as the file says: {stated.entries}")
+    if stated.is_bgr:
+        notes.append("the channels of the first convolution are reversed: BGR became RGB")
+    if chosen.scheme.name == "detectron2":
+        inputs = "" if stated.entries else "BGR input, inputs of 0 to 255, or "
+        assumed = "" if stated.entries else "RGB, mean and std of ImageNet and "
+        notes.append(
+            f"tensors cannot tell {inputs}stride in the 1x1 convolutions (Caffe weights): "
+            f"{assumed}stride in the 3x3 are assumed"
+        )
+    return notes
+
+
 def _notes(chosen: Candidate, contents: Contents) -> list[str]:
     """Return notes for people: values stored in the file, and assumptions about the network."""
     notes = [
@@ -198,10 +223,11 @@ def _notes(chosen: Candidate, contents: Contents) -> list[str]:
         notes.append(f"cast to float32 from {', '.join(sorted(map(str, cast)))}")
     if not any(map(is_optional, chosen.names)):
         notes.append("num_batches_tracked is absent and set to 0, which evaluation never reads")
-    if chosen.scheme.name == "detectron2":
+    kinds = dict.fromkeys(contents.tensors[name].kind for name in chosen.names.values())
+    if classes := [kind for kind in kinds if kind]:
         notes.append(
-            "tensors cannot tell BGR input, inputs of 0 to 255, or stride in the 1x1 convolutions "
-            "(Caffe weights): RGB, mean and std of ImageNet and stride in the 3x3 are assumed"
+            f"weights of other classes than torch.Tensor are read as plain tensors, which is wrong "
+            f"if their class computes otherwise: {list_briefly(classes)}"
         )
     if chosen.stem == "cifar":
         notes.append(

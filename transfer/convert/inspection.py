@@ -55,6 +55,8 @@ class Inspection:
     """Path of the file, as the user gave it."""
     image: str = ""
     """Images that the backbone expects: channels and size in pixels."""
+    is_norm_stated: bool = False
+    """True if a foreign file says mean and std of its images."""
     norm: str = ""
     """Mean and standard deviation per channel that images are normalized by."""
 

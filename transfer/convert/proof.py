@@ -21,6 +21,9 @@ from transfer.convert.architectures import BackboneError, Stem
 TOLERANCE = 1e-4
 """Largest allowed difference, relative to the largest feature; rounding gives about 1e-6."""
 
+MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
+"""Smallest difference between the features of two images, relative to the largest feature."""
+
 Weights = Mapping[str, Tensor]
 
 
@@ -42,6 +45,7 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
     difference = (expected - found).abs().max().item()
     scale = expected.abs().max().item()
     relative = difference / scale if scale > 0 else float("inf") if difference > 0 else 0.0
+    check_response(expected)
     if relative > TOLERANCE:
         raise BackboneError(
             f"the converted network's features differ from those of the file's tensors by "
@@ -49,6 +53,17 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
             f"change the network: please report the file's layout"
         )
     return relative
+
+
+def check_response(features: Tensor) -> None:
+    """Raise BackboneError if the features (2, C) of two different images are equal to rounding."""
+    first, second = features
+    if (first - second).abs().max() <= MIN_RESPONSE * features.abs().max():
+        raise BackboneError(
+            f"the features do not depend on the image: two different ones give the same, all "
+            f"within {features.abs().max():.3g}. The weights are zero or the training collapsed: "
+            f"take an earlier checkpoint"
+        )
 
 
 def fixed_images() -> Tensor:

@@ -77,10 +77,12 @@ OUTPUT_STRIDE = frozenset({"output_stride", "outputstride"})
 # fmt: off
 DILATION = frozenset({
     "dilation", "dilations", "dilated", "dilate", "replace_stride_with_dilation",
-    "layer4_dilation",
+    "layer4_dilation", "res5_dilation",
 })
 # fmt: on
 NORM_EPS = frozenset({"bn_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon"})
+NORM_PARTS = frozenset({"norm_cfg", "bn_cfg", "bn", "batch_norm", "batchnorm"})
+"""Keys of configurations of batch norms, in which `eps` is theirs."""
 BLUR = frozenset({"aa_layer", "anti_aliased", "antialiased", "blurpool"})
 
 # fmt: off
@@ -102,6 +104,10 @@ CONFIG_ENTRY = re.compile(
     r"\b(depth|style|dilations|strides)\s?=\s?[\['\"(]?([\w, ]{1,40})(?=[\])'\",\n]|$)"
 )
 """Pattern of the plain entries of a network in a configuration's text."""
+NORM_CONFIG = re.compile(r"\bnorm_cfg\s?=\s?dict\(([^()]*)\)")
+"""Pattern of a configuration of norms in a configuration's text."""
+CONFIG_KEY = re.compile(r"(cfg|conf\w*|yaml|args|hparams|opts?)$")
+"""Pattern of the keys whose text may be a configuration in YAML."""
 DILATED_BODY = re.compile(r"fcn|deeplab|pspnet|dilated|[-_](os|d)(8|16)(?![0-9])")
 
 
@@ -117,7 +123,7 @@ def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> S
     names: the names of its tensors, which mark a file of solo-learn without hyper-parameters.
     """
     found: dict[str, list[Statement]] = {}
-    for key, several in _entries(values).items():
+    for key, several in entries_of(values).items():
         *parents, own = key.lower().split(".")
         if any(ELSEWHERE.search(parent) for parent in parents):
             continue
@@ -130,7 +136,7 @@ def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> S
     return Statements(**{kind: tuple(statements) for kind, statements in found.items()})
 
 
-def _entries(values: Mapping[str, Value]) -> dict[str, list[Value]]:
+def entries_of(values: Mapping[str, Value]) -> dict[str, list[Value]]:
     """Return the values by their keys, those of a list together.
 
     The names of containers inside configuration objects are left out: the numbers of parts and
@@ -143,6 +149,9 @@ def _entries(values: Mapping[str, Value]) -> dict[str, list[Value]]:
         if isinstance(value, str) and "backbone" in value and len(value) <= MAX_CONFIG_TEXT:
             for inner, numbers in _config_entries(value):
                 entries.setdefault(f"{key}: backbone.{inner}", []).extend(numbers)
+        if isinstance(value, str) and CONFIG_KEY.search(key.lower()):
+            for inner, scalar in _yaml_entries(value[:MAX_CONFIG_TEXT]):
+                entries.setdefault(f"{key}: {inner}", []).append(scalar)
         if key:
             entries.setdefault(key, []).append(value)
     return entries
@@ -158,9 +167,33 @@ def _config_entries(text: str) -> Iterator[tuple[str, list[Value]]]:
         depth += {"(": 1, ")": -1}.get(text[end], 0)
         end += 1
     inside = text[start.end() : end - 1]
+    # a text before its variables are resolved names the norms' configuration
+    norm = NORM_CONFIG.search(inside) or (
+        NORM_CONFIG.search(text) if "norm_cfg=norm_cfg" in inside else None
+    )
+    if norm and (eps := re.search(r"\beps\s?=\s?([\d.]{1,20}(?:e-?\d{1,3})?)", norm[1], re.I)):
+        yield "norm_cfg.eps", [_number(eps[1])]
     for match in CONFIG_ENTRY.finditer(inside):
         items = re.findall(r"\w+", match[2])
         yield match[1], [int(item) if item.isdecimal() else item for item in items]
+
+
+def _yaml_entries(text: str) -> Iterator[tuple[str, Value]]:
+    """Yield key and value of the plain entries of a text in YAML, as detectron2 writes one."""
+    parents: list[tuple[int, str]] = []
+    for line in re.finditer(r"^( {0,40})(\w{1,60}):(?: ([^\s#].{0,99}))?$", text, re.MULTILINE):
+        indent = len(line[1])
+        parents = [parent for parent in parents if parent[0] < indent] + [(indent, line[2])]
+        if line[3]:
+            yield ".".join(name for _, name in parents), _number(line[3].strip("'\""))
+
+
+def _number(text: str) -> Value:
+    """Return the number that a short text spells, or the text."""
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text
 
 
 def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str, Value]]:
@@ -184,7 +217,11 @@ def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str,
         yield "unbuildable", "other strides of its stages"
     elif own == "layer4_stride" and value == 1:
         yield "unbuildable", "stride 1 in layer4"
-    elif own in NORM_EPS and isinstance(value, float) and not 0.99e-5 < value < 1.01e-5:
+    elif (
+        (own in NORM_EPS or (own == "eps" and parent in NORM_PARTS))
+        and isinstance(value, float)
+        and not 0.99e-5 < value < 1.01e-5
+    ):
         yield "unbuildable", f"batch norms with an eps of {value:g} instead of 1e-5"
     elif own in BLUR and (flag or (isinstance(value, str) and flag is None and value)):
         yield "unbuildable", "anti-aliased strides"

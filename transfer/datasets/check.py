@@ -20,6 +20,8 @@ from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.datasets.upright import upright_size
+from transfer.running import stop
+from transfer.running.console import progress
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
@@ -28,8 +30,8 @@ ENDS = {
     b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82",
 }
 """First and last bytes of a whole file."""
-BLOCK = 4_096
-"""Files handed to the threads at a time: a million waiting calls would fill the memory."""
+BLOCK = 512
+"""Files handed to the threads at a time: a stop waits for them."""
 NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
 
@@ -61,9 +63,10 @@ class Report:
     """Remarks on a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprint of each split that could be opened, taken before its files were read."""
-    last_writes: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Hash of the times at which the images of each disjoint split were last written, taken before
-    they were read."""
+    files: Mapping[str, tuple[ImageFiles, ...]] = field(default_factory=dict, compare=False)
+    """Files of each disjoint split that are read after it is opened."""
+    states: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    """`ImageFiles.state` of these files, taken before they were read."""
     began_s: float = field(default=0.0, compare=False)
     """When the check began, by the monotonic clock."""
 
@@ -94,6 +97,11 @@ def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
     return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
 
 
+def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the state of the files of each split as it is now."""
+    return {split: tuple(part.state() for part in parts) for split, parts in files.items()}
+
+
 def _small(key: str, data: Path) -> Small:
     sizes = small_sizes(data).get(key)
     return "" if sizes is None else "generated" if sizes.drawn else "excerpt"
@@ -122,7 +130,8 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     opened = splits | _open_splits(key, data, unlisted)[0]
     # taken before any file is read, so that a change during the check is noticed later, too
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
-    last_writes = {s: opened[s].source.last_writes() for s in DISJOINT if s in opened}
+    files = {split: opened[split].files for split in DISJOINT if split in opened}
+    states = states_of(files)
     pools = {split: splits[split] for split in DISJOINT if split in splits}
     scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
     detailed = {s: pool for s, pool in pools.items() if isinstance(pool, Scenes | Segmented)}
@@ -132,7 +141,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         notes += _classes_without_objects(detailed)
     else:
         num_classes, class_problems = _classes(key, pools, sizes.classes)
-    broken = dict(_broken_files(pools.values(), decode=decode))
+    broken = dict(_broken_files(key, pools.values(), decode=decode))
     faults = [fault for pool in scenes.values() for fault in pool.faults]
     problems += class_problems + _broken_lines(data, broken) + faults
     classes = (num_classes, sizes.classes)
@@ -147,7 +156,8 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         faults=tuple(faults),
         notes=tuple(notes),
         fingerprints=fingerprints,
-        last_writes=last_writes,
+        files=files,
+        states=states,
         began_s=began_s,
     )
 
@@ -314,7 +324,9 @@ def _present_classes(images: AnySplit) -> set[str]:
     return {images.class_names[int(i)] for i in columns}
 
 
-def _broken_files(pools: Iterable[AnySplit], *, decode: bool) -> Iterator[tuple[str, str]]:
+def _broken_files(
+    key: str, pools: Iterable[AnySplit], *, decode: bool
+) -> Iterator[tuple[str, str]]:
     """Yield name and fault of each file that is missing, cannot be decoded or has another size.
 
     An image with a broken mask is among them.
@@ -323,18 +335,23 @@ def _broken_files(pools: Iterable[AnySplit], *, decode: bool) -> Iterator[tuple[
     for pool in pools:
         if isinstance(pool, Segmented):
             yield from pool.faults()
-    with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads:
-        for images in pools:
-            source = images.source
-            if not isinstance(source, ImageFiles):
-                continue
+    sources = [(pool, pool.source) for pool in pools if isinstance(pool.source, ImageFiles)]
+    if not sources:
+        return
+    with (
+        progress("check", key, sum(len(source) for _, source in sources)) as shown,
+        ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads,
+    ):
+        for images, source in sources:
             for start in range(0, len(source), BLOCK):
+                stop.exit_if_requested()
                 block = range(start, min(start + BLOCK, len(source)))
                 names = [source.name(i) for i in block]
                 files = [source.folder / name for name in names]
                 sizes = [_annotated_size(images, i) for i in block]
                 faults = threads.map(partial(_fault, decode=decode), files, sizes)
                 yield from ((n, why) for n, why in zip(names, faults, strict=True) if why)
+                shown.add(len(block))
 
 
 def _annotated_size(images: AnySplit, i: int) -> tuple[int, int] | None:

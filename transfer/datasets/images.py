@@ -63,19 +63,21 @@ class ImageFiles:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return b"-1"
 
-    def last_writes(self) -> str:
-        """Return a hash of the times at which the files were last written.
+    def state(self) -> str:
+        """Return a hash of names, sizes, modification and change times of these very files.
 
-        It shows that a file was replaced by one of the same size, or replaced and put back. A copy
-        of the set has other times, so the fingerprint cannot hold them.
+        It shows that a file was replaced by one of the same size, or replaced and put back: tar and
+        cp -p restore the modification time, never the change time. A copy of the set has other
+        times, so the fingerprint cannot hold them.
         """
         digest = hashlib.sha256()
         for i in range(len(self)):
             try:
-                time_ns = os.stat(f"{self.folder}/{self.name(i)}").st_mtime_ns  # noqa: PTH116
+                found = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
+                numbers = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
-                time_ns = -1
-            digest.update(b"%d " % time_ns)
+                numbers = (-1, -1, -1)
+            digest.update(b"%s\0%d %d %d\n" % (bytes(self.encoded_names[i]), *numbers))
         return digest.hexdigest()[:16]
 
 
@@ -109,10 +111,6 @@ class ImageArrays:
     def content(self, i: int) -> bytes:
         """Return the pixels, for the fingerprint."""
         return bytes(self.pixels[i].tobytes())
-
-    def last_writes(self) -> str:
-        """Return nothing: the fingerprint holds all pixels, which are read only once."""
-        return ""
 
 
 class Images:
@@ -164,6 +162,11 @@ class Images:
     def without(self, names: Collection[str]) -> Images:
         """Return all images except these; a run leaves out the broken ones that it tolerates."""
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
+
+    @property
+    def files(self) -> tuple[ImageFiles, ...]:
+        """Return the files that are read later; none if the pixels are in memory."""
+        return (self.source,) if isinstance(self.source, ImageFiles) else ()
 
     @cached_property
     def fingerprint(self) -> str:

@@ -103,6 +103,11 @@ class Scenes:
             return self
         return self.subset([i for i in range(len(self)) if self.name(i) not in names])
 
+    @property
+    def files(self) -> tuple[ImageFiles, ...]:
+        """Return the files that are read later."""
+        return (self.source,)
+
     def objects_per_class(self) -> NDArray[np.int64]:
         """Return the number of objects of each class (L,), those aside not counted."""
         arrays = self.arrays

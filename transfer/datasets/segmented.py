@@ -49,6 +49,11 @@ class Segmented:
         """Return the file of an image below the data folder."""
         return self.source.name(i)
 
+    @property
+    def files(self) -> tuple[ImageFiles, ...]:
+        """Return the files that are read later, images and masks."""
+        return (self.source, self.masks)
+
     def mask(self, i: int) -> Mask:
         """Return the mask of an image; DataError if the file is not there or holds no classes."""
         return read_mask(self.masks.folder / self.masks.name(i))

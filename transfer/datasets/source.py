@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-Access = Literal["download", "registration", "no home"]
+Access = Literal["download", "registration", "password", "no home"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Archive:
     exact: bool = True
     """False: only a rounded size is published, which serves the plan alone."""
     checksum: str = ""
-    """md5:HEX or sha256:HEX as published; empty if no checksum is known."""
+    """md5:HEX or sha256:HEX as published; an archive with addresses has one."""
     other_names: tuple[str, ...] = ()
     """Further usual names of the file."""
     into: str = ""
@@ -77,7 +77,7 @@ class Source:
     """Folder below the data folder, which appears when it is complete."""
     archives: tuple[Archive, ...]
     terms: str
-    """License or terms, in one line."""
+    """License, or the publisher's words on the terms, in one line; "unknown" otherwise."""
     terms_url: str
     """Page that states the terms."""
     parts: tuple[Part, ...]
@@ -85,7 +85,7 @@ class Source:
     """Other archives of the same files, which a user may have in place of `archives`."""
     access: Access = "download"
     advice: str = ""
-    """Instructions where the archives cannot be downloaded by everybody."""
+    """Instructions where the archives cannot be downloaded by everybody, or slowly."""
     recognize: Callable[[Path], bool] | None = None
     """Further test of a folder that has all parts."""
     arrange: Callable[[Path], None] | None = None

@@ -1,13 +1,33 @@
-"""Comparison of data sets with their check, for each opened split and before each record."""
+"""Comparison of data sets with their check: for each opened split, and before anything is believed.
 
-from collections.abc import Mapping
+Work on disk that no comparison has followed yet has a name or a mark that holds the state of the
+very files it was made of. Nobody finds it once these were replaced, even by equal ones. The next
+comparison gives it its public name, under the data's fingerprint, where other processes and runs on
+a copy of the data find it. A folder that is moved away and back leaves no trace in its files: that
+is noticed by a comparison in between, which follows every error and stop.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Protocol
 
 from transfer.datasets.catalog import dataset_info
-from transfer.datasets.check import Report
+from transfer.datasets.check import Report, states_of
 from transfer.datasets.images import DataError
 from transfer.datasets.info import AnySplit
 from transfer.datasets.splits import Split
+from transfer.running.atomic_files import explain_write_errors
+from transfer.running.console import print_line
+from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
+
+CHEAP_SHARE = 0.01
+"""Share of the running time that comparisons amid the work may take."""
+FIRST_S = 3600.0
+"""Time before the first of these, whose cost is not known."""
 
 
 class ChangedDataError(DataError):
@@ -42,14 +62,13 @@ def require_same_fingerprint(report: Report, now: str) -> None:
         raise changed_data_error(report.key, f"fingerprint {report.fingerprint} checked, {now} now")
 
 
-def require_same_files(report: Report, opened: Mapping[str, AnySplit]) -> None:
-    """Raise ChangedDataError if an image was written since the check, whatever its size is now.
-
-    opened: the splits, opened now, by name.
-    """
-    for split, before in report.last_writes.items():
-        if split in opened and opened[split].source.last_writes() != before:
-            raise changed_data_error(report.key, f"{split}: image files were written meanwhile")
+def require_same_files(report: Report) -> None:
+    """Raise ChangedDataError if a file was written since the check, whatever it holds now."""
+    now = states_of(report.files)
+    for split, before in report.states.items():
+        if now[split] != before:
+            what = f"{split}: image files were written meanwhile, or their permissions set"
+            raise changed_data_error(report.key, what)
 
 
 def changed_data_error(key: str, what: str) -> ChangedDataError:
@@ -58,3 +77,133 @@ def changed_data_error(key: str, what: str) -> ChangedDataError:
         f"{dataset_info(key).title} ({key}) has changed while it was being used; {what}. No result "
         "is written. Start the same command again once nothing changes the set any more"
     )
+
+
+def state_of(reports: Mapping[str, Report]) -> str:
+    """Return a hash of the state of all files of checked sets; empty if all is in memory."""
+    states = {key: report.states for key, report in reports.items() if any(report.states.values())}
+    return content_hash(states, 16) if states else ""
+
+
+class _Checked:
+    """The sets that a block works on, and what it costs to compare them."""
+
+    def __init__(self, reports: Iterable[Report], state: str) -> None:
+        self.reports, self.state = tuple(reports), state
+        self.compared_s, self.cost_s = time.monotonic(), FIRST_S * CHEAP_SHARE
+
+    def require_same(self) -> None:
+        began_s = time.monotonic()
+        for report in self.reports:
+            require_same_files(report)
+        self.compared_s = time.monotonic()
+        self.cost_s = self.compared_s - began_s
+
+
+_checked: ContextVar[_Checked | None] = ContextVar("checked", default=None)
+
+
+@contextmanager
+def working_on(reports: Iterable[Report], state: str) -> Iterator[None]:
+    """Compare work within the block with these sets; state: of their files, in all processes."""
+    token = _checked.set(_Checked(reports, state))
+    try:
+        yield
+    finally:
+        _checked.reset(token)
+
+
+def _current() -> _Checked:
+    return _checked.get() or _Checked((), "")
+
+
+def current_state() -> str:
+    """Return the state of the files that the work is made of; empty if it needs no comparison."""
+    return _current().state
+
+
+class Unproven(Protocol):
+    """Work on disk that is believed for the same files only, until it is published."""
+
+    @property
+    def pending(self) -> bool:
+        """Return whether there is work that no comparison has followed."""
+
+    def publish(self) -> None:
+        """Make the work visible to all processes."""
+
+    def discard(self) -> None:
+        """Forget what was not published."""
+
+
+@contextmanager
+def proving(*works: Unproven) -> Iterator[None]:
+    """Compare the data at the block's end, then publish its work, or drop it if they have changed.
+
+    That is done for any error and stop, too, which then go on. ChangedDataError after none.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # the work stays unproven
+            try:
+                prove(*works)
+            except ChangedDataError as error:
+                print_line("data", f"{error}; what was made of it since the check is dropped")
+        raise
+    prove(*works)
+
+
+def prove(*works: Unproven) -> None:
+    """Compare the data, then publish the work; ChangedDataError, without it, if they changed."""
+    pending = [work for work in works if work.pending]
+    if not pending:
+        return
+    try:
+        _current().require_same()
+    except ChangedDataError:
+        for work in pending:
+            work.discard()
+        raise
+    for work in pending:
+        work.publish()
+
+
+def prove_if_cheap(*works: Unproven) -> None:
+    """Prove work amid its making if that costs little of the time since the last comparison."""
+    checked = _current()
+    if CHEAP_SHARE * (time.monotonic() - checked.compared_s) > checked.cost_s:
+        prove(*works)
+
+
+class UnprovenFile:
+    """A file of unfinished work, written whole: under a private name until it is published."""
+
+    def __init__(self, path: Path) -> None:
+        state = current_state()
+        self.path = path
+        """Its public name."""
+        self.private = path.with_name(f"{path.stem}.{state}{path.suffix}") if state else path
+        others = list(path.parent.glob(f"{path.stem}.*{path.suffix}")) if state else []
+        if others and self.private not in others:
+            told = f"{others[0]}: unproven and made of other files, or of these before a change"
+            print_line("data", f"{told}; it is not continued")
+
+    @property
+    def newest(self) -> Path:
+        """Return the file to go on from, which may be absent."""
+        return self.private if self.private.exists() else self.path
+
+    @property
+    def pending(self) -> bool:
+        """Return whether a comparison must follow."""
+        return self.private != self.path and self.private.exists()
+
+    def publish(self) -> None:
+        """Give the file its public name."""
+        with explain_write_errors(self.path, "--runs"):
+            self.private.replace(self.path)
+
+    def discard(self) -> None:
+        """Delete what was not published."""
+        self.private.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from pickle import UnpicklingError
 
 import torch
 
+from transfer.datasets.unchanged import UnprovenFile, proving
 from transfer.detection.results import Detections
 from transfer.running.atomic_files import write_whole
 from transfer.running.processes import Process, any_process
@@ -24,13 +25,15 @@ def kept_detections(
 
     file: its name must tell everything that shaped the detections. number: images of the split.
     """
-    kept = read_detections(file)
+    saved = UnprovenFile(file)
+    kept = read_detections(saved.newest)
     absent = kept is None or len(kept) != number
     # all or none: they wait for each other at the end of a pass
-    if any_process([absent], process)[0] or kept is None:
-        kept = detect()
-        if process.is_main:
-            write_detections(file, kept)
+    with proving(*[saved] * process.is_main):
+        if any_process([absent], process)[0] or kept is None:
+            kept = detect()
+            if process.is_main:
+                write_detections(saved.private, kept)
     return kept
 
 

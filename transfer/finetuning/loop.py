@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.gpu import measured_convolutions
 from transfer.finetuning.precise_norm import set_precise_norms
 from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
@@ -39,7 +40,7 @@ class Job:
     samples: Samples[Sample]
     course: TrainingSchedule
     seed: int
-    path: Path
+    saved: UnprovenFile
     process: Process
     num_workers: int
     name: str
@@ -83,10 +84,11 @@ def train(
     check(course, process)
     job = job_of(samples, course, seed, folder, process, num_workers, name)
     training = restored_training(network, optimizer, job)
-    if not training.finished:
-        with measured_convolutions(process.device, one_size=one_size):
-            _iterate(job, training)
-    finish(job, training)
+    with proving(*[job.saved] * process.is_main):
+        if not training.finished:
+            with measured_convolutions(process.device, one_size=one_size):
+                _iterate(job, training)
+        finish(job, training)
     return summary(training)
 
 
@@ -107,7 +109,7 @@ def job_of(
         samples=samples,
         course=course,
         seed=seed,
-        path=folder / "training.stage",
+        saved=UnprovenFile(folder / "training.stage"),
         process=process,
         num_workers=num_workers,
         name=name,
@@ -120,7 +122,7 @@ def finish(job: Job, training: Training) -> None:
         _make_norms_precise(job, training)
         training.finished = True
         if job.process.is_main:
-            save(training, job.path)
+            save(training, job.saved.private)
     training.network.eval()
 
 
@@ -142,11 +144,13 @@ def restored_training(network: nn.Module, optimizer: torch.optim.SGD, job: Job) 
         optimizer=optimizer,
         scaler=torch.amp.GradScaler("cuda", enabled=job.course.precision == "float16"),
     )
-    restore(training, job.path)
+    restore(training, job.saved.newest)
+    any_process([False], job.process)  # all have read before the first one may rename it
     if job.process.is_main and training.iteration:
         print_line("train", f"{job.name}  going on after iteration {training.iteration}")
-    elif job.process.is_main and job.path.exists():
-        print_line("train", f"{job.name}  {job.path} is damaged: the training starts anew")
+    elif job.process.is_main and job.saved.newest.exists():
+        told = f"{job.saved.newest} is damaged: the training starts anew"
+        print_line("train", f"{job.name}  {told}")
     return training
 
 
@@ -177,10 +181,12 @@ def _iterate(job: Job, training: Training) -> None:
                 _show(job, training, counter)
             if last or stopping or due:
                 if job.process.is_main:
-                    save(training, job.path)
+                    save(training, job.saved.private)
                 saved_s = time.monotonic()
             if stopping:
                 _stop_together(job.process)
+            if due and job.process.is_main:
+                prove_if_cheap(job.saved)
 
 
 def step(job: Job, training: Training, network: nn.Module, batches: Iterator[list[Sample]]) -> None:
@@ -286,7 +292,8 @@ def _not_finite(
         iteration = done + bad[0] + 1
     else:
         values, iteration = engine_says, training.iteration + 1
-    kept = f"the last good state is {job.path}" if job.path.exists() else "no state was saved yet"
+    known = job.saved.newest.exists()
+    kept = f"the last good state is {job.saved.path}" if known else "no state was saved yet"
     return NotFiniteError(
         f"{job.name}: iteration {iteration} of {job.course.iterations}: a loss is not finite "
         f"({values}); {kept}. Check the backbone, lower the learning rate "

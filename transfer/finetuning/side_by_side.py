@@ -7,12 +7,14 @@ the draws and the steps that it would get alone, so its weights are the same.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from transfer.backbone import Backbone
+from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.gpu import measured_convolutions
 from transfer.finetuning.loop import (
     READ_EVERY,
@@ -59,15 +61,15 @@ class _Run:
     training: Training
     error: NotFiniteError | None = None
 
-    @property
-    def note(self) -> Path:
+    @cached_property
+    def note(self) -> UnprovenFile:
         """File with the words of its divergence; without it a resumed group would wait for it."""
-        return self.job.path.with_name("diverged.txt")
+        return UnprovenFile(self.job.saved.path.with_name("diverged.txt"))
 
     def leave(self, error: NotFiniteError) -> None:
         """Leave the group, also after a restart."""
         self.error = error
-        write_whole(self.note, str(error).encode(), "--runs")
+        write_whole(self.note.private, str(error).encode(), "--runs")
 
 
 def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
@@ -111,22 +113,28 @@ def train_side_by_side(
             "by side need one length, one batch and one process"
         )
     _recall_divergence(runs)
-    with measured_convolutions(process.device, one_size=one_size):
-        _iterate(runs)
-    for run in runs:
-        if run.error is None:
-            finish(run.job, run.training)
+    with proving(*_files(runs)):
+        with measured_convolutions(process.device, one_size=one_size):
+            _iterate(runs)
+        for run in runs:
+            if run.error is None:
+                finish(run.job, run.training)
     return [run.error or summary(run.training) for run in runs]
+
+
+def _files(runs: Sequence[_Run]) -> list[UnprovenFile]:
+    return [file for run in runs for file in (run.job.saved, run.note)]
 
 
 def _recall_divergence(runs: Sequence[_Run]) -> None:
     """Leave out the runs that have diverged before, unless no other is left."""
-    if all(run.note.exists() for run in runs):
+    if all(run.note.newest.exists() for run in runs):
         for run in runs:
-            run.note.unlink()
+            run.note.discard()
+            run.note.path.unlink(missing_ok=True)
     for run in runs:
-        if run.note.exists() and not run.training.finished:
-            run.error = NotFiniteError(run.note.read_text())
+        if run.note.newest.exists() and not run.training.finished:
+            run.error = NotFiniteError(run.note.newest.read_text())
 
 
 def _iterate(runs: Sequence[_Run]) -> None:
@@ -151,10 +159,12 @@ def _iterate(runs: Sequence[_Run]) -> None:
             if last or stopping or due:
                 for run in runs:
                     if run.error is None and not run.training.finished:
-                        save(run.training, run.job.path)
+                        save(run.training, run.job.saved.private)
                 saved_s = time.monotonic()
             if stopping:
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
+            if due:
+                prove_if_cheap(*_files(runs))
             if all(run.error for run in runs):
                 break
 

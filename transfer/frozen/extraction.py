@@ -12,6 +12,7 @@ from torchvision.transforms import v2
 
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
+from transfer.datasets.unchanged import prove_if_cheap, proving
 from transfer.frozen.feature_file import UnfinishedRows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
@@ -110,11 +111,12 @@ def extract(
                 entries.append(_Entry(backbones[path], rows))
         if entries:
             several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
-            _fill(entries, EvalImages(images, transform), subject + several)
+            with proving(*(entry.rows for entry in entries)):
+                _fill(entries, EvalImages(images, transform), subject + several)
 
 
 def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None:
-    """Extract all rows that any of the entries lacks, and finish the entries."""
+    """Extract all rows that any of the entries lacks."""
     done, total = min(entry.rows.done for entry in entries), len(prepared)
     where = device()
     forms = {entry.form: Normalization(entry.form, where) for entry in entries}
@@ -130,8 +132,7 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
                 for entry in entries:
                     entry.keep(indices.stop)
                 stop.exit_if_requested()
-    for entry in entries:
-        entry.rows.finish()
+                prove_if_cheap(*(entry.rows for entry in entries if indices.stop < total))
 
 
 def raw_batches(

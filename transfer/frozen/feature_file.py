@@ -1,8 +1,10 @@
-"""One entry of the feature cache: rows as .npy, then a mark with the number of finished rows.
+"""One entry of the feature cache: rows as .npy, then marks with the number of finished rows.
 
-The file is called KEY.partial until all rows are finished, then KEY.npy. Rows, progress and lock
-are one file, so they cannot disagree after a deletion or a kill. The mark is written after its rows
-have reached the disk; a mark with a wrong byte is ignored.
+The file is called KEY.partial until all rows are finished and the images were compared once more,
+then KEY.npy. Rows, progress and lock are one file, so they cannot disagree after a deletion or a
+kill. The first mark counts rows that a comparison has followed. The second one counts those since,
+and is valid for the very image files that they were made of. A mark is written after its rows have
+reached the disk; one with a wrong byte is ignored.
 """
 
 import hashlib
@@ -17,12 +19,14 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from transfer.datasets.unchanged import current_state
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError, explain_write_errors
+from transfer.running.console import print_line
 from transfer.running.lock import lock_file
 
 MARK = struct.Struct("<8sQ16s")
-"""Name of the layout, number of finished rows, digest of these, the shape and the offset."""
+"""Name of the layout, number of finished rows, digest of these, shape, offset and state."""
 LAYOUT = b"sslrows1"
 HEADER_START_BYTES = 10
 """Start of a .npy file: magic, version, and the length of the rest of its header in two bytes."""
@@ -64,28 +68,58 @@ class UnfinishedRows:
     def __init__(self, path: Path, descriptor: int, shape: Shape) -> None:
         self.path, self.descriptor, self.shape = path, descriptor, shape
         self.partial = path.with_suffix(".partial")
+        self.state = current_state()
         self.offset = _rows_offset(descriptor, shape) or 0
         """Number of bytes before the rows."""
-        done = _finished_rows(descriptor, shape, self.offset) if self.offset else None
-        self.done = done or 0
-        """Number of finished rows."""
-        if done is None:
+        proven = _finished_rows(descriptor, shape, self.offset) if self.offset else None
+        self.proven = proven or 0
+        """Number of finished rows that a comparison of the images has followed."""
+        if proven is None:
             self._begin()
+        since = _finished_rows(descriptor, shape, self.offset, self.state)
+        self.done = max(self.proven, since or 0)
+        """Number of finished rows."""
+        place = _place(shape, self.offset, self.state)
+        if self.state and since is None and os.pread(descriptor, len(LAYOUT), place) == LAYOUT:
+            told = "its last rows are of other files or older than these: made anew"
+            print_line("features", f"{self.partial}: {told}")
 
     def write(self, start: int, rows: np.ndarray) -> None:
-        """Write rows (n, C) from position `start` on; WriteError if that fails."""
+        """Write rows (n, C) from position `start` on, but none again; WriteError if that fails."""
+        rows = rows[max(0, self.done - start) :]
+        start = max(start, self.done)
         with explain_write_errors(self.partial, "--runs"):
             content = np.ascontiguousarray(rows, np.float32).tobytes()
             _write_all(self.descriptor, content, self.offset + start * 4 * self.shape[1])
 
     def mark(self, done: int) -> None:
-        """Store the number of finished rows, from which a later process continues."""
+        """Store the number of finished rows, from which a process on these files continues."""
+        self._mark(done, self.state)
+        self.done = done
+
+    @property
+    def pending(self) -> bool:
+        """Return whether rows are finished, but not published."""
+        return self.done > self.proven or self.done == self.shape[0]
+
+    def publish(self) -> None:
+        """Let processes on copies of these images go on from here; name a finished entry."""
+        if self.done > self.proven:
+            self._mark(self.done, "")
+            self.proven = self.done
+        if self.done == self.shape[0]:
+            self.finish()
+
+    def discard(self) -> None:
+        """Forget the rows that no comparison has followed."""
+        self.mark(self.proven)
+
+    def _mark(self, done: int, state: str) -> None:
         with explain_write_errors(self.partial, "--runs"):
             os.fdatasync(self.descriptor)
-            content = _mark(done, self.shape, self.offset)
-            _write_all(self.descriptor, content, self.offset + _num_bytes(self.shape))
+            content = _mark(done, self.shape, self.offset, state)
+            _write_all(self.descriptor, content, _place(self.shape, self.offset, state))
             os.fdatasync(self.descriptor)
-        self.done = done
 
     def require_in_place(self) -> None:
         """Raise WriteError if the file has been deleted meanwhile."""
@@ -104,7 +138,7 @@ class UnfinishedRows:
     def _begin(self) -> None:
         """Start the file: reserve its space and mark no row as finished."""
         header = _header(self.shape)
-        size = len(header) + _num_bytes(self.shape) + MARK.size
+        size = len(header) + _num_bytes(self.shape) + 2 * MARK.size
         try:
             with explain_write_errors(self.partial, "--runs"):
                 os.ftruncate(self.descriptor, 0)
@@ -112,7 +146,7 @@ class UnfinishedRows:
                 os.posix_fallocate(self.descriptor, 0, size)
                 _write_all(self.descriptor, header, 0)
             self.offset = len(header)
-            self.mark(0)
+            self._mark(0, "")
         except WriteError:
             with suppress(OSError):
                 self.partial.unlink()  # it would keep the disk full
@@ -198,20 +232,27 @@ def _num_bytes(shape: Shape) -> int:
     return 4 * shape[0] * shape[1]
 
 
-def _mark(done: int, shape: Shape, offset: int) -> bytes:
-    """Return the bytes after the rows that store the number of finished rows."""
-    about = struct.pack("<8sQQQQ", LAYOUT, done, *shape, offset)
+def _place(shape: Shape, offset: int, state: str) -> int:
+    """Return the place of a mark; that of a state is the second one."""
+    return offset + _num_bytes(shape) + MARK.size * bool(state)
+
+
+def _mark(done: int, shape: Shape, offset: int, state: str) -> bytes:
+    """Return the bytes after the rows that store the number of finished rows.
+
+    state: of the image files for which it is valid; empty: for all of the data's fingerprint.
+    """
+    about = struct.pack("<8sQQQQ", LAYOUT, done, *shape, offset) + state.encode()
     return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
 
 
-def _finished_rows(descriptor: int, shape: Shape, offset: int) -> int | None:
-    """Return the number of finished rows; None if the mark is absent or damaged."""
-    end = offset + _num_bytes(shape)
-    content = os.pread(descriptor, MARK.size, end)
-    if len(content) < MARK.size or os.fstat(descriptor).st_size != end + MARK.size:
+def _finished_rows(descriptor: int, shape: Shape, offset: int, state: str = "") -> int | None:
+    """Return the number of finished rows; None if the mark is absent, damaged or not of it."""
+    content = os.pread(descriptor, MARK.size, _place(shape, offset, state))
+    if len(content) < MARK.size:
         return None
     done: int = MARK.unpack(content)[1]
-    return done if content == _mark(done, shape, offset) else None
+    return done if content == _mark(done, shape, offset, state) else None
 
 
 def _has_empty_row(rows: np.ndarray) -> bool:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
+from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.class_results import class_results
 from transfer.frozen.classifier import Heads, save_classifier
 from transfer.frozen.crops import CROPS, CropSource, RandomView, crop_batches
@@ -77,9 +78,10 @@ def train_heads(
         return RunningProbe(one, len(images), HeadOptimizer(heads, one, where), saved, own_curve)
 
     own = start(training)
-    if not own.finished:
-        others = [other for other in map(start, peers) if other.can_join(own)]
-        _Stream(backbone, images, seed, network, own, others).run()
+    others = [] if own.finished else [one for one in map(start, peers) if one.can_join(own)]
+    with proving(*(one.saved for one in (*others, own))):
+        if not own.finished:
+            _Stream(backbone, images, seed, network, own, others).run()
     if curve is not None and own.curve is not None:
         curve.top1 = own.curve.top1
     return own.optimizer.heads()
@@ -105,6 +107,9 @@ class _Stream:
         self.going = [own, *(one for one in others if one.saved.maker in (None, source.maker))]
         for probe in self.going:
             probe.saved.maker = source.maker
+        self.all = list(self.going)
+        """Probes that go or went along, the own one last: see `_save_all`."""
+        self.all.append(self.all.pop(0))
         self.chunk = min(_forward_images(probe.training.batch_size) for probe in self.going)
         # the chunks of an interrupted run are those of an undisturbed one
         self.first = min(probe.place for probe in self.going) // self.chunk
@@ -173,6 +178,7 @@ class _Stream:
             self._save_all()
             self.last_save = time.monotonic()
             stop.exit_if_requested()
+            prove_if_cheap(*(one.saved for one in self.all))
 
 
 def _described(training: ProbeTraining) -> str:
@@ -258,7 +264,7 @@ def _lock_stream(own_file: Path, shared: Path | None) -> Iterator[Path | None]:
     one, this one waits: the pass takes hours, and most often leaves the heads of this one, too.
     What it has not trained is trained then.
     """
-    if shared is None or own_file.exists():
+    if shared is None or UnprovenFile(own_file).newest.exists():
         yield None
         return
     told = f"waits for the pass of another process: {shared}"

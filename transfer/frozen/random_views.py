@@ -16,6 +16,7 @@ from torchvision.transforms import v2
 
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
+from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.crops import draw_seed
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.network import device, forward, frozen_network
@@ -111,9 +112,9 @@ def statistics_of_views(
     # the projector belongs to the backbone: both are of one training
     parts = [backbone.sha256, backbone.precision, projector is None, images.fingerprint]
     parts += [list(indices), asdict(settings), seed, device().type, CODE_VERSION]
-    file = folder / f"views-{content_hash(parts, 16)}.stage"
+    file = UnprovenFile(folder / f"views-{content_hash(parts, 16)}.stage")
     spaces = ["feature"] + ["embedding"] * (projector is not None)
-    finished = load_stage(file) or {space: torch.zeros(0, 3).double() for space in spaces}
+    finished = load_stage(file.newest) or {space: torch.zeros(0, 3).double() for space in spaces}
     network = frozen_network(backbone)
     views = RandomViews(settings)
     where = device()
@@ -127,7 +128,7 @@ def statistics_of_views(
     rest = indices[done:]
     chunks = [rest[at : at + IMAGES_PER_BATCH] for at in range(0, len(rest), IMAGES_PER_BATCH)]
     workers = num_workers(len(rest) * settings.num_views)
-    with progress("views", "images", len(indices), done=done) as counter:
+    with proving(file), progress("views", "images", len(indices), done=done) as counter:
         for raw in load_batches(make, chunks, num_workers=workers, pin=pin):
             features = forward(network, to_input(raw.flatten(0, 1)))
             rows = {"feature": normalize(features, dim=1)}
@@ -139,7 +140,8 @@ def statistics_of_views(
             done += len(raw)
             counter.add(len(raw))
             if stop.is_requested() or done - last_save >= IMAGES_PER_SAVE:
-                save_stage(file, finished)
+                save_stage(file.private, finished)
                 last_save = done
                 stop.exit_if_requested()
+                prove_if_cheap(file)
     return finished

@@ -9,6 +9,7 @@ from pickle import UnpicklingError
 import torch
 from torch import Tensor
 
+from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
 from transfer.frozen.crops import Maker
 from transfer.frozen.features import Features
@@ -56,11 +57,11 @@ class EpochAccuracies:
         self.top1.append([top1(s, labels) if bool(s.isfinite().all()) else -1.0 for s in scores])
 
 
-class SavedTraining:
+class SavedTraining(UnprovenFile):
     """State of the training on disk, replaced as a whole at every save."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self.maker: Maker | None = None
         """Processor of the crops so far; None if unknown."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,14 +71,15 @@ class SavedTraining:
 
         A state that a dying machine has torn counts as none: the training starts anew.
         """
-        if not self.path.exists():
+        path = self.newest
+        if not path.exists():
             return 0
-        content = io.BytesIO(self.path.read_bytes())  # an unreadable disk is another error
+        content = io.BytesIO(path.read_bytes())  # an unreadable disk is another error
         try:
             state = torch.load(content, map_location="cpu", weights_only=True)
         except TORN as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            print_line("train", f"{self.path} is torn ({reason}); the training starts anew")
+            print_line("train", f"{path} is torn ({reason}); the training starts anew")
             return 0
         optimizer.load(state)
         self.maker = state.get("maker")
@@ -98,7 +100,7 @@ class SavedTraining:
             "curve_of": curve.digest if curve else "",
         }
         torch.save(state, content)
-        write_whole(self.path, content.getvalue(), "--runs")
+        write_whole(self.private, content.getvalue(), "--runs")
 
 
 class RunningProbe:

@@ -2,14 +2,18 @@
 
 All work is done in `.getting/KEY/` of the data folder: `raw/` takes what is unpacked, `done/` notes
 the archives that are unpacked, and `whole/` is a data folder with the finished set, which is
-checked there and then renamed. Whatever ends a run, the next one goes on after the last archive.
+checked there and then renamed. `linked/` is the same for links, which are made anew in each run.
+Whatever ends a run, the next one goes on after the last archive, and removes what is left over.
 """
 
+import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from transfer.datasets.check import NUM_NAMED, Report, check
 from transfer.datasets.expected import SMALL_DATA
@@ -19,11 +23,13 @@ from transfer.getting.checksum import mismatch
 from transfer.getting.download import download
 from transfer.getting.recognize import find_root, link_set, move_parts
 from transfer.getting.unpack import is_archive, unpack
-from transfer.running.atomic_files import explain_write_errors, write_whole
+from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import print_line
-from transfer.running.lock import BusyError, lock_file
+from transfer.running.lock import LOOK_AGAIN_S, lock_file
 
 WORK = ".getting"
+FOLDERS = ("raw", "done", "whole", "linked")
+"""Folders of a source's work."""
 ARCHIVES = "archives"
 """Folder, below the data folder, of downloaded archives, with one folder for each source."""
 
@@ -55,16 +61,40 @@ class Getting:
         done = (work / "done" / archive.name).exists()
         return done or (work / "whole" / source.folder).exists()
 
-    def bytes_to_download(self, source: Source) -> int:
-        """Return the size of the archives that are not there yet."""
+    def absent(self, source: Source) -> list[Archive]:
+        """Return the archives that are needed and not there."""
         if source.is_there(self.data) or source.key in self.found:
-            return 0
-        return sum(
-            archive.num_bytes
+            return []
+        return [
+            archive
             for archive in source.archives
             if not self.archive_file(source, archive).exists()
             and not self.is_unpacked(source, archive)
-        )
+            and not (archive.optional and self.only_local)
+        ]
+
+    def to_download(self, source: Source) -> list[Archive]:
+        """Return the archives that would be downloaded."""
+        absent = [] if self.only_local else self.absent(source)
+        return absent if all(archive.urls for archive in absent) else []
+
+    def space_needed(self, source: Source) -> int:
+        """Return the bytes that a source still needs on the disk, with its archives.
+
+        Images are compressed already, so an archive is taken for as large as its content. Nobody
+        publishes the unpacked sizes.
+        """
+        if source.is_there(self.data) or source.key in self.found:
+            return 0
+        packed = [archive for archive in source.archives if not self.is_unpacked(source, archive)]
+        downloads = [archive.num_bytes for archive in self.to_download(source)]
+        archives = max(downloads, default=0) if self.remove_archives else sum(downloads)
+        return archives + sum(self.size(source, archive) for archive in packed)
+
+    def size(self, source: Source, archive: Archive) -> int:
+        """Return the size of an archive: of the file, or as published."""
+        file = self.archive_file(source, archive)
+        return file.stat().st_size if file.exists() else archive.num_bytes
 
 
 def get_source(source: Source, getting: Getting) -> Report | None:
@@ -74,35 +104,63 @@ def get_source(source: Source, getting: Getting) -> Report | None:
     """
     data, work = getting.data, getting.data / WORK / source.key
     report = None
-    if not source.is_there(data):
-        with explain_write_errors(work, "--data"), _lock(work):
-            whole = work / "whole"
-            staged = whole / source.folder
-            if not staged.exists() and source.key in getting.found:
-                link_set(source, getting.found[source.key], work / "links")
-                staged.parent.mkdir(parents=True, exist_ok=True)
-                (work / "links").rename(staged)
-            elif not staged.exists():
-                _unpack_all(source, getting, work)
-                _stage(source, work / "raw", staged)
-            report = _require_whole(source, getting, whole)
-            (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
-            staged.rename(data / source.folder)
-            shutil.rmtree(work)
-        with suppress(OSError):  # other sets are being got, or there are none
+    if source.is_there(data) and not work.exists():
+        _finish(source, getting)
+        return None
+    with explain_write_errors(work, "--data"):
+        with _lock(work):
+            if not source.is_there(data):  # else another process got it, or was killed at its end
+                whole = work / ("linked" if source.key in getting.found else "whole")
+                staged = whole / source.folder
+                if source.key in getting.found:
+                    shutil.rmtree(whole, ignore_errors=True)
+                    link_set(source, getting.found[source.key], staged)
+                elif not staged.exists():
+                    _unpack_all(source, getting, work)
+                    _stage(source, work / "raw", staged)
+                report = _require_whole(source, getting, whole)
+                (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
+                staged.rename(data / source.folder)
+            _finish(source, getting)
+            for name in FOLDERS:
+                shutil.rmtree(work / name, ignore_errors=True)
+            shutil.rmtree(work)  # the lock last
+        with suppress(OSError):  # other sets are being got
             work.parent.rmdir()
-    if source.finish is not None:
-        source.finish(data)
     return report
 
 
-@contextmanager
-def _lock(work: Path) -> Iterator[None]:
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as file:
-        if not lock_file(file.fileno()):
-            raise BusyError(f"{work}: another process gets this set; wait for it, or stop it")
-        yield
+def _finish(source: Source, getting: Getting) -> None:
+    """Take the last step of a set that is there, and remove its archives if that is asked for."""
+    if source.finish is not None:
+        source.finish(getting.data)
+    if getting.remove_archives and not getting.only_local:
+        folder = getting.data / ARCHIVES / source.key
+        for archive in source.archives:
+            (folder / archive.name).unlink(missing_ok=True)
+            (folder / f"{archive.name}.part").unlink(missing_ok=True)
+        with suppress(OSError):  # never there, or not empty
+            folder.rmdir()
+            folder.parent.rmdir()
+
+
+def _lock(work: Path) -> IO[str]:
+    """Lock the folder of a source's work, and wait while another process has it locked.
+
+    The process that ends removes the file, so that a lock counts only on the file that is there.
+    """
+    waits, path = False, work / "lock"
+    while True:
+        with suppress(FileNotFoundError), ExitStack() as stack:  # removed meanwhile
+            work.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("w"))
+            if lock_file(file.fileno()) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                stack.pop_all()
+                return file
+        if not waits:
+            print_line("get-data", f"{work.name}: another process gets it; waiting for its end")
+        waits = True
+        time.sleep(LOOK_AGAIN_S)
 
 
 def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
@@ -113,23 +171,22 @@ def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
         own = file in getting.local.get(source.key, {}).values()
         if getting.is_unpacked(source, archive) or (archive.optional and not _has(file, getting)):
             continue
-        if own and (why := mismatch(archive, file)):
-            raise DataError(f"{file}: it is not the published file ({why}); get it again")
         if not file.exists():
             download(archive, file)
+        elif why := mismatch(archive, file):
+            raise DataError(
+                f"{file}: it is not the published file ({why}); remove it, or get it again"
+            )
         target = work / "raw" / archive.into
         if is_archive(archive.name):
             unpack(file, target, archive.nested)
         else:
             target.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target / archive.name)
-        write_whole(work / "done" / archive.name, b"", "--data")
+        (work / "done").mkdir(exist_ok=True)
+        (work / "done" / archive.name).touch()
         if getting.remove_archives and not own:
             file.unlink()
-    if getting.remove_archives:
-        with suppress(OSError):  # never there, or not empty
-            (getting.data / ARCHIVES / source.key).rmdir()
-            (getting.data / ARCHIVES).rmdir()
 
 
 def _has(file: Path, getting: Getting) -> bool:

@@ -9,12 +9,14 @@ from typing import Annotated
 
 import tyro
 
-from transfer.datasets.catalog import DATASETS
+from transfer.datasets.catalog import DAMAGES, DATASETS
 from transfer.datasets.check import Report, check, render
 from transfer.datasets.images import DataError
 from transfer.datasets.source import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
+from transfer.getting.checked import last_check, remember
+from transfer.getting.download import UnreachableError, is_offline
 from transfer.getting.local import files_by_name, local_archives, with_local_variant
 from transfer.getting.recognize import find_all
 from transfer.getting.request import SUITES, Wanted, all_sources, wanted
@@ -61,15 +63,13 @@ class GetData:
             return 0
         print(text, file=sys.stderr, flush=True)
         check_writable(self.data, "--data")
-        room = overview.space(request.sources, getting)
-        if room.needed > room.free:
-            raise OSError(
-                f"{overview.format_bytes(room.needed)} are needed at {self.data}, "
-                f"{overview.format_bytes(room.free)} are free; free some space, give another "
-                "--data, or get fewer sets at a time"
-            )
         reports, failed = get_all(request, getting)
-        print(render(reports))
+        if reports:
+            print(render(reports))
+        for key in request.keys:
+            if key not in {report.key for report in reports}:
+                day = last_check(key, self.data)
+                print(f"{key}: was whole on {day}; check-data reads every image again")
         for line in failed:
             print(line, file=sys.stderr)
         return int(bool(failed) or not all(fit(report, self.tolerate) for report in reports))
@@ -149,22 +149,28 @@ def unneeded_with_found(
 def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]:
     """Get every source, then check every set; return the checks and a line per failure.
 
-    One set that cannot be got does not stop the others.
+    One set that cannot be got does not stop the others. A set that an earlier run found whole has
+    no check.
     """
     reports: dict[str, Report] = {}
     failed: list[str] = []
-    for source in request.sources:
+    offline = False
+    for place, source in enumerate(request.sources, start=1):
         try:
+            require_possible(source, getting, offline=offline)
             report = get_source(source, getting)
-        except (DataError, OSError, RuntimeError) as error:
+        except DAMAGES as error:
             why = str(error).removeprefix(f"{source.key}: ")
             failed.append(f"{source.key} is not there: {why}")
             print_line("get-data", f"{source.key} failed, the reason comes last")
+            if isinstance(error, UnreachableError) and not offline:
+                later = [a for s in request.sources[place:] for a in getting.to_download(s)]
+                offline = is_offline(address for archive in later for address in archive.urls)
             continue
         if report is not None:
             reports[report.key] = report
     for key in request.keys:
-        if key not in reports:
+        if key not in reports and not last_check(key, getting.data):
             reports[key] = check(key, getting.data, decode=False)
             if reports[key].found and not fit(reports[key], getting.tolerate):
                 folders = [getting.data / source.folder for source in DATASETS[key].sources]
@@ -172,7 +178,24 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
                     f"{key} was there before and is not whole; move {', '.join(map(str, folders))} "
                     "away to get it again, or take it as it is with --tolerate"
                 )
-    return [reports[key] for key in dict.fromkeys((*request.keys, *reports))], failed
+    for key, report in reports.items():
+        if report.ok:
+            remember(key, getting.data)
+    return [
+        reports[key] for key in dict.fromkeys((*request.keys, *reports)) if key in reports
+    ], failed
+
+
+def require_possible(source: Source, getting: Getting, *, offline: bool) -> None:
+    """Raise DataError if there is too little space for a source, or no network that it needs."""
+    needed, free = getting.space_needed(source), overview.free_space(getting.data)
+    if needed > free and getting.absent(source) == getting.to_download(source):
+        raise DataError(
+            f"about {overview.format_bytes(needed)} are needed at {getting.data}, "
+            f"{overview.format_bytes(free)} are free; free some space, or give another --data"
+        )
+    if offline and getting.to_download(source):
+        raise DataError("not tried, since no server can be reached")
 
 
 def fit(report: Report, tolerated: int) -> bool:

@@ -1,59 +1,78 @@
 """Download one archive: resumed, retried, from several addresses, and verified at the end.
 
-torchvision's downloader starts over after a broken connection, and takes an error page for a file
-until its checksum is computed; it is also imported with torch, which a login node need not load.
-Neither pooch nor requests is installed. The standard library is enough for one GET with a range;
-it takes proxies from the environment.
+urllib3 retries requests, waits as servers ask, follows redirects and notices cut transfers. Ours
+are the resumption, the checksum, which tells that all pieces belong to one file, and the least
+rate: a server that sends a byte each second never reaches a timeout.
 """
 
-import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from email.message import Message
-from http.client import HTTPException, HTTPResponse
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, build_opener
+from urllib.request import getproxies, proxy_bypass
+
+from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Retry, Timeout, make_headers
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    MaxRetryError,
+    NewConnectionError,
+    ProtocolError,
+    ProxyError,
+)
+from urllib3.util import parse_url
 
 from transfer.datasets.source import Archive
 from transfer.getting.checksum import display_unit, mismatch
-from transfer.running import stop
-from transfer.running.atomic_files import explain_write_errors, write_whole
+from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import print_line, progress
 
 CHUNK = 1 << 20
-TIMEOUT_S = 60
-TRIES = 8
-"""Failures in a row, none of which brought a byte, before an archive is given up."""
-LONGEST_WAIT_S = 60.0
-FIRST_WAIT_S = 1.0
-TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
-"""Statuses after which the same address is tried again."""
+TIMEOUT = Timeout(connect=10, read=60)
+
+
+class _Retry(Retry):
+    """Retry that says how long it waits: a server may ask for minutes."""
+
+    def sleep(self, response: BaseHTTPResponse | None = None) -> None:
+        wait_s = self.get_retry_after(response) if response is not None else None
+        wait_s = wait_s or self.get_backoff_time()
+        what = self.history[-1].error or f"status {self.history[-1].status}"
+        print_line("download", f"{what}; tried again in {wait_s:.0f} s")
+        time.sleep(wait_s)
+
+
+RETRY = _Retry(
+    total=None,
+    connect=2,
+    read=5,
+    redirect=10,
+    status=5,
+    other=5,
+    status_forcelist=(408, 425, 429, 500, 502, 503, 504),
+    backoff_factor=1,
+    backoff_max=60,
+    retry_after_max=600,
+    raise_on_status=False,
+)
+"""Tries of one address, in a row; transfers that break off count as reads."""
+RATE_PERIOD_S = 60.0
+LEAST_BYTES = 60_000
+"""Fewer bytes in a period are a broken transfer; a try that brings fewer is no progress."""
+UNREACHABLE = (NewConnectionError, ConnectTimeoutError, ProxyError)
 
 
 class DownloadError(RuntimeError):
     """Error for an archive that no address gives; it names each address and the reason."""
 
 
-class _RefusedError(Exception):
+class UnreachableError(DownloadError):
+    """Error for an archive none of whose servers accepts a connection."""
+
+
+class _UnusableError(ValueError):
     """Reason why an address is not tried again."""
-
-
-class _BrokenError(Exception):
-    """Reason why a transfer ended early, after which it is resumed."""
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """The headers of a response that matter."""
-
-    start: int
-    """Position of the first byte in the file."""
-    total: int
-    """Size of the whole file; 0 if the server does not say."""
 
 
 def download(archive: Archive, file: Path) -> None:
@@ -64,191 +83,151 @@ def download(archive: Archive, file: Path) -> None:
     """
     partial = file.with_name(f"{file.name}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
-    addresses, failures = list(archive.urls), 0
-    reasons: list[str] = []
-    spoiled: set[str] = set()
-    while addresses and failures < TRIES:
-        address, before = addresses[0], _size(partial)
+    reasons, unreachable = [], 0
+    for address in archive.urls:
         try:
-            _transfer(archive, address, partial)
-            why = mismatch(archive, partial)
-            if not why:
-                _state_file(partial).unlink(missing_ok=True)
-                partial.replace(file)
-                return
-            discard(partial)
-            # a wrong byte may be of the transfer, or of another address that began the file
-            again = address not in spoiled
-            spoiled.add(address)
-            raise (_BrokenError if again else _RefusedError)(f"the file is another one ({why})")
-        except _RefusedError as error:
-            reasons.append(f"{address}: {error}")
-            print_line("download", f"{reasons[-1]}")
-            addresses.pop(0)
-        except _BrokenError as error:
-            grown = _size(partial) > before
-            failures = 1 if grown else failures + 1
-            print_line("download", f"{address}: {error}; tried again")
-            addresses = [*addresses[1:], address]
-            if failures == TRIES:
-                reasons.append(f"{address}: {error}")
-            elif not grown:
-                _wait(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (failures - 1)))
-    raise DownloadError(
+            _fetch(archive, address, partial)
+        except (HTTPError, ValueError) as error:  # a malformed redirect is a ValueError of urllib
+            cause = error.reason if isinstance(error, MaxRetryError) else error
+            unreachable += isinstance(cause, UNREACHABLE)
+            reasons.append(f"{address}: {cause}")
+            print_line("download", reasons[-1])
+            continue
+        partial.replace(file)
+        return
+    raise (UnreachableError if unreachable == len(reasons) else DownloadError)(
         f"{archive.name} cannot be downloaded:\n  "
         + "\n  ".join(reasons)
         + "\nThe same command goes on; --from FOLDER takes the file from a folder"
     )
 
 
-def discard(partial: Path) -> None:
-    """Remove the beginning of a file, and what is known about it."""
-    partial.unlink(missing_ok=True)
-    _state_file(partial).unlink(missing_ok=True)
+def is_offline(addresses: Iterable[str]) -> bool:
+    """Return whether none of the servers of these addresses accepts a connection."""
+    servers = {urlsplit(address).netloc: address for address in addresses}
+    with ThreadPoolExecutor(max(1, len(servers))) as threads:
+        return not any(threads.map(_answers, servers.values()))
 
 
-def _transfer(archive: Archive, address: str, partial: Path) -> None:
-    """Append to the partial file what is missing; _BrokenError if the connection ends before."""
-    start, headers = _range_headers(archive, address, partial)
-    if archive.exact and start == archive.num_bytes:
-        return
-    with _open(address, headers, partial, start) as response:
-        if response is None:
-            return
-        answer = _read_headers(archive, response, start)
-        if not answer.start:  # before its mark is stored, so that no mark belongs to other bytes
-            partial.unlink(missing_ok=True)
-        _remember(partial, address, response.headers)
-        total = answer.total or archive.num_bytes
-        size, unit = display_unit(total)
-        with (
-            explain_write_errors(partial, "--data"),
-            partial.open("r+b" if partial.exists() else "wb") as output,
-            progress("download", archive.name, total // size, unit, answer.start // size) as shown,
-        ):
-            output.truncate(answer.start)
-            output.seek(answer.start)
-            done = answer.start
-            for chunk in _chunks(response):
-                output.write(chunk)
-                before, done = done, done + len(chunk)
-                _refuse_too_much(archive, done, answer.total)
-                shown.add(done // size - before // size)
-    if done < answer.total:
-        raise _BrokenError(f"the connection ended after {done:,} of {answer.total:,} bytes")
-
-
-def _refuse_too_much(archive: Archive, done: int, total: int) -> None:
-    """Raise _RefusedError once more bytes have come than the file can have."""
-    most = archive.num_bytes if archive.exact else max(total, 2 * archive.num_bytes)
-    if done > most:
-        raise _RefusedError(f"it sends more than {most:,} bytes")
-
-
-def _chunks(response: HTTPResponse) -> Iterator[bytes]:
-    while True:
-        stop.exit_if_requested()
-        try:
-            # what has come, without waiting for a whole chunk: a slow transfer can be stopped, too
-            chunk = response.read1(CHUNK)
-        except (OSError, HTTPException) as error:
-            raise _BrokenError(f"{type(error).__name__}: {error}") from error
-        if not chunk:
-            return
-        yield chunk
-
-
-def _range_headers(archive: Archive, address: str, partial: Path) -> tuple[int, dict[str, str]]:
-    """Return where the transfer starts, and the headers that ask for the rest.
-
-    The rest must belong to the same file: the server's own mark of it tells, or else the checksum.
-    """
-    start = _size(partial)
-    if not start:
-        return 0, {}
-    state = _read_state(partial)
-    mark = state.get("mark", "") if state.get("address") == address else ""
-    if not mark and not archive.checksum:
-        return 0, {}
-    return start, {"Range": f"bytes={start}-"} | ({"If-Range": mark} if mark else {})
-
-
-@contextmanager
-def _open(
-    address: str, headers: dict[str, str], partial: Path, start: int
-) -> Iterator[HTTPResponse | None]:
-    """Yield the response; None if the server says that nothing is missing."""
-    if urlsplit(address).scheme not in ("http", "https"):
-        raise _RefusedError(f"{address}: this is no address of the web")
-    request = Request(address, headers={"User-Agent": "transfer get-data", **headers})
+def _answers(address: str) -> bool:
     try:
-        response = build_opener().open(request, timeout=TIMEOUT_S)
+        _pool(address).request("HEAD", address, retries=False, timeout=10)
     except HTTPError as error:
-        with error:
-            if error.code == 416:
-                if error.headers.get("Content-Range", "") == f"bytes */{start}":
-                    yield None
-                    return
-                discard(partial)
-                raise _BrokenError(
-                    f"it has nothing from byte {start} on; the file is begun again"
-                ) from error
-            why = f"status {error.code} {error.reason}"
-            raise (_BrokenError if error.code in TEMPORARY else _RefusedError)(why) from error
-    except (OSError, HTTPException) as error:
-        raise _BrokenError(f"{type(error).__name__}: {error}") from error
-    with response:
-        yield response
+        return not isinstance(error, UNREACHABLE)
+    return True
 
 
-def _read_headers(archive: Archive, response: HTTPResponse, start: int) -> _Answer:
-    """Return the start and size that a response announces; _RefusedError if it is no such file."""
-    kind = response.headers.get_content_type()
-    if kind in ("text/html", "application/xhtml+xml"):
-        raise _RefusedError(f"it answers with a page ({kind}), not with the file")
-    length = int(response.headers.get("Content-Length") or 0)
-    total = length
-    if response.status == 206:
-        span, _, whole = response.headers.get("Content-Range", "").partition("/")
-        if not span.startswith(f"bytes {start}-"):
-            raise _RefusedError(
-                f"it sends {span or 'no range'} where the rest from {start} is needed"
-            )
-        total = int(whole) if whole.isdigit() else start + length
-    elif response.status != 200:
-        raise _RefusedError(f"status {response.status}")
-    if archive.exact and total and total != archive.num_bytes:
-        raise _RefusedError(f"its file has {total:,} bytes, {archive.num_bytes:,} expected")
-    return _Answer(start if response.status == 206 else 0, total)
+def _fetch(archive: Archive, address: str, partial: Path) -> None:
+    """Download from one address to the partial file, until it is whole and verified."""
+    left, spoiled = RETRY, False
+    while True:
+        before = _size(partial)
+        broken = _transfer(archive, address, partial)
+        if broken is not None:
+            left = RETRY if _size(partial) - before >= LEAST_BYTES else left
+            left = left.increment("GET", address, error=broken)
+            left.sleep()
+            continue
+        why = mismatch(archive, partial)
+        if not why:
+            return
+        partial.unlink()
+        if spoiled:
+            raise _UnusableError(f"the file is another one ({why})")
+        spoiled = True  # a wrong byte may be of an earlier transfer, or of another address
 
 
-def _remember(partial: Path, address: str, headers: Message) -> None:
-    """Store which file of which address was begun; a weak ETag does not name its bytes."""
-    tag = headers.get("ETag") or ""
-    mark = "" if tag.startswith("W/") else tag
-    state = {"address": address, "mark": mark or headers.get("Last-Modified") or ""}
-    write_whole(_state_file(partial), json.dumps(state).encode(), "--data")
-
-
-def _read_state(partial: Path) -> dict[str, str]:
+def _transfer(archive: Archive, address: str, partial: Path) -> HTTPError | None:
+    """Append to the partial file what is missing; return why the transfer broke off, if it did."""
+    start = _size(partial) if archive.checksum else 0
+    if archive.exact and start == archive.num_bytes:
+        return None
+    response = _pool(address).request(
+        "GET",
+        address,
+        headers={
+            "User-Agent": "transfer get-data",
+            **({"Range": f"bytes={start}-"} if start else {}),
+        },
+        retries=RETRY,
+        timeout=TIMEOUT,
+        preload_content=False,
+        decode_content=False,
+    )
     try:
-        state = json.loads(_state_file(partial).read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return state if isinstance(state, dict) else {}
+        if response.status == 416:  # nothing follows, so what is there is compared
+            return None
+        return _append(archive, response, partial, _first_byte(archive, response, start))
+    finally:
+        response.close()
 
 
-def _state_file(partial: Path) -> Path:
-    return partial.with_name(f"{partial.name}.json")
+def _append(
+    archive: Archive, response: BaseHTTPResponse, partial: Path, start: int
+) -> HTTPError | None:
+    """Write the body of a response to the partial file; return why it broke off, if it did."""
+    most = archive.num_bytes if archive.exact else 2 * archive.num_bytes
+    size, unit = display_unit(archive.num_bytes)
+    done = since_done = start
+    since = time.monotonic()
+    with (
+        explain_write_errors(partial, "--data"),
+        partial.open("r+b" if start else "wb") as output,
+        progress("download", archive.name, archive.num_bytes // size, unit, done // size) as shown,
+    ):
+        output.seek(start)
+        while True:
+            try:
+                chunk = response.read1(CHUNK)  # what has come, without waiting for a whole chunk
+            except HTTPError as error:
+                return error
+            if not chunk:
+                return None
+            output.write(chunk)
+            before, done = done, done + len(chunk)
+            shown.add(done // size - before // size)
+            if done > most:
+                raise _UnusableError(f"it sends more than {most:,} bytes")
+            if time.monotonic() - since > RATE_PERIOD_S:
+                if done - since_done < LEAST_BYTES:
+                    return ProtocolError(f"{done - since_done:,} bytes in {RATE_PERIOD_S:.0f} s")
+                since, since_done = time.monotonic(), done
+
+
+def _first_byte(archive: Archive, response: BaseHTTPResponse, start: int) -> int:
+    """Return the position in the file of a response's body; _UnusableError if it is another file.
+
+    start: the first byte that was asked for; a server may send the whole file instead.
+    """
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    span = response.headers.get("Content-Range", "no range")
+    if response.status not in (200, 206):
+        raise _UnusableError(f"status {response.status} {response.reason}")
+    if kind in ("text/html", "application/xhtml+xml"):
+        raise _UnusableError(f"it answers with a page ({kind}), not with the file")
+    if response.status == 206 and not span.startswith(f"bytes {start}-"):
+        raise _UnusableError(f"it sends {span} where the rest from {start} is needed")
+    first = start if response.status == 206 else 0
+    length = response.length_remaining
+    if archive.exact and length is not None and first + length != archive.num_bytes:
+        raise _UnusableError(
+            f"its file has {first + length:,} bytes, {archive.num_bytes:,} expected"
+        )
+    return first
+
+
+def _pool(address: str) -> PoolManager:
+    """Return connections to the server of an address, or to the environment's proxy for it."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https"):
+        raise _UnusableError("this is no address of the web")
+    proxy = getproxies().get(parts.scheme, "")
+    if not proxy or proxy_bypass(parts.netloc):
+        return PoolManager()
+    return ProxyManager(
+        proxy, proxy_headers=make_headers(proxy_basic_auth=parse_url(proxy).auth or None)
+    )
 
 
 def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
-
-
-def _wait(seconds: float) -> None:
-    """Wait, but not longer than a signal takes to come."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        stop.exit_if_requested()
-        time.sleep(min(0.5, left))

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,7 +9,11 @@ from transfer.datasets.source import Archive, Source
 from transfer.getting.assemble import Getting
 
 HEADER = ("source", "state", "download", "unpacked", "folder", "from")
-WORDS = {"registration": "needs a registration", "no home": "has no public address"}
+WORDS = {
+    "registration": "needs a registration",
+    "password": "has a password",
+    "no home": "has no public address",
+}
 
 
 def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
@@ -27,18 +30,6 @@ def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
     return f"{'' if exact else '~'}{digits} {unit}"
 
 
-def unpacked_bytes(source: Source, getting: Getting) -> int:
-    """Return the estimated size of an unpacked set: that of its archives, or of the user's files.
-
-    Images are compressed already; nobody publishes the unpacked sizes.
-    """
-    own = getting.local.get(source.key, {})
-    return sum(
-        own[archive.name].stat().st_size if archive.name in own else archive.num_bytes
-        for archive in source.archives
-    )
-
-
 def render(sources: Sequence[Source], getting: Getting) -> str:
     """Return a table of the sources, a line on the terms of each, and the sum."""
     rows = [HEADER, *(_row(source, getting) for source in sources)]
@@ -51,54 +42,31 @@ def render(sources: Sequence[Source], getting: Getting) -> str:
     for source in sources:
         lines.append(f"{source.key}: terms: {source.terms}, {source.terms_url}")
         lines += [f"  {note}" for note in _archive_notes(source)]
-        if _state(source, getting) in WORDS.values():
+        if source.advice and not source.is_there(getting.data):
             lines.append(f"  {source.advice}")
     lines += ["", summary(sources, getting)]
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Space:
-    """Bytes that the work needs on the disk, and those that are free."""
-
-    needed: int
-    free: int
-
-
-def space(sources: Sequence[Source], getting: Getting) -> Space:
-    """Return the space that all sources need until they are there.
-
-    Downloaded archives are counted, or only the largest one if each is removed once it is unpacked.
-    """
-    possible = [source for source in sources if _is_possible(source, getting)]
-    unpacked = sum(unpacked_bytes(s, getting) for s in possible if s.key not in getting.found)
-    archives = bytes_to_download(sources, getting)
-    if getting.remove_archives and archives:
-        archives = max(archive.num_bytes for source in possible for archive in source.archives)
-    free = shutil.disk_usage(_existing(getting.data)).free
-    return Space(unpacked + archives, free)
-
-
-def bytes_to_download(sources: Sequence[Source], getting: Getting) -> int:
-    """Return the size of all archives that would be downloaded."""
-    possible = [source for source in sources if _is_possible(source, getting)]
-    return 0 if getting.only_local else sum(map(getting.bytes_to_download, possible))
+def free_space(data: Path) -> int:
+    """Return the free bytes on the disk of a data folder, which need not exist yet."""
+    folder = data.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def summary(sources: Sequence[Source], getting: Getting) -> str:
     """Return one line with the sum of all sizes and the free space."""
-    exact = all(archive.exact for source in sources for archive in source.archives)
-    download = format_bytes(bytes_to_download(sources, getting), exact=exact)
-    room = space(sources, getting)
+    downloads = [archive for source in sources for archive in getting.to_download(source)]
+    exact = all(archive.exact for archive in downloads)
+    download = format_bytes(sum(archive.num_bytes for archive in downloads), exact=exact)
+    possible = [s for s in sources if _state(s, getting) not in ("there", *WORDS.values())]
+    needed = sum(getting.space_needed(source) for source in possible)
     return (
-        f"{download} to download, about {format_bytes(room.needed)} of space needed with the "
-        f"archives; {format_bytes(room.free)} free at {getting.data}"
+        f"{download} to download, about {format_bytes(needed)} of space needed with the archives; "
+        f"{format_bytes(free_space(getting.data))} free at {getting.data}"
     )
-
-
-def _is_possible(source: Source, getting: Getting) -> bool:
-    """Return whether a source is absent and can be got without the user's help."""
-    return _state(source, getting) not in ("there", *WORDS.values())
 
 
 def _state(source: Source, getting: Getting) -> str:
@@ -106,12 +74,7 @@ def _state(source: Source, getting: Getting) -> str:
         return "there"
     if source.key in getting.found:
         return "to link"
-    required = [archive for archive in source.archives if not archive.optional]
-    at_hand = all(
-        getting.archive_file(source, archive).exists() or getting.is_unpacked(source, archive)
-        for archive in required
-    )
-    if required and at_hand:
+    if source.archives and not any(not a.optional for a in getting.absent(source)):
         return "to unpack"
     return "to download" if source.access == "download" else WORDS[source.access]
 
@@ -124,7 +87,7 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     )
     place = str(getting.found[source.key]) if state == "to link" else ", ".join(hosts)
     size = format_bytes(source.num_bytes, exact=exact and bool(source.archives))
-    unpacked = format_bytes(unpacked_bytes(source, getting), exact=False)
+    unpacked = format_bytes(sum(getting.size(source, a) for a in source.archives), exact=False)
     return (source.key, state, size, unpacked, source.folder, place or "you")
 
 
@@ -142,10 +105,3 @@ def _unknown(archive: Archive) -> str:
     if not archive.exact:
         words.append("only a rounded size" if archive.num_bytes else "no published size")
     return ", ".join(words)
-
-
-def _existing(folder: Path) -> Path:
-    folder = folder.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return folder

@@ -183,7 +183,8 @@ def _unpack_zip(file: Path, job: _Job) -> None:
             kind = stat.S_IFMT(member.external_attr >> 16)
             if member.flag_bits & 1:
                 raise ArchiveError(
-                    f"{file}: it needs a password; unpack it with `unzip -P PASSWORD`, then "
+                    f"{file}: it needs a password; unpack it with "
+                    "`UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P PASSWORD`, then "
                     "get-data --link FOLDER"
                 )
             if member.is_dir():

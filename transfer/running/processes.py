@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 
+PATIENCE = timedelta(days=1)
+"""Longest wait in a collective: the others wait while rank 0 checks data, counts an average
+precision or draws a gallery. torch's own ten minutes would end the job."""
 DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
 """Devices of the drivers that torch.cuda works with: NVIDIA's, its Tegra's, AMD's, Windows'."""
 
@@ -107,18 +111,21 @@ def indices_of_process(count: int, process: Process) -> Iterator[int]:
 
 @contextmanager
 def process_group() -> Iterator[Process]:
-    """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none."""
+    """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none.
+
+    A process that fails does not leave the group: that would wait for the others, which may be in a
+    collective and notice only when it ends.
+    """
     import torch
     import torch.distributed as dist
 
     if started_processes() <= 1:
         yield this_process()
         return
-    cuda = torch.cuda.is_available()
-    if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    dist.init_process_group("nccl" if cuda else "gloo")
-    try:
-        yield this_process()
-    finally:
-        dist.destroy_process_group()
+    gpu = None
+    if torch.cuda.is_available():
+        gpu = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(gpu)
+    dist.init_process_group("gloo" if gpu is None else "nccl", timeout=PATIENCE, device_id=gpu)
+    yield this_process()
+    dist.destroy_process_group()

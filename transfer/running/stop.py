@@ -21,10 +21,13 @@ class Stopped(SystemExit):
     """Exit after a signal, with all state saved; the same command continues from here."""
 
 
-def listen() -> None:
-    """Install the handler that makes signals of schedulers and Ctrl-C request an orderly stop."""
+def listen(*, at_once: bool = False) -> None:
+    """Install the handler that makes signals of schedulers and Ctrl-C request an orderly stop.
+
+    at_once: raise Stopped wherever the main thread is, for work that a kill anywhere cannot harm.
+    """
     for number in SIGNALS:
-        signal.signal(number, _note)
+        signal.signal(number, _stop_at_once if at_once else _note)
 
 
 def signal_at_parents_end() -> None:
@@ -63,3 +66,8 @@ def _note(number: int, frame: FrameType | None) -> None:
     if number in _asked and number == signal.SIGINT:
         raise KeyboardInterrupt  # a second Ctrl-C stops at once
     _asked.append(number)
+
+
+def _stop_at_once(number: int, frame: FrameType | None) -> None:
+    _asked.append(number)
+    exit_if_requested()

@@ -107,21 +107,30 @@ class Topology:
             )
         on_images = f"on {self.num_images} photographs"
         if self.contradiction:
-            return f"running statistics {on_images} fit another network: {self.contradiction}"
-        assumed, *others = self.networks
+            what = "input" if self.network is self.networks[0] else "network"
+            return f"running statistics {on_images} fit another {what}: {self.contradiction}"
+        assumed = self.networks[0]
         if self.undecided:
             return (
-                f"topology undecided: no known network fits {on_images} ({assumed.nats:.4f} nats)"
+                f"topology undecided: no known network and input fit {on_images} "
+                f"({assumed.nats:.4f} nats; input: {self.inputs[0].nats:.4f})"
             )
-        second = min(others, key=lambda entry: entry.nats)
-        if second.nats < BETTER * assumed.nats:
-            return (
-                f"topology unclear {on_images}: {second.name} fits better, but not clearly "
-                f"({second.nats:.4f} nats; {assumed.name}: {assumed.nats:.4f})"
-            )
+        pairs = [(scores[0], _best(scores[1:])) for scores in (self.networks, self.inputs)]
+        doubts = [
+            f"{second.name} fits better, but not clearly "
+            f"({second.nats:.4f} nats; {first.name}: {first.nats:.4f})"
+            for first, second in pairs
+            if second.nats < BETTER * first.nats
+        ]
+        if doubts:
+            return f"topology unclear {on_images}: {' and '.join(doubts)}"
+        compared = "; ".join(
+            f"{first.name}: {first.nats:.4f} nats, next is {second.name}: {second.nats:.4f}"
+            for first, second in pairs
+        )
         return (
             f"topology not contradicted by running statistics {on_images} at {assumed.size_px} px "
-            f"({assumed.nats:.4f} nats; next is {second.name}: {second.nats:.4f})"
+            f"({compared})"
         )
 
 
@@ -191,9 +200,9 @@ def best_score(
 
 def inputs_of(form: InputFormat) -> list[Input]:
     """Return the assumed input and every other known one."""
-    assumed = Input(name=f"RGB, {_words(form)}", mean=form.mean, std=form.std)
-    others = [way for way in INPUTS if (way.mean, way.std) != (form.mean, form.std) or way.reverse]
-    return [assumed, *others]
+    assumed = Input(name="RGB, mean and std of the file", mean=form.mean, std=form.std)
+    same = [w for w in INPUTS if w.normalization == assumed.normalization and not w.reverse]
+    return [*(same or [assumed]), *(way for way in INPUTS if way not in same)]
 
 
 def networks_of(backbone: Backbone) -> Iterator[tuple[Network, ResNet]]:
@@ -227,16 +236,13 @@ def _network_score(network: ResNet, way: Input, images: Tensor) -> float:
     return score(network, way(images))
 
 
+def _best(scores: Sequence[Score]) -> Score:
+    return min(scores, key=lambda entry: entry.nats)
+
+
 def _winner(scores: Sequence[Score]) -> Score:
     """Return the first score, the assumption's, unless another is clearly better and good."""
-    best = min(scores, key=lambda entry: entry.nats)
+    best = _best(scores)
     clearly = best.nats < CLEARLY_BETTER * scores[0].nats
     refuted = clearly and scores[0].nats - best.nats > MIN_GAIN and best.nats < MAX_SCORE
     return best if refuted else scores[0]
-
-
-def _words(form: InputFormat) -> str:
-    for way in INPUTS:
-        if (way.mean, way.std, way.reverse) == (form.mean, form.std, False):
-            return way.name.removeprefix("RGB, ")
-    return "mean and std of the file"

@@ -59,6 +59,11 @@ class Input:
     reverse: bool = False
     """True if the channels are handed over as BGR."""
 
+    @property
+    def normalization(self) -> tuple[float, ...]:
+        """Mean and std of pixels from 0 to 1, to nine decimals."""
+        return tuple(round(level / self.scale, 9) for level in (*self.mean, *self.std))
+
     def __call__(self, images: Tensor) -> Tensor:
         """Return the network's input for RGB images (n, 3, H, W) between 0 and 1."""
         mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (self.mean, self.std))

@@ -1,8 +1,11 @@
 """Records of runs that figures show, written by hand."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pretrain.recipes import RECIPES
+from pretrain.run import flatten
 from tests.synthetic_records import put, record
 
 IN100 = "train (126689 images, fingerprint f)"
@@ -22,6 +25,11 @@ def origin(recipe: str, **changes: Any) -> dict[str, Any]:
         "settings": settings,
         "changed": {},
     } | changes
+
+
+def settings_of(recipe: str) -> dict[str, object]:
+    """Return the settings that a run of a recipe leaves in its backbone's file."""
+    return flatten(asdict(RECIPES[recipe]))
 
 
 def point(

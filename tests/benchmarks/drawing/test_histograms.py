@@ -9,7 +9,7 @@ from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn, Histogram, HistogramPanel, LinePanel
 from benchmarks.drawing.panels import _coarser
 from benchmarks.figures import read_material
-from tests.benchmarks.drawing.figure_records import point, views
+from tests.benchmarks.drawing.figure_records import point, settings_of, views
 
 MLP = {"config.projector": "mlp"}
 
@@ -81,6 +81,34 @@ def test_the_caption_says_how_the_networks_were_trained(tmp_path: Path) -> None:
     (picture,) = drawn(tmp_path).pictures
     words = "All with ImageNet stem, views of 16 px, batch 64, in bfloat16."
     assert words in picture.caption
+
+
+@pytest.mark.parametrize(
+    ("figure", "statistic", "words"),
+    [
+        ("jcl/fig3a", "mean_cosine", "JCL: M' 2 (9), λ 1 (4), τ 0.1 (0.2), "),
+        ("jcl/fig3a", "mean_cosine", "probability of blur 0 (0.5, by its code); MoCo v2: τ 0.1 "),
+        ("jcl/fig3a", "mean_cosine", "out of each ResNet-18 network; which output that is, is our"),
+        (
+            "lorac/fig4c",
+            "mean_nuclear_norm",
+            "LORAC: β 4 (2, the best of Figure 3(a)), τ 0.1 (0.2)",
+        ),
+        ("lorac/fig4c", "mean_nuclear_norm", "small views of multi-crop 0 (5), key views 1 (2, "),
+        (
+            "lorac/fig4c",
+            "mean_nuclear_norm",
+            "32 random views of each of 4 images (in the paper 32 ",
+        ),
+    ],
+)
+def test_the_caption_names_what_differs_from_the_paper(
+    tmp_path: Path, figure: str, statistic: str, words: str
+) -> None:
+    for method in ("jcl", "lorac", "moco", "moco_m"):
+        settings = settings_of(f"{method}/cifar10-cpu")
+        views(tmp_path, f"{method}/cifar10-cpu", {statistic: [0, 1, 2, 1]}, settings=settings)
+    assert words in " ".join(drawn(tmp_path, figure).pictures[0].caption)
 
 
 def test_networks_of_other_sizes_are_told_apart(tmp_path: Path) -> None:

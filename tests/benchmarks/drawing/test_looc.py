@@ -14,6 +14,7 @@ from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
 from benchmarks.drawing.heads import entropy_bits
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
+from tests.synthetic_records import put
 
 RECIPE = "loocpp/in100-r50-color-rotation-texture"
 DESIGNATED = {"config.designated": ["color", "rotation", "texture"]}
@@ -27,7 +28,8 @@ def drawn(results: Path, figure: str) -> Drawn:
 def heads(results: Path, task: str, shares: list[float] | None, **changes: Any) -> None:
     details = {"head_shares": shares} if shares else {}
     cell = {"task": task, "protocol": "looc-2020/1", "arch": "resnet50-heads4", "details": details}
-    point(results, RECIPE, 70.0, DESIGNATED, made_by={"epochs": 500.0}, **(cell | changes))
+    made_by = changes.pop("made_by", {"epochs": 500.0})
+    point(results, RECIPE, 70.0, DESIGNATED, made_by=made_by, **(cell | changes))
 
 
 def test_each_data_set_has_a_panel_with_the_heads_by_name(tmp_path: Path) -> None:
@@ -40,6 +42,17 @@ def test_each_data_set_has_a_panel_with_the_heads_by_name(tmp_path: Path) -> Non
     assert [share.y for share in first.shares] == SHARES
     assert second.title == "iNaturalist-1k: 2.00 bits"
     assert any("the paper says close to 1" in text for text in picture.caption)
+
+
+def test_a_stand_in_for_textures_is_not_the_papers_own(tmp_path: Path) -> None:
+    for seed, texture in enumerate(("style bank", "randconv_luma")):
+        made_by = {"epochs": 500.0, "texture": texture}
+        heads(tmp_path / texture, "in100_linear", SHARES, seed=seed, made_by=made_by)
+        (picture,) = drawn(tmp_path / texture, "looc/fig4").pictures
+        caption = " ".join(picture.caption)
+        stand_in = texture == "randconv_luma"
+        assert ("Not the paper's runs" in caption) == stand_in
+        assert ("textures by randconv_luma" in caption) == stand_in
 
 
 def test_seeds_of_a_probe_are_averaged(tmp_path: Path) -> None:
@@ -212,6 +225,14 @@ def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> No
     assert len(picture.rows) == 2 * 12 * 6
 
 
+def test_the_caption_names_the_network_that_is_drawn(tmp_path: Path) -> None:
+    for recipe in ("loocpp/cifar10-cpu", "moco/cifar10-cpu"):
+        neighbors(tmp_path, recipe, [0] * 8)
+    caption = drawn(tmp_path, "looc/fig3a").pictures[0].caption
+    assert caption[0].endswith("by LooC++ with a head for color, and by MoCo.")
+    assert "The paper's figure has LooC; this is LooC++." in caption
+
+
 @pytest.mark.parametrize(("number", "words"), [(100, "within"), (10_000, "beyond")])
 def test_the_caption_counts_queries_and_neighbors_and_says_the_noise(
     tmp_path: Path, number: int, words: str
@@ -222,7 +243,7 @@ def test_the_caption_counts_queries_and_neighbors_and_says_the_noise(
         content = json.loads(path.read_text())
         content["details"]["num_test"] = number
         content["data"]["set"]["counts"] = {"trainval": 5000, "test": number}
-        path.write_text(json.dumps(content))
+        put(path.parent, path.name, content)
     caption = " ".join(drawn(tmp_path, "looc/fig3a").pictures[0].caption)
     assert (
         f"among the 8 nearest, over all {number:,} test images (shown are 5 neighbors of 8 of "

@@ -105,17 +105,6 @@ def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path
     assert screen(tmp_path, cell(protocol="co2-2021-11point/1"))[1].split()[-2:] == ["-", "-"]
 
 
-def test_a_metric_that_is_no_number_has_no_verdict(tmp_path: Path) -> None:
-    task = transfer_tasks()[0]
-    for seed in (0, 1):
-        changes = {"task": task, "protocol": "lorac-2021/1", "made_by": LORAC, "seed": seed}
-        record(tmp_path, float("nan"), **changes)
-    asked = [cell(task=task, protocol="lorac-2021/1", seed=seed) for seed in (0, 1)]
-    row = screen(tmp_path, *asked)[1]
-    assert "  not a number  " in row
-    assert row.endswith("  -")
-
-
 def test_a_run_without_a_number_says_so(tmp_path: Path) -> None:
     assert screen(tmp_path, SVM) == ["no number of this run"]
 

@@ -1,13 +1,27 @@
 """The published numbers are data: spot values read off the papers, and identities among them."""
 
+from itertools import chain
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+from benchmarks.drawing import FIGURES
+from benchmarks.drawing.log_curves import LogCurves
+from benchmarks.drawing.pictures import statements
 from benchmarks.pages.against import missing_row_lines
-from benchmarks.pages.matching import names_table
-from benchmarks.pages.published import Table, papers, published_table, transfer_tasks
+from benchmarks.pages.published import (
+    Measurement,
+    Paper,
+    Table,
+    papers,
+    published_table,
+    transfer_tasks,
+)
 from pretrain.recipes import RECIPES
+from tests.benchmarks.drawing.figure_records import settings_of
+from tests.pretrain.recipe_facts import exported_arch, tables_of
+from tests.synthetic_records import page
 
 TABLES = [table for paper in papers() for table in paper.tables]
 
@@ -51,20 +65,60 @@ def test_lorac_took_four_coco_rows_from_jcl() -> None:
     assert [row.values for row in jcl.rows[:4]] == [row.values for row in lorac.rows[:4]]
 
 
-def test_uniclr_gains_in_the_text_are_differences_of_table_1() -> None:
-    plain, tempered = (value("uniclr/table1", "SimWhitening", "top1", i) or 0.0 for i in (0, 1))
-    paper = next(paper for paper in papers() if paper.id == "uniclr")
-    said = next(s for s in paper.stated if s.what == "gain from temperature for SimWhitening")
-    assert said.values["points"] == pytest.approx(tempered - plain)
+def printed(paper: Paper, recipe: str, one: Measurement) -> list[float]:
+    """Return what a paper's tables print for a recipe and a number."""
+    return [
+        value
+        for table in paper.tables
+        for row in table.rows
+        for column in table.columns
+        if (row.recipe, row.task or column.task, column.metric) == (recipe, one.task, one.metric)
+        if (value := row.values[column.key]) is not None
+    ]
 
 
-def test_uniclr_gains_on_imagenet_100_are_differences_of_table_3() -> None:
-    paper = next(paper for paper in papers() if paper.id == "uniclr")
-    ours = value("uniclr/table3", "SimAffinity", "top1", 2) or 0.0
-    for other in ("SimCLR", "SimSiam", "DINO", "Zero-CL"):
-        said = next(s for s in paper.stated if s.what == f"ImageNet-100 SimAffinity over {other}")
-        theirs = value("uniclr/table3", other, "top1", 2) or 0.0
-        assert said.values["points"] == pytest.approx(ours - theirs)
+def test_gains_of_the_text_are_differences_of_the_tables_but_for_three() -> None:
+    others = {}
+    for paper in papers():
+        for statement in paper.stated:
+            for one in (one for one in statement.measured if one.minus):
+                ours, theirs = printed(paper, one.recipe, one), printed(paper, one.minus, one)
+                gains = sorted({round(a - b, 2) for a in ours for b in theirs})
+                if ours and statement.values[one.value] not in gains:
+                    others[statement.what.partition(",")[0], statement.values[one.value]] = gains
+    assert others == {
+        ("gain of CO2", 1.2): [1.1],
+        ("gain of CO2", 0.9): [0.7, 0.8],
+        ("approximate gain over MoCo on iNaturalist", 10): [9.9],
+    }
+
+
+def test_settings_of_figures_are_those_of_their_recipes() -> None:
+    wrong = []
+    for figure in FIGURES.values():
+        if isinstance(figure, LogCurves):
+            runs = list(figure.recipes.items())
+        else:
+            lines = [getattr(figure, name, ()) for name in ("lines", "levels", "methods")]
+            runs = [(line.method, recipe) for line in chain(*lines) for recipe in line.recipes]
+        for statement in statements(figure.id):
+            for method, recipe in runs:
+                own = settings_of(recipe)
+                for name, value, *_ in statement.settings.get(method, {}).values():
+                    if name != getattr(figure, "setting", "") and own[name] != value:
+                        wrong.append((figure.id, recipe, name, value))
+    assert not wrong
+
+
+def test_settings_of_jcls_sweeps_are_those_of_table_3(tmp_path: Path) -> None:
+    base = settings_of("jcl/in100-r18")
+    for row, varied in zip(
+        published_table("jcl/table3").rows, ("m_prime", "lambda", "tau"), strict=True
+    ):
+        names = ("num_keys", "covariance_weight", "temperature")
+        own = dict(zip(row.values, (base[f"config.{name}"] for name in names), strict=True))
+        assert row.values == own | {varied: None}
+    assert "| Fig.(M.2(b)) |   5 |      – | 0.2 |" in page(tmp_path, "jcl_table3.md")
 
 
 def test_the_same_looc_model_has_the_same_numbers_in_two_tables() -> None:
@@ -94,7 +148,8 @@ def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table
         if row.recipe:
             recipe = RECIPES[row.recipe]
             assert recipe.method == row.method
-            assert names_table(recipe.table_row, table.id)
+            assert table.id in tables_of(recipe)
+            assert row.heads or row.pretrain.arch in (None, exported_arch(recipe))
             assert row.pretrain.epochs in (None, recipe.epochs)
             assert row.pretrain.batch_size in (None, recipe.batch_size)
 
@@ -126,6 +181,9 @@ def test_rows_are_completed_by_what_holds_for_their_table() -> None:
         ("jcl/table1", "inferred"),
         ("jcl/table2", "1333 px"),
         ("lorac/table1", "100 epochs"),
+        ("lorac/table2", "more than 300,000 test images"),
+        ("lorac/table2", "30,000 steps"),
+        ("lorac/table2", "2×224 + 6×96 crops"),
         ("lorac/table4", "1333 px"),
         ("lorac/table5", "large queries only"),
         ("looc/table2", "appendix F.1"),

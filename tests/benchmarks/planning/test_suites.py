@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks.pages.paper_page import tasks_of
 from benchmarks.pages.published import AVERAGE, ELSEWHERE, Paper, papers, transfer_tasks
-from benchmarks.pages.records import metric_and_heading
 from benchmarks.planning.suites import suites
 from transfer.tasks import TASKS, default_tasks, reading_of
 
@@ -34,13 +33,6 @@ def test_every_published_number_has_a_task_with_its_protocol() -> None:
 def test_the_twelve_sets_of_linear_transfer_are_tasks() -> None:
     assert len(transfer_tasks()) == 12
     assert set(transfer_tasks()) <= set(TASKS)
-
-
-@pytest.mark.parametrize("key", TASKS)
-def test_records_from_before_are_shown_as_their_tasks_now_say(key: str) -> None:
-    task, task_id = TASKS[key], reading_of(key)[0]
-    if task.by_default:
-        assert metric_and_heading(task_id) == (task.primary_metric, task.heading)
 
 
 def test_protocols_of_single_numbers_are_those_of_tasks() -> None:

@@ -58,7 +58,13 @@ class Browser:
         self.errors(), self.requests()
         self.driver.get(path.as_uri())
         if paper:
-            self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+            self.show_on("print")
+
+    def show_on(self, media: str) -> None:
+        """Show the page on paper ("print") or on the screen, and wait until it has noticed."""
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
+        # the page's listeners to the change run before the callbacks of the next frame
+        self.driver.execute_async_script("requestAnimationFrame(arguments[0])")
 
     def errors(self) -> list[dict[str, Any]]:
         """Return everything that the console shows."""
@@ -198,7 +204,7 @@ def test_paper_shows_task_parts_and_identities(browser: Browser, tmp_path: Path)
     assert "class 29" in part
     assert "class 4 " not in part
     assert "The first 25 of 30 rows" in part
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen"})
+    browser.show_on("screen")
     assert "sha256" not in browser.find("#evaluated").text
 
 

@@ -1,21 +1,17 @@
-"""Foreign details of records, unknown tasks, odd names, and metrics that are not a number."""
+"""Foreign details of records, unknown tasks and odd names."""
 
-import math
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.pages.entries import NOT_A_NUMBER, score_of
+from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.verdict import best_index
 from benchmarks.report_parts.by_task import TaskPart, parts_by_task
 from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.page import explained_records, report_page
-from benchmarks.report_parts.picture import picture
+from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.task_details import task_details
-from benchmarks.tables import write_tables
 from tests.benchmarks.report.complete_records import HOSTILE, complete
 
 TASK = transfer_tasks()[0]
@@ -117,38 +113,6 @@ def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> No
     assert "Ünïcode ☃ 名前" in page
     assert "猫 ☃" in page
     assert HOSTILE not in page
-
-
-def test_a_metric_that_is_no_number_has_no_verdict(tmp_path: Path) -> None:
-    complete(tmp_path, "broken", TASK, metrics={"mean_per_class": NAN})
-    contents = read_contents(tmp_path)
-    drawn = picture(contents, explained_records(contents))
-    assert {one.verdict for one in drawn.differences[TASK]} == {NOT_A_NUMBER}
-    assert drawn.counts == {NOT_A_NUMBER: len(drawn.differences[TASK])}
-    page = report_page(tmp_path)
-    assert re.findall(r"\b[nN]a[nN]\b", page.partition('id="explanations"')[0]) == []
-    assert NOT_A_NUMBER in page
-
-
-@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
-def test_a_strip_draws_only_numbers(tmp_path: Path, value: float) -> None:
-    complete(tmp_path, "broken", TASK, metrics={"mean_per_class": value}, schedule="short")
-    complete(tmp_path, "mine", TASK, metrics={"mean_per_class": 150.0}, schedule="short")
-    contents = read_contents(tmp_path)
-    (strip,) = picture(contents, explained_records(contents)).strips
-    assert [(mark.name, mark.place) for mark in strip.drawn] == [("mine", 100.0)]
-    assert [mark.text for mark in strip.trained] == ["150.0", NOT_A_NUMBER]
-
-
-def test_tables_compare_no_metric_that_is_no_number(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        complete(tmp_path, "broken", TASK, seed, metrics={"mean_per_class": NAN})
-    pages = {path.name: path.read_text() for path in write_tables(tmp_path)}
-    (line,) = [
-        line for line in pages["lorac_table2.md"].splitlines() if line.startswith("| → broken | L")
-    ]
-    cells = [cell.strip() for cell in line.split("|")[4:-1]]
-    assert cells == [NOT_A_NUMBER, "47.8", "–", "–", "–"]
 
 
 def test_the_best_of_a_column_is_a_number() -> None:

@@ -83,6 +83,7 @@ def test_all_phases_of_the_reported_methods_are_timed(name: str, passes: dict[st
     watch(method, optimizer, stopwatch)
     forward(method, tiny_batch(method))["loss"].backward()
     optimizer.step()
+    method.after_step(0.0)
     times = split_forward_time(stopwatch.milliseconds())
     expected = {"query pass", "loss", "backward", "optimizer"}
     expected |= {"key pass", "momentum update"} if passes["key pass"] else set()

@@ -72,12 +72,10 @@ def test_the_loss_of_byol_is_four_times_lightlys_plus_four() -> None:
     torch.testing.assert_close(found, 4 + 4 * expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_momentum_of_byol_is_lightlys_begun_one_step_in() -> None:
+def test_the_momentum_of_byol_is_lightlys_that_would_end_one_step_later() -> None:
     for step in range(100):
-        theirs = cosine_schedule(step + 1, 101, 0.996, 1.0)
-        # the loop tells a method the share that is done once the step is
-        assert rising_momentum(0.996, (step + 1) / 100) == pytest.approx(theirs, abs=1e-12)
-    assert theirs == cosine_schedule(99, 100, 0.996, 1.0) == 1.0  # with their last step as well
+        theirs = cosine_schedule(step, 101, 0.996, 1.0)
+        assert rising_momentum(0.996, step / 100) == pytest.approx(theirs, abs=1e-12)
 
 
 def test_the_heads_of_simsiam_are_lightlys() -> None:

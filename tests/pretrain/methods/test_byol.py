@@ -73,7 +73,7 @@ def test_the_target_encoder_follows_at_the_rate_of_its_schedule(progress: float)
             parameter.add_(torch.randn_like(parameter))
     before = copy.deepcopy(method.target_encoder.network)
     rate = 1 - (1 - 0.9) * (math.cos(math.pi * progress) + 1) / 2
-    method(two_views(), progress)
+    method.after_step(progress)
     for old, online, new in zip(
         before.parameters(),
         method.encoder.parameters(),

@@ -185,7 +185,7 @@ def test_every_view_predicts_what_is_said_of_both_large_ones_but_itself(num_smal
         logits = slow_logits(method.encoder, views)
         target_logits = slow_logits(method.target_encoder.network, views[:2])
     expected = slow_loss(logits, target_logits, method.center)
-    result = method(views, 1.0)  # the target encoder stays at the end of the run
+    result = method(views, 1.0)
     # cosines are rounded, over a temperature of 0.05
     assert_equal_up_to_rounding(
         result["loss"], expected, magnitude=1 / 0.05, operations=SHORT_CHAIN
@@ -214,7 +214,7 @@ def test_the_target_encoder_follows_at_a_rate_that_ends_at_nothing() -> None:
     for progress, momentum in ((0.0, 0.996), (0.5, 0.998), (1.0, 1.0)):
         method = tiny_dino()
         old = [parameter.clone() for parameter in method.target_encoder.parameters()]
-        method(tiny_views(method), progress)
+        method.after_step(progress)
         targets = method.target_encoder.parameters()
         for before, own, new in zip(old, targets, method.encoder.parameters(), strict=True):
             expected = momentum * before + (1 - momentum) * new

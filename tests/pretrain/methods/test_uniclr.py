@@ -299,7 +299,7 @@ def test_momentum_encoder_follows_at_the_rate_of_its_progress() -> None:
     with torch.no_grad():
         for parameter in method.encoder.parameters():
             parameter.add_(1)
-    method(crops(), 0.5)
+    method.after_step(0.5)
     expected = [p + 0.05 for p in before]
     torch.testing.assert_close(list(method.target_encoder.parameters()), expected)
 

@@ -1,45 +1,191 @@
-"""State that may come from data that have changed does not survive the change."""
+"""Whatever ends a process while data change, nobody finds what it made of them."""
 
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
+from torch import Tensor, nn
 
-from transfer.cells.checked_data import without_state_of_changed_data
-from transfer.datasets.unchanged import ChangedDataError, changed_data_error
+import transfer.frozen.extraction
+from tests.transfer.cells.test_checked_data import before
+from transfer.backbone import Backbone
+from transfer.cells.checked_data import checked_data
+from transfer.cells.execution import evaluate
+from transfer.cells.request import Cell, CellSettings
+from transfer.datasets.images import DataError
+from transfer.datasets.unchanged import (
+    ChangedDataError,
+    UnprovenFile,
+    current_state,
+    prove,
+    proving,
+)
+from transfer.frozen.network import forward as forward_pass
 from transfer.running.folders import Folders
+from transfer.running.stop import Stopped
+from transfer.tasks.knn import KNN
+
+Forward = Callable[[nn.Module, Tensor], Tensor]
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
-    folders = Folders(tmp_path / "data", tmp_path / "cache", tmp_path / "work")
-    for file in (folders.cache / "features/old.npy", folders.work / "state", folders.work / "lock"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("before")
-    return folders
+def cell(small_backbone: Backbone, settings: CellSettings, tmp_path: Path) -> Cell:
+    """Nearest neighbors on a copy of a set that may be changed, in parts of 48 images."""
+    for name in ("data", "original"):
+        shutil.copytree(settings.data / "stanford_cars", tmp_path / name / "stanford_cars")
+        shutil.copy(settings.data / "small-data.json", tmp_path / name)
+    settings = replace(settings, data=tmp_path / "data")
+    return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
 
 
-def fail(folders: Folders, error: Exception) -> None:
-    """Write state, then end with an error."""
-    with without_state_of_changed_data(folders):
-        (folders.cache / "features/new.npy").write_text("made of other images")
-        (folders.work / "state").write_text("trained on other images")
-        (folders.work / "lock").write_text("")
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_PART", 48)
+
+
+def replace_images(data: Path) -> None:
+    """Give each image the content of another one."""
+    files = sorted(data.glob("stanford_cars/cars_*/*.jpg"))
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, contents[7:] + contents[:7], strict=True):
+        file.write_bytes(content)
+
+
+def restore_images(data: Path) -> None:
+    """Put the images back with their times, as tar does."""
+    for file in (data.parent / "original").glob("stanford_cars/cars_*/*.jpg"):
+        shutil.copy2(file, data / file.relative_to(data.parent / "original"))
+
+
+def at_calls(happens: Mapping[int, Callable[[], object]]) -> Forward:
+    """Return a forward pass of which these calls are preceded by something."""
+    numbers = count(1)
+
+    def forward(network: nn.Module, pixels: Tensor) -> Tensor:
+        happens.get(next(numbers), lambda: None)()
+        return forward_pass(network, pixels)
+
+    return forward
+
+
+def features(cell: Cell) -> dict[str, bytes]:
+    evaluate(cell)
+    files = cell.folders.cache.glob("features/*.npy")
+    return {file.name: np.load(file).tobytes() for file in files}
+
+
+def moved_and_back(data: Path) -> Iterator[None]:
+    """Put another folder in the set's place; none of its files gets another time by that."""
+    shutil.copytree(data / "stanford_cars", data / "other")
+    (data / "stanford_cars").rename(data / "away")
+    (data / "other").rename(data / "stanford_cars")
+    replace_images(data)
+    yield
+    (data / "stanford_cars").rename(data / "other")
+    (data / "away").rename(data / "stanford_cars")
+    yield
+
+
+def replaced_and_restored(data: Path) -> Iterator[None]:
+    """Replace the contents of the images, then restore them."""
+    replace_images(data)
+    yield
+    restore_images(data)
+    yield
+
+
+@pytest.mark.parametrize("change", [replaced_and_restored, moved_and_back])
+@pytest.mark.parametrize("error", [DataError("no image"), Stopped(75)])
+def test_no_row_of_replaced_images_survives_another_error(
+    cell: Cell,
+    change: Callable[[Path], Iterator[None]],
+    error: BaseException,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = cell.settings.data.parent / "undisturbed"
+    expected = features(replace(cell, settings=replace(cell.settings, runs=runs), seed=1))
+    changes = change(cell.settings.data)
+
+    def end() -> None:
         raise error
 
+    with monkeypatch.context() as patch:
+        forward = at_calls({1: lambda: next(changes), 4: end})
+        patch.setattr(transfer.frozen.extraction, "forward", forward)
+        with pytest.raises(type(error)):
+            evaluate(cell)
+    next(changes)
+    assert features(cell) == expected
 
-def files(folders: Folders) -> set[str]:
-    return {file.name for place in (folders.cache, folders.work) for file in place.rglob("*.*")} | {
-        file.name for file in folders.work.iterdir()
-    }
 
-
-def test_state_that_was_written_while_data_changed_is_deleted(folders: Folders) -> None:
+def test_no_entry_of_replaced_images_is_visible_though_their_times_are_restored(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = cell.settings.data
+    forward = at_calls({1: lambda: replace_images(data), 4: lambda: restore_images(data)})
+    monkeypatch.setattr(transfer.frozen.extraction, "forward", forward)
     with pytest.raises(ChangedDataError):
-        fail(folders, changed_data_error("coco17", "test: 1 image was replaced"))
-    assert files(folders) == {"old.npy", "lock"}
+        evaluate(cell)
+    assert not list(cell.folders.cache.rglob("*.npy"))
 
 
-def test_other_errors_keep_the_state_from_which_the_command_goes_on(folders: Folders) -> None:
-    with pytest.raises(ValueError, match="another"):
-        fail(folders, ValueError("another"))
-    assert files(folders) == {"old.npy", "new.npy", "state", "lock"}
+def test_a_cell_whose_data_change_deletes_nothing_of_others(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [cell.folders.cache / name for name in ("features/a.npy", "heads/s/heads-b.pt")]
+
+    def change() -> None:
+        for file in others:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("of another process")
+        replace_images(cell.settings.data)
+
+    monkeypatch.setattr(KNN, "run", before(KNN.run, change))
+    with pytest.raises(ChangedDataError):
+        evaluate(cell)
+    assert all(file.exists() for file in others)
+
+
+def cars(data: Path) -> Folders:
+    return Folders(data, data.parent / "cache", data.parent / "work")
+
+
+def test_a_stop_publishes_what_was_made_of_unchanged_data(cell: Cell) -> None:
+    folders = cars(cell.settings.data)
+    path = cell.settings.data.parent / "heads-1.pt"
+    path.write_text("of an earlier version")
+    with checked_data(("cars",), folders, 0, since_s=0):
+        file = UnprovenFile(path)
+        assert file.newest == path
+        file.private.write_text("step 5")
+        with pytest.raises(Stopped), proving(file):
+            raise Stopped(75)
+    assert (path.read_text(), file.private.exists()) == ("step 5", False)
+
+
+def test_what_a_kill_leaves_counts_for_the_very_same_files_only(cell: Cell) -> None:
+    data = cell.settings.data
+    path, states = data.parent / "training.stage", []
+    for change in (lambda _: None, lambda _: None, replace_images, restore_images):
+        change(data)
+        with checked_data(("cars",), cars(data), 0, since_s=1e18):
+            file = UnprovenFile(path)
+            states.append((current_state(), file.newest.exists()))
+            file.private.write_text("as after kill -9, which no comparison follows")
+    assert [found for _, found in states] == [False, True, False, False]
+    assert len({state for state, _ in states}) == 3
+
+
+def test_changed_data_end_a_block_and_drop_its_file(cell: Cell) -> None:
+    data = cell.settings.data
+    with checked_data(("cars",), cars(data), 0, since_s=0):
+        file = UnprovenFile(data.parent / "work.stage")
+        file.private.write_text("work")
+        min(data.glob("stanford_cars/cars_test/*.jpg")).chmod(0o600)
+        with pytest.raises(ChangedDataError, match="or their permissions set"):
+            prove(file)
+    assert not file.newest.exists()

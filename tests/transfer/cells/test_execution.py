@@ -56,6 +56,16 @@ def test_a_finished_cell_is_not_run_again(cell: Cell, monkeypatch: pytest.Monkey
     assert evaluate(cell) == record
 
 
+def test_an_edited_record_is_named_and_computed_again(
+    cell: Cell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = evaluate(cell)
+    cell.path.write_text(cell.path.read_text().replace('"top1": ', '"top1": 1'))
+    assert finished(cell) is None
+    assert evaluate(cell).metrics == record.metrics == read_record(cell.path).metrics
+    assert f"{cell.path}: not a record that can be used (edited" in capsys.readouterr().err
+
+
 def test_other_weights_make_a_record_stale(cell: Cell) -> None:
     record = evaluate(cell)
     write_record(cell.path, replace(record, backbone=record.backbone | {"sha256": "other"}))

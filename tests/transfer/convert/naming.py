@@ -17,8 +17,14 @@ def below(prefix: str, weights: Mapping[str, Tensor]) -> Weights:
 
 
 def another(weights: Weights) -> Weights:
-    """Another network of the same shapes; all zero, so that it takes no space on disk."""
-    return {name: torch.zeros((), dtype=t.dtype).expand(t.shape) for name, t in weights.items()}
+    """Another network of the same shapes; each tensor repeats a value, to take no space on disk."""
+    values = {
+        name: t.shape[1:].numel() ** -1
+        if t.ndim > 1
+        else float("bias" not in name and "mean" not in name)
+        for name, t in weights.items()
+    }
+    return {n: torch.tensor(values[n]).to(t.dtype).expand(t.shape) for n, t in weights.items()}
 
 
 def linear(name: str, *shape: int) -> Weights:

@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -29,6 +30,18 @@ class Foreign:
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self.reduced
+
+
+class Plain(Tensor):
+    """A tensor whose values torch rebuilds."""
+
+
+class Wrapped(Tensor):
+    """A tensor without storage, as quantized and distributed ones are."""
+
+    @classmethod
+    def __torch_dispatch__(cls, *_: object, **__: object) -> object:
+        return NotImplemented
 
 
 def quantized() -> Tensor:
@@ -94,6 +107,19 @@ def test_a_weight_of_the_network_that_is_not_read_refuses_the_file_with_its_name
     content: dict[str, Any] = {**weights(), "layer1.0.conv1.weight": MADE_BY_FUNCTIONS[name]()}
     torch.save({"state_dict": content}, tmp_path / "file")
     with pytest.raises(BackboneError, match=r"not read.*layer1\.0\.conv1\.weight.*_rebuild_"):
+        load_backbone(tmp_path / "file")
+
+
+def test_a_subclass_of_tensor_is_named(weights: Callable[..., Weights], tmp_path: Path) -> None:
+    """Its values are read where torch rebuilds them, and refused where its own function does."""
+    own, wrapped = (f"{kind.__module__}.{kind.__qualname__}" for kind in (Plain, Wrapped))
+    name, content = "layer1.0.conv1.weight", weights()
+    content[name] = content[name].as_subclass(Plain)
+    torch.save(content, tmp_path / "file")
+    assert own in " ".join(inspect_file(tmp_path / "file").notes)
+    content[name] = Tensor._make_wrapper_subclass(Wrapped, content[name].shape)
+    torch.save(content, tmp_path / "file")
+    with pytest.raises(BackboneError, match=re.escape(wrapped)):
         load_backbone(tmp_path / "file")
 
 

@@ -57,6 +57,17 @@ def test_a_stem_with_max_pool_is_told_from_one_without(weights: GetWeights) -> N
         prove(network, raw)
 
 
+@pytest.mark.parametrize("name", ["", "conv1.weight", "layer4.1.bn2.weight"])
+def test_a_network_that_does_not_see_the_image_is_refused(name: str, weights: GetWeights) -> None:
+    """All tensors are zero, the first kernel is, or the last block ends in a constant."""
+    raw = weights()
+    zeroed = {key: tensor * (name not in key) for key, tensor in raw.items()}
+    if name == "layer4.1.bn2.weight":  # without its shortcut's part
+        zeroed["layer4.1.bn2.bias"] = torch.full((512,), -1e9)
+    with pytest.raises(BackboneError, match="do not depend on the image"):
+        prove(network_with("resnet18", "imagenet", zeroed), zeroed)
+
+
 def test_features_that_are_not_finite_are_no_proof(weights: GetWeights) -> None:
     raw = weights()
     raw["bn1.running_var"] = torch.full((64,), -1.0)

@@ -1,5 +1,6 @@
 """Statements of a file on its network: a known variant is built, a contradiction refused."""
 
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,21 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torchvision.transforms.functional import normalize
 
 from tests.transfer.convert.naming import Weights, another, below, linear, numbered, refuse
-from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.backbone import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    BackboneError,
+    InputFormat,
+    inspect_file,
+    load_backbone,
+)
 from transfer.convert.architectures import Stem
-from transfer.convert.statements import depth_in, read_statements
+from transfer.convert.resnet import network_with
+from transfer.convert.stated_input import read_input
+from transfer.convert.statements import MAX_CONFIG_TEXT, depth_in, read_statements
 
 GetWeights = Callable[..., Weights]
 
@@ -133,6 +144,26 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "timm's anti-aliased": ({"arch": "resnetaa18.a1_in1k"}, "arch resnetaa18"),
     "a dilated body": ({"args": {"model": "fcn_resnet18"}}, "args.model fcn_resnet18"),
     "eps": ({"args": Namespace(bn_eps=1e-3)}, "args.bn_eps 0.001"),
+    "eps in a text of openmmlab": (
+        {"meta": {"cfg": "model = dict(backbone=dict(norm_cfg=dict(type='BN', eps=1e-3)))"}},
+        "meta.cfg: backbone.norm_cfg.eps 0.001",
+    ),
+    "eps by a variable": (
+        {"meta": {"config": "norm_cfg = dict(eps=0.001)\nbackbone=dict(norm_cfg=norm_cfg)"}},
+        "meta.config: backbone.norm_cfg.eps 0.001",
+    ),
+    "eps in a dict": (
+        {"cfg": {"backbone": {"norm_cfg": {"type": "BN", "eps": 1e-3}}}},
+        "cfg.backbone.norm_cfg.eps 0.001",
+    ),
+    "a text of detectron2": ({"cfg": "MODEL:\n  RESNETS:\n    DEPTH: 50\n"}, "RESNETS.DEPTH 50"),
+    "two means": (
+        {"args": Namespace(mean=[0.5] * 3, std=[0.5] * 3), "cfg": {"img_mean": [0.4, 0.4, 0.4]}},
+        "cfg.img_mean: (0.4, 0.4, 0.4)",
+    ),
+    "two orders": ({"cfg": {"to_rgb": False, "input": {"format": "RGB"}}}, "input.format: RGB"),
+    "a mean of bytes alone": ({"args": {"mean": [123.7, 116.3, 103.5]}}, "args.mean: (123.7"),
+    "a std of zero": ({"args": {"mean": [0.5] * 3, "std": [0.0] * 3}}, "args.std: (0.0"),
     "a text of openmmlab": (
         {"meta": {"cfg": "model = dict(backbone=dict(type='ResNet', depth=50), head=dict())"}},
         "meta.cfg: backbone.depth 50",
@@ -187,6 +218,15 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "stages": {"cfg": {"backbone": {"strides": (1, 2, 2, 2), "dilations": (1, 1, 1, 1)}}},
     "no dilation": {"args": {"replace_stride_with_dilation": [False, False, False]}},
     "text": {"meta": {"cfg": "model = dict(backbone=dict(depth=18), head=dict(depth=3))"}},
+    "eps of a head": {"meta": {"cfg": "dict(backbone=dict(), head=dict(norm_cfg=dict(eps=1e-3)))"}},
+    "scores": {"top1": {"mean": [0.1, 0.2, 0.3], "std": [0.1, 0.1, 0.1]}, "args": {"mean": None}},
+    "another network's": {"teacher": {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}},
+    "usual images": {
+        "meta": {
+            "config": "img_norm_cfg = dict(\n    mean=[123.675, 116.28, 103.53],"
+            " std=[58.395, 57.12, 57.375], to_rgb=True)"
+        }
+    },
 }
 
 
@@ -197,6 +237,63 @@ def test_what_does_not_contradict_does_not_refuse(
     torch.save({**HARMLESS[case], "state_dict": another(weights())}, tmp_path / "file")
     backbone = load_backbone(tmp_path / "file")
     assert (backbone.arch, backbone.stem) == ("resnet18", "imagenet")
+    assert backbone.input == InputFormat()
+
+
+CAFFE_TEXT = "mean=[103.53, 116.28, 123.675], std=[1.0, 1.0, 1.0], to_rgb=False"
+CAFFE = {"PIXEL_MEAN": [103.53, 116.28, 123.675], "PIXEL_STD": [1.0, 1.0, 1.0]}
+CAFFE_YAML = "  PIXEL_MEAN:\n  - 103.53\n  - 116.28\n  - 123.675\n  PIXEL_STD: [1.0, 1.0, 1.0]\n"
+BYTES_BGR = ((103.53, 116.28, 123.675), (1.0, 1.0, 1.0), 255.0, True)
+HALF = (0.5, 0.5, 0.5)
+
+IMAGES: dict[str, tuple[dict[str, Any], tuple[Any, Any, float, bool]]] = {
+    # case: (what the file says, (mean and std as the network sees them, scale, channels in BGR))
+    "timm": ({"args": Namespace(mean=[*HALF], std=[*HALF])}, (HALF, HALF, 1, False)),
+    "timm, one value": ({"args": Namespace(mean=[0.5], std=[0.5])}, (HALF, HALF, 1, False)),
+    "printed": ({"t": "Normalize(mean=[.5, .5, .5], std=(1, 1, 1))"}, (HALF, (1,) * 3, 1, False)),
+    "openmmlab's text": ({"meta": {"cfg": f"norm = dict({CAFFE_TEXT})"}}, BYTES_BGR),
+    "openmmlab's dict": (
+        {"meta": {"cfg": {"data_preprocessor": {"mean": [0] * 3, "std": [1] * 3, "to_rgb": True}}}},
+        ((0, 0, 0), (1, 1, 1), 255, False),
+    ),
+    "detectron2's dict": ({"cfg": {"INPUT": {"FORMAT": "BGR"}, "MODEL": CAFFE}}, BYTES_BGR),
+    "detectron2's text": ({"cfg": f"INPUT:\n  FORMAT: BGR\nMODEL:\n{CAFFE_YAML}"}, BYTES_BGR),
+    "detectron2's tensors": (
+        {name.lower(): torch.tensor(value).reshape(3, 1, 1) for name, value in CAFFE.items()},
+        BYTES_BGR,
+    ),
+    "the order alone": (
+        {"cfg": {"INPUT": {"FORMAT": "BGR"}}},
+        (IMAGENET_MEAN[::-1], IMAGENET_STD[::-1], 1, True),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IMAGES)
+def test_the_stated_images_give_the_features_of_the_files_own_network(
+    case: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    said, (mean, std, scale, is_bgr) = IMAGES[case]
+    torch.save({**said, "state_dict": weights()}, tmp_path / "file")
+    backbone = load_backbone(tmp_path / "file")
+    images = torch.rand(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
+    theirs = (images.flip(1) if is_bgr else images) * scale
+    expected = network_with("resnet18", "imagenet", weights())(
+        normalize(theirs, mean, std)
+    ).detach()
+    found = backbone.network()(normalize(images, backbone.input.mean, backbone.input.std))
+    assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+    assert "images as the file says: " in " ".join(inspect_file(tmp_path / "file").notes)
+
+
+def test_hostile_texts_are_searched_in_a_moment() -> None:
+    parts = ("mean=[", "9" * 50, "pixel_mean:\n - 1", " ", "dict(", "norm_cfg=dict(", "eps=1")
+    started = time.process_time()
+    for part in parts:
+        text = f"backbone=dict(mean={part * (MAX_CONFIG_TEXT // len(part) - 9)}"
+        read_input({"cfg": text})
+        read_statements({"cfg": text})
+    assert time.process_time() - started < 20  # a search in quadratic time takes an hour
 
 
 def test_a_stated_network_may_be_the_other_one_in_the_file(

@@ -7,11 +7,11 @@ import pytest
 import torch
 import torchvision
 
-from tests.transfer.convert.naming import Weights
+from tests.transfer.convert.naming import Weights, another
 from transfer.backbone import BackboneError, load_backbone, random_backbone
 from transfer.convert.architectures import FEATURE_DIM, WIDE
 from transfer.convert.proof import prove
-from transfer.convert.resnet import network_with, tensor_shapes
+from transfer.convert.resnet import build_resnet, network_with, tensor_shapes
 from transfer.detection.detectron2_engine import config
 from transfer.detection.engines import build_detector
 from transfer.segmentation.network import build_network
@@ -43,14 +43,6 @@ def test_swavs_wide_networks_are_wider_in_every_layer(widening: int) -> None:
         assert wide[name] == tuple(factors)
 
 
-def zeros(arch: str) -> Weights:
-    """Return all tensors of a network; they take no space on disk."""
-    return {
-        name: torch.zeros((), dtype=torch.int64 if "num" in name else torch.float32).expand(shape)
-        for name, shape in tensor_shapes(arch, "imagenet").items()
-    }
-
-
 SIZES = [
     pytest.param(arch, marks=() if arch == "resnext50_32x4d" else pytest.mark.slow)
     for arch in WIDE
@@ -60,7 +52,9 @@ SIZES = [
 
 @pytest.mark.parametrize("arch", SIZES)
 def test_a_file_is_read_as_the_network_of_its_shapes(arch: str, tmp_path: Path) -> None:
-    torch.save({"state_dict": zeros(arch)}, tmp_path / "file")
+    with torch.device("meta"):
+        weights = build_resnet(arch, "imagenet").state_dict()
+    torch.save({"state_dict": another(weights)}, tmp_path / "file")
     backbone = load_backbone(tmp_path / "file")
     assert (backbone.arch, backbone.feature_dim) == (arch, FEATURE_DIM[arch])
 

@@ -109,14 +109,65 @@ def test_a_class_without_test_images_is_named(copy_of: Callable[[str], Path]) ->
     assert report.counts["test"] == (180, 200)
 
 
-def test_a_missing_class_of_the_complete_imagenet100_is_named(
-    copy_of: Callable[[str], Path],
+@pytest.mark.parametrize(("key", "present", "all_classes"), [("in100", 8, 100), ("in1k", 10, 1000)])
+def test_a_missing_class_of_the_complete_imagenet_is_named(
+    key: str, present: int, all_classes: int, copy_of: Callable[[str], Path]
 ) -> None:
-    data = copy_of("in100")
+    data = copy_of(key)
     (data / SMALL_DATA).unlink()
-    report = check("in100", data, decode=False)
-    assert report.classes == (8, 100)
-    assert sum("trainval: class n" in line for line in report.problems) == 92
+    report = check(key, data, decode=False)
+    assert report.classes == (present, all_classes)
+    absent = all_classes - present
+    assert sum("trainval: class n" in line for line in report.problems) == absent
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "an empty file"),
+        (b"\n<!DOCTYPE html>", "a page in HTML"),
+        (b"PK\3\4", "it begins with"),
+    ],
+)
+def test_what_is_no_image_is_named_with_what_it_is(
+    content: bytes, what: str, copy_of: Callable[[str], Path]
+) -> None:
+    data = copy_of("pets")
+    name = open_split("pets", data, "test").name(0)
+    (data / name).write_bytes(content)
+    (line,) = check("pets", data, decode=False).problems
+    assert line.startswith(f"{name}: ")
+    assert what in line
+
+
+def test_a_broken_line_of_the_pets_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("pets")
+    file = data / "oxford-iiit-pet" / "annotations" / "test.txt"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:3], "Bengal_7 four", *lines[3:]]))
+    assert any(
+        f"{file}, line 4: 'Bengal_7 four'" in line
+        for line in check("pets", data, decode=False).problems
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("flowers", "flowers-102/setid.mat"),
+        ("flowers", "flowers-102/imagelabels.mat"),
+        ("cars", "stanford_cars/devkit/cars_meta.mat"),
+        ("cars", "stanford_cars/cars_test_annos_withlabels.mat"),
+    ],
+)
+def test_a_cut_mat_file_is_named_wherever_it_ends(
+    key: str, name: str, copy_of: Callable[[str], Path]
+) -> None:
+    data = copy_of(key)
+    content = (data / name).read_bytes()
+    for end in range(0, len(content), max(1, len(content) // 8)):
+        (data / name).write_bytes(content[:end])
+        assert any(name in line for line in check(key, data, decode=False).problems), end
 
 
 def test_wrong_counts_are_named_and_tolerated_up_to_the_number(

@@ -1,5 +1,6 @@
 """Broken masks are named before a training, and a mask is the same after it was in a file."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,19 @@ def test_another_mask_is_another_fingerprint(data: Path) -> None:
     mask[0, 0] = 5
     write_mask(mask_file(split, 0), mask)
     assert open_segmented("voc12_seg", data, "test").fingerprint != before
+
+
+def test_a_mask_that_was_replaced_and_put_back_changes_the_state_of_the_files(data: Path) -> None:
+    split = open_segmented("voc12_seg", data, "test")
+    before = [files.state() for files in split.files]
+    file = mask_file(split, 0)
+    times, content = file.stat(), file.read_bytes()
+    file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as tar and cp -p do
+    assert [files.state() == b for files, b in zip(split.files, before, strict=True)] == [
+        True,
+        False,
+    ]
 
 
 def test_an_excerpt_may_lack_classes(data: Path) -> None:

@@ -220,10 +220,11 @@ def test_both_metrics_are_those_of_detectron2(year: int, suffix: str, tmp_path: 
         from detectron2.structures import Boxes, Instances
     detections, scenes = random_split(7)
     write_devkit(tmp_path, scenes)
-    MetadataCatalog.get(str(tmp_path)).set(
+    name = f"{tmp_path}/{year}"  # the catalog outlives the test, and pytest reuses the path
+    MetadataCatalog.get(name).set(
         thing_classes=list(scenes.class_names), dirname=str(tmp_path), year=year, split="test"
     )
-    evaluator = PascalVOCDetectionEvaluator(str(tmp_path))
+    evaluator = PascalVOCDetectionEvaluator(name)
     evaluator.reset()
     for i, d in enumerate(detections):
         instances = Instances(

@@ -1,6 +1,7 @@
 """The loop on a tiny detector: what stops it, and that stops and shares change nothing."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from tests.rounding import assert_equal_up_to_rounding
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
+from transfer.datasets import unchanged
+from transfer.datasets.unchanged import working_on
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import train
 from transfer.finetuning import loop
@@ -131,6 +134,24 @@ def test_killed_and_resumed_equals_undisturbed(
         with pytest.raises(Killed):
             trained(tmp_path / "b", detector, recipe)
     assert_same(trained(tmp_path / "b", recipe=recipe), undisturbed)
+
+
+def test_a_killed_training_goes_on_for_the_same_files_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = TinyDetector()
+    At(detector.network, 9 + 2, raise_killed)
+    with monkeypatch.context() as patched, working_on((), "a"):
+        patched.setattr(unchanged, "prove", lambda *_: None)
+        with pytest.raises(Killed):
+            trained(tmp_path / "begun", detector)
+    assert [file.name for file in (tmp_path / "begun").glob("*.stage")] == ["training.a.stage"]
+    for state, iterations in (("a", 0), ("b", 9)):
+        shutil.copytree(tmp_path / "begun", tmp_path / state)
+        calls = At((detector := TinyDetector()).network, 0, None)
+        with working_on((), state):
+            trained(tmp_path / state, detector)
+        assert calls.calls == iterations + tiny_recipe().precise_norm_batches
 
 
 def test_killed_over_the_norms_and_resumed_equals_undisturbed(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ import transfer.frozen.feature_cache
 import transfer.frozen.feature_file
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
+from transfer.datasets.unchanged import working_on
 from transfer.frozen.extraction import EvalImages
 from transfer.frozen.feature_cache import features_of_backbones
-from transfer.frozen.feature_file import LAYOUT, ROWS_PER_LOOK, read_rows, unfinished_rows
+from transfer.frozen.feature_file import LAYOUT, MARK, ROWS_PER_LOOK, read_rows, unfinished_rows
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.atomic_files import WriteError
 from transfer.running.folders import Folders
@@ -265,7 +266,7 @@ def _finished(partial: Path) -> int:
     return int.from_bytes(content[place : place + 8], "little")
 
 
-@pytest.mark.parametrize("position", [-1, -20, -32])
+@pytest.mark.parametrize("position", [-33, -52, -64])
 def test_a_damaged_mark_is_not_believed(
     extract: Work, expected: list[Tensor], cache: Path, position: int
 ) -> None:
@@ -360,3 +361,36 @@ def test_an_older_entry_of_several_looks_is_searched_to_its_end(
         rows[empty] = 0
     np.save(tmp_path / "rows.npy", rows)
     assert (read_rows(tmp_path / "rows.npy", (len(rows), 2)) is None) == (empty is not None)
+
+
+def test_unproven_rows_count_for_their_state_and_proven_ones_for_all(tmp_path: Path) -> None:
+    def found(state: str, done: int = 0, *, publish: bool = False, rows: float = 0) -> int:
+        with working_on((), state), unfinished_rows(tmp_path / "rows.npy", (8, 2)) as entry:
+            assert entry is not None
+            before = entry.done
+            if done:
+                entry.write(0, np.full((done, 2), rows, np.float32))
+                entry.mark(done)
+            if publish:
+                entry.publish()
+            return before
+
+    assert [found("a", 4, rows=1), found("b"), found("a", 6, publish=True, rows=2)] == [0, 0, 4]
+    assert [found("b"), found("b", 8, rows=3), found("c"), found("a")] == [6, 6, 6, 6]
+    found("b", publish=True)
+    rows = read_rows(tmp_path / "rows.npy", (8, 2))
+    assert rows is not None
+    assert rows[:, 0].tolist() == [1] * 4 + [2] * 2 + [3] * 2  # no finished row is written again
+
+
+def test_unfinished_rows_of_an_older_version_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npy"
+    with unfinished_rows(path, (8, 2)) as entry:
+        assert entry is not None
+        entry.mark(5)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(partial.read_bytes()[: -MARK.size])  # they had one mark
+    with working_on((), "a"), unfinished_rows(path, (8, 2)) as entry:
+        assert entry is not None
+        entry.mark(6)
+        assert (entry.proven, entry.done) == (5, 6)

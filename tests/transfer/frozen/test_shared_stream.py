@@ -13,8 +13,10 @@ from torch import Tensor, nn
 import transfer.frozen.linear_heads
 import transfer.frozen.running_probe
 from transfer.backbone import Backbone
+from transfer.datasets import unchanged
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
+from transfer.datasets.unchanged import working_on
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
@@ -127,6 +129,23 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
                 monkeypatch.setattr(stop, "is_requested", every(LARGE.batch_size // 4 + 1))
         assert equal(found, alone[index])
     assert stops >= 3
+
+
+def test_heads_that_no_comparison_followed_are_found_for_the_same_files_only(
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    counted: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unchanged, "prove", lambda *_: None)
+    passes = []
+    for state in ("a", "a", "b"):
+        with working_on((), state):
+            train_heads(small_backbone, images, SMALL, 0, tmp_path)
+        passes.append(sum(counted))
+    assert passes[0] == passes[1] == passes[2] / 2
+    assert {file.name.split(".")[1] for file in tmp_path.glob("heads-*")} == {"a", "b"}
 
 
 @pytest.mark.parametrize("writes", range(1, 13))

@@ -30,7 +30,7 @@ def small_sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A running server; nothing waits between two tries, and no proxy is asked."""
-    monkeypatch.setattr(download, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(download, "RETRY", download.RETRY.new(backoff_factor=0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serve() as running:
         yield running

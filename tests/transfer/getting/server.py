@@ -23,8 +23,12 @@ class Server:
     """Statuses of the next answers for a path, each used once."""
     pages: set[str] = field(default_factory=set)
     """Paths that answer with a page and status 200."""
-    tags: dict[str, str] = field(default_factory=dict)
-    """ETag of each path; none is sent for others."""
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Headers of the answers for a path, in place of the usual ones."""
+    redirects: dict[str, str] = field(default_factory=dict)
+    """Place to which a path redirects."""
+    trickles: set[str] = field(default_factory=set)
+    """Paths that send ten bytes a second."""
     without_ranges: bool = False
     """Every answer has the whole file."""
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -43,7 +47,10 @@ class _Handler(BaseHTTPRequestHandler):
         path, asked = self.path.lstrip("/"), self.headers.get("Range", "")
         self.state.requests.append((path, asked))
         if self.state.statuses.get(path):
-            self.send_error(self.state.statuses[path].pop(0))
+            status = self.state.statuses[path].pop(0)
+            self._answer(status, b"", self.state.headers.get(path, {}))
+        elif path in self.state.redirects:
+            self._answer(302, b"", {"Location": self.state.redirects[path]})
         elif path in self.state.pages:
             self._answer(200, b"<html>Sorry, this moved.</html>", {"Content-Type": "text/html"})
         elif path not in self.state.files:
@@ -52,10 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_file(path, asked)
 
     def _send_file(self, path: str, asked: str) -> None:
-        content, tag = self.state.files[path], self.state.tags.get(path, "")
-        headers = {"Content-Type": "application/x-tar"} | ({"ETag": tag} if tag else {})
-        current = self.headers.get("If-Range", tag) == tag
-        if not asked or self.state.without_ranges or not current:
+        content, headers = self.state.files[path], {"Content-Type": "application/x-tar"}
+        if not asked or self.state.without_ranges:
             self._answer(200, content, headers, path)
             return
         start = int(asked.removeprefix("bytes=").removesuffix("-"))
@@ -67,10 +72,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, content: bytes, headers: dict[str, str], path: str = "") -> None:
         self.send_response(status)
-        for name, value in headers.items():
+        sizes = {"Content-Length": str(len(content))}
+        for name, value in (sizes | headers | self.state.headers.get(path, {})).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        if path in self.state.trickles:
+            for i in range(len(content)):
+                if self.state.released.wait(0.1):
+                    break
+                self.wfile.write(content[i : i + 1])
+            self.close_connection = True
+            return
         if self.state.hangs.get(path):
             self.wfile.write(content[: self.state.hangs[path].pop(0)])
             self.state.released.wait()

@@ -1,7 +1,9 @@
 """One source, interrupted anywhere: a set appears under its name when it is whole."""
 
 import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,10 @@ from transfer.datasets.check import check
 from transfer.datasets.images import DataError
 from transfer.getting import assemble
 from transfer.getting.assemble import WORK, Getting, get_source
+from transfer.getting.request import all_sources
 from transfer.getting.unpack import ArchiveError
 from transfer.running import stop
 from transfer.running.atomic_files import WriteError
-from transfer.running.lock import BusyError
 
 Packing = Callable[[str], Packed]
 
@@ -26,9 +28,7 @@ class KilledError(Exception):
     """Stands for the end of the process at this point."""
 
 
-@pytest.mark.parametrize(
-    "step", ["download", "unpack", "write_whole", "_stage", "find_root", "_require_whole"]
-)
+@pytest.mark.parametrize("step", ["download", "unpack", "_stage", "find_root", "_require_whole"])
 def test_a_run_that_ends_at_any_step_goes_on(
     step: str, publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
@@ -38,7 +38,7 @@ def test_a_run_that_ends_at_any_step_goes_on(
     def end_at_the_last_call(*words: object) -> object:
         nonlocal calls
         calls += 1
-        if calls == (2 if step in ("download", "unpack", "write_whole") else 1):
+        if calls == (2 if step in ("download", "unpack") else 1):
             raise KilledError
         return real(*words)
 
@@ -138,10 +138,64 @@ def test_a_malicious_archive_leaves_no_set(
     assert not (data / source.folder).exists()
 
 
-def test_two_processes_do_not_get_one_set(publish: Publish, data: Path) -> None:
+def test_a_second_process_waits_and_finds_the_set(
+    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = publish("dtd")
-    with assemble._lock(data / WORK / "dtd"), pytest.raises(BusyError, match="another process"):
+    server.hangs["dtd/dtd-r1.0.1.tar.gz"] = [1000]
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(get_source, source, Getting(data=data))
+        while not server.requests:
+            time.sleep(0.01)
+        second = threads.submit(get_source, source, Getting(data=data))
+        while "another process gets it" not in capsys.readouterr().err:
+            time.sleep(0.01)
+        server.released.set()
+        assert first.result() is not None
+        assert second.result() is None  # there was nothing left to do
+    assert not (data / WORK).exists()
+
+
+def test_an_archive_that_was_there_is_verified(publish: Publish, data: Path) -> None:
+    source = publish("dtd")
+    file = data / "archives" / "dtd" / source.archives[0].name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"?" * source.num_bytes)
+    with pytest.raises(DataError, match="not the published file"):
         get_source(source, Getting(data=data))
+    assert not (data / source.folder).exists()
+
+
+def test_a_link_that_failed_does_not_count_later(
+    publish: Publish, small_sets: Path, data: Path, tmp_path: Path
+) -> None:
+    source, found = publish("aircraft"), tmp_path / "planes"
+    shutil.copytree(small_sets / source.folder, found)
+    next((found / "data" / "images").iterdir()).unlink()
+    with pytest.raises(DataError, match="not whole"):
+        get_source(source, Getting(data=data, found={"aircraft": found}))
+    get_source(source, Getting(data=data))
+    assert not (data / source.folder).is_symlink()
+    assert check("aircraft", data, decode=False).ok
+
+
+def test_what_killed_runs_left_goes_at_the_next(publish: Publish, data: Path) -> None:
+    source = publish("dtd")
+    get_source(source, Getting(data=data))
+    (data / WORK / "dtd" / "done").mkdir(parents=True)  # killed between its last two steps
+    get_source(source, Getting(data=data, remove_archives=True))
+    assert {path.name for path in data.iterdir()} == {"dtd", "small-data.json"}
+    assert not list(data.rglob(".*"))
+
+
+def test_masks_that_killed_runs_left_half_written_go(publish: Publish, data: Path) -> None:
+    for key in ("voc12", "sbd"):
+        get_source(publish(key), Getting(data=data))
+    voc = data / "VOCdevkit" / "VOC2012"
+    (voc / "SegmentationClassAug" / ".2008_1.png.0123abcd").touch()
+    (voc / "ImageSets" / "Segmentation" / "trainaug.txt").unlink()
+    get_source(all_sources()["sbd"], Getting(data=data))
+    assert not list(voc.rglob(".*"))
 
 
 def test_archives_are_kept_or_removed(publish: Publish, data: Path, tmp_path: Path) -> None:

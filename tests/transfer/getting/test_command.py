@@ -1,6 +1,9 @@
 """python -m transfer get-data against a local server."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from transfer.datasets.source import Source
 from transfer.getting.request import SUITES, all_sources
 from transfer.tasks import TASKS
 
+ROOT = Path(__file__).parents[3]
 FREE = [key for key in PACKERS if all_sources()[key].access == "download"]
 ALONE = [key for key in FREE if key not in ("imagenet-lists", "sbd")]
 """Sources of sets that need no other source."""
@@ -57,14 +61,23 @@ def test_a_set_is_downloaded_unpacked_and_checked(publish: Publish, data: Path) 
     assert not (data / ".getting").exists()
 
 
-def test_a_set_that_is_there_is_not_downloaded_again(
-    publish: Publish, data: Path, server: Server
+def test_a_set_that_is_there_is_neither_got_nor_read_again(
+    publish: Publish,
+    data: Path,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    publish("cifar10")
-    main(["get-data", "cifar10", "--data", str(data)])
-    before = len(server.requests)
-    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
-    assert len(server.requests) == before == 1
+    publish("dtd")
+    words = ["get-data", "dtd", "--data", str(data)]
+    main(words)
+    with monkeypatch.context() as patch:
+        patch.delattr("transfer.getting.command.check")
+        assert main(words) == 0
+    assert "dtd: was whole on" in capsys.readouterr().out
+    assert len(server.requests) == 1
+    next((data / "dtd").rglob("*.jpg")).unlink()
+    assert main(words) == 1
 
 
 def test_a_plan_downloads_nothing(
@@ -100,14 +113,45 @@ def test_one_set_that_fails_does_not_stop_the_others(
     assert check("pets", data, decode=False).ok
 
 
-def test_too_little_space_is_told_before_anything_is_downloaded(
-    publish: Publish, data: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+def test_with_little_space_what_fits_is_got_and_the_rest_is_named(
+    publish: Publish,
+    data: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    publish("dtd")
-    usage = shutil.disk_usage(data)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    assert main(["get-data", "dtd", "--data", str(data)]) == 1
-    assert not server.requests
+    large, small = sorted((publish("dtd"), publish("food")), key=lambda s: -s.num_bytes)
+    usage = shutil.disk_usage(data)._replace(free=2 * large.num_bytes - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert main(["get-data", large.key, small.key, "--data", str(data)]) == 1
+    assert f"{large.key} is not there: about" in capsys.readouterr().err
+    assert {path.partition("/")[0] for path, _ in server.requests} == {small.key}
+    assert check(small.key, data, decode=False).ok
+
+
+def test_without_network_only_the_first_set_is_tried(
+    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ["dtd", "food", "pets"]
+    server.address = "http://127.0.0.1:9"  # the port of a service that no machine has
+    for key in keys:
+        publish(key)
+    assert main(["get-data", *keys, "--data", str(data)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("Connection refused" in line for line in lines) == 4  # told twice, with two retries
+    assert [line.split()[0] for line in lines if "no server can be reached" in line] == keys[1:]
+
+
+def test_a_damaged_list_of_one_set_does_not_stop_the_others(
+    publish: Publish, data: Path, small_sets: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(small_sets / "flowers-102", tmp_path / "flowers-102")
+    content = (small_sets / "flowers-102" / "setid.mat").read_bytes()
+    (tmp_path / "flowers-102" / "setid.mat").write_bytes(content[:100])
+    shutil.copytree(small_sets / "dtd", tmp_path / "dtd")
+    words = ["--link", str(tmp_path), "--data", str(data)]
+    assert main(["get-data", "flowers", "dtd", *words]) == 1
+    assert check("dtd", data, decode=False).ok
 
 
 def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
@@ -160,6 +204,7 @@ def test_the_facts_of_a_source_are_well_formed(source: Source) -> None:
         assert all(url.startswith(("https://", "http://")) for url in archive.urls)
         assert all(url.endswith(f"/{archive.name}") for url in archive.urls)
         assert bool(archive.urls) == (source.access == "download")
+        assert archive.checksum or not archive.urls  # a download goes on where it ended
     assert source.terms_url.startswith("http")
     assert source.access == "download" or source.advice
 
@@ -216,15 +261,37 @@ def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.gz in zip"])
 def test_imagenet_is_unpacked_from_kaggles_copy(
     kind: str, small_sets: Path, data: Path, tmp_path: Path
 ) -> None:
     content, folder = kaggles_copy(small_sets / "imagenet", tmp_path / "own"), tmp_path / "own"
+    inner = "imagenet_object_localization_patched2019.tar.gz"
     if kind == "zip":
         zip_(folder / "imagenet-object-localization-challenge.zip", content)
+    elif kind == "tar.gz in zip":
+        csv = "LOC_val_solution.csv"
+        packed = tar(folder / "inner" / inner, {k: v for k, v in content.items() if k != csv})
+        own = {inner: packed, csv: content[csv]}
+        zip_(folder / "imagenet-object-localization-challenge.zip", own)
+        shutil.rmtree(folder / "inner")
     else:
         del content["LOC_val_solution.csv"]
-        tar(folder / "imagenet_object_localization_patched2019.tar.gz", content)
+        tar(folder / inner, content)
     assert main(["get-data", "imagenet", "--data", str(data), "--from", str(folder)]) == 0
     assert check("in1k", data, decode=False).ok
+
+
+@pytest.mark.slow
+def test_a_check_shows_its_progress_and_heeds_a_signal(small_sets: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "dtd").symlink_to(small_sets / "dtd")
+    words = [sys.executable, "-m", "transfer", "check-data", "--sets", "dtd", "--data", str(data)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert "check       dtd" in done.stderr
+    os.mkfifo(data / "small-data.json")  # reading it lasts until somebody writes
+    process = subprocess.Popen(words, cwd=ROOT)
+    with (data / "small-data.json").open("w"):
+        process.terminate()
+        assert process.wait(timeout=10) == 75

@@ -1,6 +1,7 @@
 """One archive from a server that fails in the ways of real ones."""
 
 import hashlib
+import signal
 import subprocess
 import sys
 import time
@@ -11,8 +12,7 @@ import pytest
 
 from tests.transfer.getting.server import Server
 from transfer.datasets.source import Archive
-from transfer.getting.download import TRIES, DownloadError, download
-from transfer.running import stop
+from transfer.getting.download import DownloadError, download, is_offline
 
 ROOT = Path(__file__).parents[3]
 CONTENT = bytes(range(256)) * 40
@@ -49,33 +49,6 @@ def test_a_second_run_goes_on_where_the_first_one_ended(
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
 
 
-def test_a_file_that_changed_between_two_runs_is_begun_again(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    unchecked = replace(archive, checksum="", exact=False)
-    server.tags["a/x.tar"] = '"old"'
-    server.cuts["a/x.tar"] = [1000]
-    server.statuses["a/x.tar"] = []
-    file = tmp_path / "x.tar"
-    server.files["a/x.tar"] = b"?" * len(CONTENT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transfer.getting.download.TRIES", 1)
-        with pytest.raises(DownloadError):
-            download(unchecked, file)
-    server.files["a/x.tar"], server.tags["a/x.tar"] = CONTENT, '"new"'
-    download(unchecked, file)
-    assert file.read_bytes() == CONTENT
-
-
-def test_without_checksum_and_mark_nothing_is_resumed(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    (tmp_path / "x.tar.part").write_bytes(b"of another file")
-    download(replace(archive, checksum=""), tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
-    assert server.requests == [("a/x.tar", "")]
-
-
 def test_a_server_without_ranges_sends_the_file_again(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
@@ -108,7 +81,7 @@ def test_an_error_page_with_status_200_is_no_archive(
 ) -> None:
     server.pages.add("a/x.tar")
     with pytest.raises(DownloadError, match="answers with a page"):
-        download(replace(archive, exact=False, checksum=""), tmp_path / "x.tar")
+        download(replace(archive, exact=False), tmp_path / "x.tar")
     assert not list(tmp_path.iterdir())
 
 
@@ -155,38 +128,74 @@ def test_an_address_that_always_fails_is_given_up(
     server.statuses["a/x.tar"] = [503] * 100
     with pytest.raises(DownloadError, match="status 503"):
         download(archive, tmp_path / "x.tar")
-    assert len(server.requests) == TRIES
+    assert len(server.requests) == 6
 
 
 def test_a_file_that_never_ends_is_refused(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
-    small = replace(archive, exact=False, checksum="", num_bytes=10)
-    server.files["a/x.tar"] = CONTENT
-    download(small, tmp_path / "x.tar")  # a rounded size says little, the server's own is kept to
-    assert (tmp_path / "x.tar").stat().st_size == len(CONTENT)
+    rounded = replace(archive, exact=False, num_bytes=len(CONTENT) // 3)
+    with pytest.raises(DownloadError, match="sends more than"):
+        download(rounded, tmp_path / "x.tar")
     with pytest.raises(DownloadError, match=f"{len(CONTENT):,} bytes, 10 expected"):
-        download(replace(small, exact=True), tmp_path / "y.tar")
+        download(replace(archive, num_bytes=10), tmp_path / "y.tar")
 
 
-def test_a_signal_keeps_what_has_come(
-    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_address_that_failed_is_named(
+    archive: Archive, server: Server, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("transfer.getting.download.CHUNK", 1000)
-    calls = iter([None] * 5)
+    """Malformed headers and redirects are reasons like any other."""
+    refused = {
+        "length": "status 404",
+        "bad": "Invalid IPv6 URL",
+        "ftp": "Not supported URL scheme ftp",
+        "loop": "too many redirects",
+        "page": "answers with a page",
+        "cut": "IncompleteRead",
+    }
+    server.redirects |= {"bad": "http://[bad/", "ftp": "ftp://127.0.0.1/x", "loop": "loop"}
+    server.pages.add("page")
+    server.files["cut"], server.cuts["cut"] = CONTENT, [9] * 20
+    urls = tuple(server.url(path) for path in refused)
+    with pytest.raises(DownloadError) as failure:
+        download(replace(archive, urls=urls), tmp_path / "x.tar")
+    lines = str(failure.value).splitlines()[1:-1]
+    assert [url for url, line in zip(urls, lines, strict=True) if url not in line] == []
+    assert [why for why, line in zip(refused.values(), lines, strict=True) if why not in line] == []
 
-    def stop_at_the_sixth() -> None:
-        if next(calls, "stop") == "stop":
-            raise stop.Stopped(stop.EXIT_RESUMABLE)
 
-    monkeypatch.setattr(stop, "exit_if_requested", stop_at_the_sixth)
-    with pytest.raises(stop.Stopped):
-        download(archive, tmp_path / "x.tar")
-    assert 0 < (tmp_path / "x.tar.part").stat().st_size <= 5000
-    monkeypatch.undo()
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+def test_a_length_that_is_no_number_is_ignored(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.headers["a/x.tar"] = {"Content-Length": "abc", "Connection": "close"}
     download(archive, tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_left(
+    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transfer.getting.download.RATE_PERIOD_S", 0.3)
+    server.trickles.add("a/x.tar")
+    server.files["b/x.tar"] = CONTENT
+    download(replace(archive, urls=(*archive.urls, server.url("b/x.tar"))), tmp_path / "x.tar")
+    assert (tmp_path / "x.tar").read_bytes() == CONTENT
+    assert server.requests[-1][0] == "b/x.tar"
+
+
+def test_a_server_is_asked_again_when_it_says(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
+    server.statuses["a/x.tar"], server.headers["a/x.tar"] = [503], {"Retry-After": "1"}
+    start = time.monotonic()
+    download(archive, tmp_path / "x.tar")
+    assert time.monotonic() - start > 1
+
+
+def test_no_server_at_all_is_offline(server: Server) -> None:
+    nowhere = "http://127.0.0.1:9/x"  # the port of a service that no machine has
+    assert is_offline([nowhere])
+    assert not is_offline([nowhere, server.url("absent")])
 
 
 PROGRAM = """
@@ -194,17 +203,21 @@ import sys
 from pathlib import Path
 from transfer.datasets.source import Archive
 from transfer.getting.download import download
+from transfer.running import stop
 address, num_bytes, file = sys.argv[1:]
-download(Archive(name="x.tar", urls=(address,), num_bytes=int(num_bytes)), Path(file))
+stop.listen(at_once=True)
+archive = Archive(name="x.tar", urls=(address,), num_bytes=int(num_bytes), checksum="md5:0")
+download(archive, Path(file))
 """
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_leaves_a_beginning_that_goes_on(
-    archive: Archive, server: Server, tmp_path: Path
+    number: signal.Signals, archive: Archive, server: Server, tmp_path: Path
 ) -> None:
     content = CONTENT * 100
-    server.files["a/x.tar"], server.tags["a/x.tar"] = content, '"1"'
+    server.files["a/x.tar"] = content
     server.hangs["a/x.tar"] = [len(content) // 2]
     file = tmp_path / "x.tar"
     words = [archive.urls[0], str(len(content)), str(file)]
@@ -213,11 +226,11 @@ def test_a_killed_process_leaves_a_beginning_that_goes_on(
     while not partial.exists() or partial.stat().st_size < 100_000:
         assert process.poll() is None
         time.sleep(0.01)
-    process.kill()
-    process.wait()
-    server.released.set()
+    process.send_signal(number)
+    assert process.wait(timeout=10) == (-number if number == signal.SIGKILL else 75)
     begun = partial.stat().st_size
-    download(replace(archive, num_bytes=len(content), checksum=""), file)
+    checksum = f"md5:{hashlib.md5(content).hexdigest()}"
+    download(replace(archive, num_bytes=len(content), checksum=checksum), file)
     assert file.read_bytes() == content
     assert server.requests[-1] == ("a/x.tar", f"bytes={begun}-")
 

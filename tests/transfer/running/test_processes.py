@@ -1,15 +1,26 @@
 """Work dealt to several processes."""
 
 import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from pretrain.running.launch import join_processes
 from tests.two_processes import two_processes
 from transfer.running import stop
-from transfer.running.processes import Process, indices_of_process, this_process
+from transfer.running.processes import (
+    Process,
+    indices_of_process,
+    process_group,
+    this_process,
+)
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
@@ -39,3 +50,24 @@ def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
 
 def test_one_process_takes_all() -> None:
     assert list(indices_of_process(3, Process(device=torch.device("cpu")))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("join", [process_group, partial(join_processes, "auto")])
+def test_a_failed_process_ends_without_waiting_for_the_others(
+    monkeypatch: pytest.MonkeyPatch, join: Callable[[], AbstractContextManager[object]]
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **given: calls.append(given))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append("left"))
+    with join():
+        pass
+    with pytest.raises(torch.OutOfMemoryError), join():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    joined = {"timeout": timedelta(days=1), "device_id": torch.device("cuda", 1)}
+    assert calls == [joined, "left", joined]

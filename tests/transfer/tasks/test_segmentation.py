@@ -110,9 +110,12 @@ def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
     assert re.fullmatch(summary, done.stdout)
     first, *lines = done.stderr.splitlines()
     assert first.startswith("backbone  ")
-    steps = [re.match(r"\d\d:\d\d:\d\d  (weights|train|predict)  +\S", line) for line in lines]
+    # on a machine under load the checking of files takes long enough for a line of its own
+    steps = [
+        re.match(r"\d\d:\d\d:\d\d  (check|weights|train|predict)  +\S", line) for line in lines
+    ]
     assert all(steps), done.stderr
-    assert {step[1] for step in steps if step} == {"weights", "train", "predict"}
+    assert {step[1] for step in steps if step} - {"check"} == {"weights", "train", "predict"}
     (log,) = settings.runs.rglob("mmengine-0.log")
     assert "conv_seg.weight" in log.read_text()
 

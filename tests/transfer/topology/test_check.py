@@ -7,10 +7,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transfer.backbone import Backbone, random_backbone
+from transfer.backbone import IMAGENET_MEAN, Backbone, InputFormat, random_backbone
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
-from transfer.topology.check import MIN_GAIN, MIN_IMAGES, check_topology
+from transfer.topology.check import (
+    MIN_GAIN,
+    MIN_IMAGES,
+    Score,
+    Topology,
+    check_topology,
+    inputs_of,
+)
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
 from transfer.topology.statistics import MAX_DIVERGENCE, divergence
 
@@ -81,6 +88,26 @@ def test_the_input_that_the_statistics_were_taken_with_is_named(way: Input) -> N
     assert min(topology.inputs, key=lambda score: score.nats).name == way.name
     assert topology.input.name == way.name
     assert topology.network is topology.networks[0]  # the network is confirmed nevertheless
+
+
+@pytest.mark.parametrize("better", ["networks", "inputs"])
+def test_a_variant_that_fits_a_little_better_makes_the_topology_unclear(better: str) -> None:
+    def scores(kind: str) -> tuple[Score, ...]:
+        second = 0.008 if kind == better else 0.012
+        pairs = (("plain", 0.01), ("other", second))
+        return tuple(Score(name=f"{n} {kind}", nats=nats, size_px=64) for n, nats in pairs)
+
+    topology = Topology(num_images=32, inputs=scores("inputs"), networks=scores("networks"))
+    assert topology.contradiction == ""
+    assert f"unclear on 32 photographs: other {better} fits better" in topology.sentence
+    assert f"plain {better}: 0.0100" in topology.sentence
+
+
+def test_an_input_of_the_file_is_compared_once() -> None:
+    ways = inputs_of(InputFormat(mean=IMAGENET_MEAN, std=(1 / 255, 1 / 255, 1 / 255)))
+    assert len(ways) == len(INPUTS)
+    assert ways[0].name == "RGB from 0 to 255, mean of ImageNet"
+    assert inputs_of(InputFormat(mean=(0.1, 0.2, 0.3)))[0].name == "RGB, mean and std of the file"
 
 
 def test_too_few_photographs_prove_nothing() -> None:

@@ -45,6 +45,8 @@ class StoredTensor:
     dtype: torch.dtype
     shape: tuple[int, ...]
     read: Callable[[], Tensor]
+    kind: str = ""
+    """Module and name of its subclass of Tensor; empty for torch's own."""
 
     @property
     def num_values(self) -> int:

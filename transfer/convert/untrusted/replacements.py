@@ -5,6 +5,7 @@ later. A pickle can reach nothing else of torch, NumPy or Python.
 """
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,15 +140,20 @@ def _parameter(_: Budget, data: object, *_rest: object) -> object:
 
 
 def _from_type(
-    budget: Budget, function: object, _type: object, args: object, _state: object
+    budget: Budget, function: object, kind: object, args: object, _state: object
 ) -> object:
+    path = kind.path if isinstance(kind, InertClass | ForeignFunction) else ""
     if not isinstance(args, tuple):
         raise pickle.UnpicklingError(f"a tensor subclass is rebuilt of {shorten(args)}")
     match function:
         case Replacement(rebuilds=True):
-            return function(budget, *args)
+            made = function(budget, *args)
+            if isinstance(made, StoredTensor) and path not in PLAIN_TENSORS:
+                return replace(made, kind=path)
+            return made
         case ForeignFunction() | InertClass(is_known=False):
-            return function(*args)
+            own = "" if path in PLAIN_TENSORS else f"{path} by "
+            return InertClass(own + function.path, is_known=False)(*args)
     raise pickle.UnpicklingError(
         f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
     )
@@ -271,6 +277,8 @@ _STORAGE_DTYPES = {
     "QUInt4x2Storage": torch.uint8,
     "QUInt2x4Storage": torch.uint8,
 }
+PLAIN_TENSORS = ("", "torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer")
+"""Classes of tensors that compute as torch.Tensor does."""
 _REBUILD = Replacement(_tensor, rebuilds=True)
 _CLASSES = (
     *("numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter", "torch.device"),

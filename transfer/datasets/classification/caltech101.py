@@ -54,7 +54,7 @@ SOURCE = Source(
             nested="*101_ObjectCategories.tar.gz",
         ),
     ),
-    terms="stated on the page",
+    terms="unknown",
     terms_url="https://data.caltech.edu/records/mzrjq-6wc02",
     parts=tuple(
         Part(path=name, holds="image_0001.jpg")

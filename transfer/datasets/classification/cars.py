@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.images import Images, image_files, names_below
+from transfer.datasets.images import Images, image_files
 from transfer.datasets.info import DatasetInfo, split_counts
+from transfer.datasets.mat_files import read_mat
 from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.files import write_file
@@ -15,11 +16,15 @@ from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
     """Read stanford_cars/devkit, cars_train and cars_test."""
-    from torchvision.datasets import StanfordCars
-
-    part = StanfordCars(data, split="test" if split == "test" else "train")
-    names = names_below(data, [file for file, _ in part._samples])
-    images = image_files(data, names, [int(label) for _, label in part._samples], part.classes)
+    folder = data / "stanford_cars"
+    lists = {"test": "cars_test_annos_withlabels.mat"}
+    part = "cars_test" if split == "test" else "cars_train"
+    list_file = folder / lists.get(split, "devkit/cars_train_annos.mat")
+    (rows,) = read_mat(list_file, "annotations", squeeze_me=True)
+    names = [f"stanford_cars/{part}/{row['fname']}" for row in rows]
+    labels = [int(row["class"]) - 1 for row in rows]
+    (classes,) = read_mat(folder / "devkit" / "cars_meta.mat", "class_names", squeeze_me=True)
+    images = image_files(data, names, labels, classes.tolist())
     return images if split == "test" else uniform_split(images, split, num_val=sizes.counts["val"])
 
 
@@ -83,7 +88,11 @@ SOURCE = Source(
         ),
     ),
     access="no home",
-    advice="the publisher's addresses are dead; mirrors carry its four files.",
+    advice="the publisher's addresses are dead (pytorch/vision#7545). Users name mirrors, whose "
+    "content is unknown: https://www.kaggle.com/datasets/jessicali9530/stanford-cars-dataset "
+    "(images), https://github.com/pytorch/vision/files/11644847/car_devkit.tgz, and "
+    "https://www.kaggle.com/datasets/abdelrahmant11/standford-cars-dataset-meta (devkit and test "
+    "labels; rename `cars_test_annos_withlabels (1).mat`). Unpacked, they are linked by --link.",
     checked_as=("cars",),
 )
 

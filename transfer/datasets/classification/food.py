@@ -56,7 +56,9 @@ SOURCE = Source(
             checksum="md5:85eeb15f3717b99a5da872d97d918f87",
         ),
     ),
-    terms="stated on the page",
+    terms='"images from Foodspotting which are not property of the Federal Institute of Technology '
+    "Zurich (ETHZ). Any use beyond scientific fair use must be negociated with the respective "
+    'picture owners according to the Foodspotting terms of use"',
     terms_url="https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
     parts=(
         Part(path="images", holds="apple_pie"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.images import Images, image_files, names_below
+from transfer.datasets.images import DataError, Images, image_files
 from transfer.datasets.info import DatasetInfo, split_counts
 from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
@@ -13,10 +13,20 @@ from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
     """Read oxford-iiit-pet/annotations/{trainval,test}.txt and oxford-iiit-pet/images."""
-    from torchvision.datasets import OxfordIIITPet
-
-    part = OxfordIIITPet(data, split="test" if split == "test" else "trainval")
-    images = image_files(data, names_below(data, part._images), part._labels, part.classes)
+    folder = data / "oxford-iiit-pet"
+    file = folder / "annotations" / ("test.txt" if split == "test" else "trainval.txt")
+    names, labels, breeds = [], [], {}
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        try:
+            image_id, label, _, _ = line.split()  # then species, and the breed within the species
+            labels.append(int(label) - 1)
+        except ValueError as error:
+            raise DataError(
+                f"{file}, line {number}: {line[:80]!r}, expected NAME CLASS SPECIES BREED"
+            ) from error
+        names.append(f"oxford-iiit-pet/images/{image_id}.jpg")
+        breeds[labels[-1]] = image_id.rpartition("_")[0].replace("_", " ").title()
+    images = image_files(data, names, labels, [breeds[label] for label in sorted(breeds)])
     if split == "test":
         return images
     return balanced_split(images, split, val_per_class=sizes.per_class("val"))

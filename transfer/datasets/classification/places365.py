@@ -98,7 +98,7 @@ SOURCE = Source(
             checksum="md5:e27b17d8d44f4af9a78502beb927f808",
         ),
     ),
-    terms="stated on the page",
+    terms="unknown",
     terms_url="http://places2.csail.mit.edu/download.html",
     parts=(
         Part(path="data_256_standard", elsewhere=("data_256",), holds="a/airfield"),

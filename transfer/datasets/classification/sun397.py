@@ -45,26 +45,25 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_lines(folder / f"{part}_01.txt", lines)
 
 
-# addresses: torchvision 0.29 and TensorFlow Datasets; MD5 from the first, the rest from the second
+# MD5: torchvision 0.29; the rest: TensorFlow Datasets. Both addresses end in status 404 since 2025
+# (pytorch/vision#9348, KaiyangZhou/CoOp#90)
 SOURCE = Source(
     key="sun397",
     folder="SUN397",
     archives=(
         Archive(
             name="SUN397.tar.gz",
-            urls=("http://vision.princeton.edu/projects/2010/SUN/SUN397.tar.gz",),
             num_bytes=39_077_296_924,
             checksum="md5:8ca2778205c41d23104230ba66911c7a",
         ),
         Archive(
             name="Partitions.zip",
-            urls=("https://vision.princeton.edu/projects/2010/SUN/download/Partitions.zip",),
             num_bytes=18_293_705,
             checksum="sha256:e3311ea5f812d4cc6faef194688343d1111f6cd6f70f2c62f393c2b8d6ba1ec9",
             into="SUN397",
         ),
     ),
-    terms="stated on the page",
+    terms="unknown",
     terms_url="https://vision.princeton.edu/projects/2010/SUN/",
     parts=(
         Part(path="a", holds="abbey"),
@@ -73,6 +72,11 @@ SOURCE = Source(
             for name in ("ClassName.txt", "Training_01.txt", "Testing_01.txt")
         ),
     ),
+    access="no home",
+    advice="the publisher's addresses are dead. Mirrors that users name, with unknown content: "
+    "https://opendatalab.com/OpenDataLab/SUN397 and "
+    "https://huggingface.co/datasets/tanganke/sun397 (without the partition). The archives' "
+    "checksums tell whether a copy is the published one.",
     checked_as=("sun397",),
 )
 
@@ -84,9 +88,9 @@ DATASETS = {
         metric="top1",
         counts=split_counts(15_880, 3_970, 19_850),
         read=read_sun397,
-        how_to_get="From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz "
-        "into the data folder and Partitions.zip (ClassName.txt, Training_01.txt, "
-        "Testing_01.txt) into SUN397/.",
+        how_to_get="The publisher's addresses are dead; unpack an own copy of SUN397.tar.gz into "
+        "the data folder and Partitions.zip (ClassName.txt, Training_01.txt, Testing_01.txt) into "
+        "SUN397/.",
         small=labeled_jpegs(PerClass(classes=5), first_kind=9, write=_write_small),
         sources=(SOURCE,),
     )

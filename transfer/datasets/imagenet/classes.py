@@ -1,4 +1,4 @@
-"""The classes of ImageNet-100, and those of the small ImageNet with their generated images."""
+"""The classes of ImageNet-1k and ImageNet-100, and those of the small one with their images."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_
 
 IMAGENET100 = Path(__file__).with_name("imagenet100.txt")
 """The classes of CMC (Tian et al. 2020), used by JCL, LORAC, UniCLR and LooC."""
+IMAGENET1K = Path(__file__).with_name("imagenet1k.txt")
+"""The classes of ILSVRC 2012, as timm lists them (imagenet_synsets.txt)."""
 # fmt: off
 SMALL_WNIDS = (
     "n01440764", "n01749939", "n02107142", "n02488291", "n02869837", "n02877765", "n03085013",
@@ -17,6 +19,11 @@ SMALL_WNIDS = (
 """Classes of the small ImageNet: all but the first and the last are in ImageNet-100, and four
 (bottle cap, keyboard, jeans, vacuum cleaner) are in ObjectNet."""
 SMALL_FIRST_KIND = 12
+
+
+def imagenet1k_wnids() -> list[str]:
+    """Return the 1,000 class folders of ImageNet-1k."""
+    return IMAGENET1K.read_text().split()
 
 
 def imagenet100_wnids() -> list[str]:

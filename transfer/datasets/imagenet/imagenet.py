@@ -10,8 +10,13 @@ from pathlib import Path
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
-from transfer.datasets.imagenet.classes import SMALL_FIRST_KIND, SMALL_WNIDS, imagenet100_wnids
-from transfer.datasets.imagenet.val_labels import link_sorted, sort_val_images
+from transfer.datasets.imagenet.classes import (
+    SMALL_FIRST_KIND,
+    SMALL_WNIDS,
+    imagenet1k_wnids,
+    imagenet100_wnids,
+)
+from transfer.datasets.imagenet.val_labels import KAGGLE_INNER, link_sorted, sort_val_images
 from transfer.datasets.images import Images
 from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
 from transfer.datasets.source import Archive, Part, Source
@@ -86,11 +91,16 @@ IMAGENET = Source(
     ),
     # Kaggle's copy: names as `kaggle competitions download` writes them, without checksums
     variants=(
-        (Archive(name="imagenet-object-localization-challenge.zip", num_bytes=0, exact=False),),
         (
             Archive(
-                name="imagenet_object_localization_patched2019.tar.gz", num_bytes=0, exact=False
+                name="imagenet-object-localization-challenge.zip",
+                num_bytes=0,
+                exact=False,
+                nested=f"{KAGGLE_INNER}.tar.gz",
             ),
+        ),
+        (
+            Archive(name=f"{KAGGLE_INNER}.tar.gz", num_bytes=0, exact=False),
             Archive(name="LOC_val_solution.csv", num_bytes=0, exact=False),
         ),
     ),
@@ -127,6 +137,7 @@ DATASETS = {
         metric="top1",
         counts=split_counts(1_231_167, 50_000, 50_000),
         read=read_in1k,
+        known_classes=imagenet1k_wnids,
         how_to_get="Register at https://image-net.org/download.php, unpack "
         "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar to "
         "imagenet/{train,val}/WNID/*.JPEG (val images sorted into class folders).",

@@ -109,13 +109,13 @@ def _write_small(data: Path, rng: np.random.Generator) -> None:
 
 RECORD = "https://zenodo.org/records/2235448"
 ARCHIVES = {
-    "noise": (21, "e80562d7f6c3f8834afb1ecf27252745"),
-    "blur": (7, "2d8e81fdd8e07fef67b9334fa635e45c"),
-    "weather": (12, "33ffea4db4d93fe4a428c40a6ce0c25d"),
-    "digital": (7, "89157860d7b10d5797849337ca2e5c03"),
-    "extra": (15, "d492dfba5fc162d8ec2c3cd8ee672984"),
+    "noise": (22_565_673_785, "e80562d7f6c3f8834afb1ecf27252745"),
+    "blur": (7_112_704_951, "2d8e81fdd8e07fef67b9334fa635e45c"),
+    "weather": (12_797_438_995, "33ffea4db4d93fe4a428c40a6ce0c25d"),
+    "digital": (7_757_510_705, "89157860d7b10d5797849337ca2e5c03"),
+    "extra": (15_789_490_144, "d492dfba5fc162d8ec2c3cd8ee672984"),
 }
-"""Rounded size in GB and MD5 of each archive, as torch-uncertainty's loader has them."""
+"""Bytes and MD5 of each archive, as Zenodo states them."""
 PLACES = {**GROUPS, "extra": EXTRA_KINDS}
 # addresses: Zenodo's record; its license as its API states it
 SOURCE = Source(
@@ -125,12 +125,11 @@ SOURCE = Source(
         Archive(
             name=f"{group}.tar",
             urls=(f"{RECORD}/files/{group}.tar",),
-            num_bytes=size_gb * 1_000_000_000,
-            exact=False,
+            num_bytes=num_bytes,
             checksum=f"md5:{md5}",
             optional=group == "extra",
         )
-        for group, (size_gb, md5) in ARCHIVES.items()
+        for group, (num_bytes, md5) in ARCHIVES.items()
     ),
     terms="CC BY 4.0; the images under ImageNet's terms",
     terms_url=RECORD,

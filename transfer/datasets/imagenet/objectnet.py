@@ -102,21 +102,24 @@ def _draw_with_border(wnid: str, rng: np.random.Generator) -> bytes:
     return png(framed)
 
 
-# name and need of a password: the publisher's page, as loaders cite it; size and checksum unknown
+# address, password and MD5: loaders of several projects; clauses: the publisher's README; size
+# unknown
 SOURCE = Source(
     key="objectnet",
     folder=FOLDER,
     archives=(Archive(name="objectnet-1.0.zip", num_bytes=0, exact=False),),
-    terms="no training on it; stated on the page",
+    terms='"derived from Creative Commons Attribution 4.0 with only two additional clauses. 1. '
+    "ObjectNet may never be used to tune the parameters of any model. 2. Any individual images "
+    'from ObjectNet may only be posted to the web including their 1 pixel red border."',
     terms_url="https://objectnet.dev/download.html",
     parts=(
         Part(path="mappings", holds="folder_to_objectnet_label.json"),
         Part(path="images", holds="*/*.png"),
     ),
-    access="registration",
-    advice="get objectnet-1.0.zip and its password from https://objectnet.dev/download.html. "
-    "Unpack a file with a password by `unzip -P PASSWORD`, and take get-data objectnet --link "
-    "FOLDER.",
+    access="password",
+    advice="if you agree: `wget -c https://objectnet.dev/downloads/objectnet-1.0.zip` (MD5 "
+    "522aa986a604c41ea641411c1d0a292e), `UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P "
+    "objectnetisatestset objectnet-1.0.zip`, then get-data objectnet --link FOLDER.",
     checked_as=("objectnet13",),
 )
 
@@ -128,8 +131,8 @@ DATASETS = {
         metric="top1",
         counts={"test": 0},
         read=read_objectnet13,
-        how_to_get="Unpack objectnet-1.0.zip from https://objectnet.dev/download.html (its "
-        "password is told there) into the data folder: objectnet-1.0/{images,mappings}. All 313 "
+        how_to_get="Unpack objectnet-1.0.zip from https://objectnet.dev/download.html (password: "
+        "objectnetisatestset) into the data folder: objectnet-1.0/{images,mappings}. All 313 "
         "classes: only their total is published, by which a half-unpacked set is known.",
         small=SmallVersion(
             sizes=Sizes(

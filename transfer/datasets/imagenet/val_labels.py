@@ -13,6 +13,7 @@ from pathlib import Path
 
 from transfer.datasets.class_folders import class_names
 from transfer.datasets.images import DataError
+from transfer.datasets.mat_files import read_mat
 
 FLAT = "ILSVRC2012_val_*.JPEG"
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
@@ -22,7 +23,12 @@ KAGGLE = "LOC_val_solution.csv"
 NUMBERED = "val.txt"
 LARGEST = 64 << 20
 """Bytes of a list that are read; the devkit's files have a few hundred kB."""
-VAL_FOLDERS = ("val", "ILSVRC/Data/CLS-LOC/val", "Data/CLS-LOC/val")
+KAGGLE_INNER = "imagenet_object_localization_patched2019"
+"""Archive that newer copies of Kaggle's zip file hold, and the folder that it is unpacked to."""
+VAL_FOLDERS = (
+    *("val", "ILSVRC/Data/CLS-LOC/val", "Data/CLS-LOC/val"),
+    f"{KAGGLE_INNER}/ILSVRC/Data/CLS-LOC/val",
+)
 FOLDERS = ("", "devkit", "meta", "ILSVRC2012_devkit_t12", "devkit/ILSVRC2012_devkit_t12", "..")
 """Folders, from that of the set, in which lists are looked for."""
 
@@ -93,16 +99,14 @@ def _from_devkit_archive(folder: Path, train: Path) -> dict[str, str]:
 
 def _by_number(truth: str, meta: bytes) -> dict[str, str]:
     """Return the wnids by the devkit's list: line i has the number of val image i in meta.mat."""
-    import scipy.io
-
     try:
-        synsets = scipy.io.loadmat(io.BytesIO(meta), squeeze_me=True)["synsets"]
+        (synsets,) = read_mat(io.BytesIO(meta), "synsets", squeeze_me=True)
         wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
         return {
             f"ILSVRC2012_val_{i:08d}.JPEG": _checked(wnids[int(number)])
             for i, number in enumerate(truth.split(), start=1)
         }
-    except (ValueError, LookupError, TypeError, NotImplementedError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"the devkit's lists cannot be read ({error}); get it again") from error
 
 
@@ -110,7 +114,10 @@ def _from_kaggle(folder: Path, train: Path) -> dict[str, str]:
     if not (folder / KAGGLE).is_file():
         return {}
     with (folder / KAGGLE).open(newline="") as file:
-        rows = list(csv.DictReader(file))
+        try:
+            rows = list(csv.DictReader(file))
+        except csv.Error as error:
+            raise DataError(f"{folder / KAGGLE}: it is no CSV file ({error})") from error
     return {
         f"{row['ImageId']}.JPEG": _checked(row["PredictionString"].split()[0])
         for row in rows

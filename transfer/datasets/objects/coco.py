@@ -114,8 +114,8 @@ class _Published:
 class _Opened(NamedTuple):
     """The scenes of an annotation file that this process has opened."""
 
-    state: tuple[int, int]
-    """Size and time of the file."""
+    state: tuple[int, int, int]
+    """Size, modification and change time of the file."""
     scenes: Scenes
     cache: Path | None = None
     """Cache that was asked for the arrays; None if the file was parsed without one."""
@@ -136,9 +136,9 @@ def _opened(published: _Published) -> Scenes:
     return scenes
 
 
-def _state(file: Path) -> tuple[int, int]:
+def _state(file: Path) -> tuple[int, int, int]:
     status = file.stat()
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _keep(published: _Published, opened: _Opened) -> None:

