@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files, names_below
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
@@ -37,44 +36,13 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_lines(folder / f"images_variant_{split}.txt", sorted(lines))
 
 
-# address: torchvision 0.29; MD5: publisher's, as in metrix and R torchvision; size: server's answer
-SOURCE = Source(
-    key="aircraft",
-    folder="fgvc-aircraft-2013b",
-    archives=(
-        Archive(
-            name="fgvc-aircraft-2013b.tar.gz",
-            urls=(
-                "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/"
-                "fgvc-aircraft-2013b.tar.gz",
-            ),
-            num_bytes=2_753_340_328,
-            checksum="md5:d4acdd33327262359767eeaa97a4f732",
-        ),
-    ),
-    terms="non-commercial research only",
-    terms_url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
-    parts=(
-        Part(path="data/images", holds="*.jpg"),
-        Part(path="data/variants.txt"),
-        *(Part(path=f"data/images_variant_{s}.txt") for s in ("train", "val", "trainval", "test")),
-    ),
-    checked_as=("aircraft",),
-)
-
 DATASETS = {
-    "aircraft": DatasetInfo(
-        title="FGVC-Aircraft",
-        folder="fgvc-aircraft-2013b",
-        num_classes=100,
-        metric="mean_per_class",
-        counts=split_counts(3_334, 3_333, 3_333),
+    "aircraft": info(
+        "aircraft",
         read=read_aircraft,
-        how_to_get="Unpack fgvc-aircraft-2013b.tar.gz from "
-        "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/ into the data folder.",
         small=labeled_jpegs(
             PerClass(classes=5, train=16, val=16), first_kind=0, write=_write_small
         ),
-        sources=(SOURCE,),
-    )
+        sources=(source("aircraft"),),
+    ),
 }

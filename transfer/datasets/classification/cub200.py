@@ -6,9 +6,8 @@ val is a seeded draw of the same number of images from each class.
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -59,41 +58,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_lines(folder / f"{name}.txt", lines)
 
 
-# address, MD5: torchvision-style loaders of several projects; size: TensorFlow Datasets
-SOURCE = Source(
-    key="cub200",
-    folder="CUB_200_2011",
-    archives=(
-        Archive(
-            name="CUB_200_2011.tgz",
-            urls=("https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",),
-            num_bytes=1_150_585_339,
-            checksum="md5:97eceeb196236b17998738112f37df78",
-        ),
-    ),
-    terms="unknown",
-    terms_url="https://data.caltech.edu/records/65de6-vp158",
-    parts=(
-        Part(path="images", holds="001.*"),
-        *(
-            Part(path=f"{name}.txt")
-            for name in ("images", "classes", "image_class_labels", "train_test_split")
-        ),
-    ),
-    checked_as=("cub200",),
-)
-
 DATASETS = {
-    "cub200": DatasetInfo(
-        title="CUB-200-2011",
-        folder="CUB_200_2011",
-        num_classes=200,
-        metric="top1",
-        counts=split_counts(5_994 - 1_000, 1_000, 5_794),
+    "cub200": info(
+        "cub200",
         read=read_cub200,
-        how_to_get="Unpack CUB_200_2011.tgz from https://data.caltech.edu/records/65de6-vp158 "
-        "into the data folder.",
         small=labeled_jpegs(PerClass(classes=6), first_kind=16, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("cub200"),),
+    ),
 }

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files, names_below
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
@@ -36,40 +35,13 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_lines(folder / "labels" / f"{split}1.txt", lines)
 
 
-# address and MD5: torchvision 0.29 (dtd.py); size: TensorFlow Datasets (dtd.txt)
-SOURCE = Source(
-    key="dtd",
-    folder="dtd",
-    archives=(
-        Archive(
-            name="dtd-r1.0.1.tar.gz",
-            urls=("https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",),
-            num_bytes=625_239_812,
-            checksum="md5:fff73e5086ae6bdbea199a49dfb8a4c1",
-        ),
-    ),
-    terms='"made available to the computer vision community for research purposes"',
-    terms_url="https://www.robots.ox.ac.uk/~vgg/data/dtd/",
-    parts=(
-        Part(path="dtd/images", elsewhere=("images",), holds="banded"),
-        Part(path="dtd/labels", elsewhere=("labels",), holds="train1.txt"),
-    ),
-    checked_as=("dtd",),
-)
-
 DATASETS = {
-    "dtd": DatasetInfo(
-        title="Describable Textures",
-        folder="dtd",
-        num_classes=47,
-        metric="top1",
-        counts=split_counts(1_880, 1_880, 1_880),
+    "dtd": info(
+        "dtd",
         read=read_dtd,
-        how_to_get="Unpack dtd-r1.0.1.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/dtd/ "
-        "into dtd/, so that dtd/dtd/images exists.",
         small=labeled_jpegs(
             PerClass(classes=5, train=16, val=16), first_kind=4, write=_write_small
         ),
-        sources=(SOURCE,),
-    )
+        sources=(source("dtd"),),
+    ),
 }

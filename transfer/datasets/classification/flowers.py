@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
 from transfer.datasets.mat_files import read_mat
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
@@ -57,54 +56,14 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 PAGE = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
-# addresses and MD5: torchvision 0.29 (flowers102.py); sizes: TensorFlow Datasets
-SOURCE = Source(
-    key="flowers",
-    folder="flowers-102",
-    archives=(
-        Archive(
-            name="102flowers.tgz",
-            urls=(f"{PAGE}102flowers.tgz",),
-            num_bytes=344_862_509,
-            checksum="md5:52808999861908f626f3c1f4e79d11fa",
-        ),
-        Archive(
-            name="imagelabels.mat",
-            urls=(f"{PAGE}imagelabels.mat",),
-            num_bytes=502,
-            checksum="md5:e0620be6f572b9609742df49c70aed4d",
-        ),
-        Archive(
-            name="setid.mat",
-            urls=(f"{PAGE}setid.mat",),
-            num_bytes=14_989,
-            checksum="md5:a5357ecc9cb78c4bef273ce3793fc85c",
-        ),
-    ),
-    terms="unknown",
-    terms_url=PAGE,
-    parts=(
-        Part(path="jpg", holds="image_00001.jpg"),
-        Part(path="setid.mat"),
-        Part(path="imagelabels.mat"),
-    ),
-    checked_as=("flowers",),
-)
 
 DATASETS = {
-    "flowers": DatasetInfo(
-        title="Oxford 102 Flowers",
-        folder="flowers-102",
-        num_classes=102,
-        metric="mean_per_class",
-        counts=split_counts(1_020, 1_020, 6_149),
+    "flowers": info(
+        "flowers",
         read=read_flowers,
-        how_to_get="From https://www.robots.ox.ac.uk/~vgg/data/flowers/102/ put "
-        "imagelabels.mat, setid.mat and the unpacked 102flowers.tgz (jpg/) into "
-        "flowers-102/.",
         small=labeled_jpegs(
             PerClass(classes=6, train=16, val=16), first_kind=5, write=_write_small
         ),
-        sources=(SOURCE,),
-    )
+        sources=(source("flowers"),),
+    ),
 }

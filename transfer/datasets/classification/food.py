@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files, names_below
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -44,42 +43,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
     write_lines(folder / "meta" / "labels.txt", titles)
 
 
-# address and MD5: torchvision 0.29 (food101.py); size: TensorFlow Datasets (food101.txt)
-SOURCE = Source(
-    key="food",
-    folder="food-101",
-    archives=(
-        Archive(
-            name="food-101.tar.gz",
-            urls=("http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",),
-            num_bytes=4_996_278_331,
-            checksum="md5:85eeb15f3717b99a5da872d97d918f87",
-        ),
-    ),
-    terms='"images from Foodspotting which are not property of the Federal Institute of Technology '
-    "Zurich (ETHZ). Any use beyond scientific fair use must be negociated with the respective "
-    'picture owners according to the Foodspotting terms of use"',
-    terms_url="https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
-    parts=(
-        Part(path="images", holds="apple_pie"),
-        Part(path="meta", holds="train.json"),
-        Part(path="meta/test.json"),
-    ),
-    checked_as=("food",),
-)
-
 DATASETS = {
-    "food": DatasetInfo(
-        title="Food-101",
-        folder="food-101",
-        num_classes=101,
-        metric="top1",
-        counts=split_counts(68_175, 7_575, 25_250),
+    "food": info(
+        "food",
         read=read_food,
-        how_to_get="Unpack food-101.tar.gz from "
-        "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/ into the data "
-        "folder.",
         small=labeled_jpegs(PerClass(classes=5), first_kind=6, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("food"),),
+    ),
 }

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split, seeded_ranks
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -78,58 +77,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_file(folder / f"{part}.json", json.dumps(content).encode())
 
 
-PUBLISHED = "https://ml-inat-competition-datasets.s3.amazonaws.com/2019/"
-# addresses, MD5, rounded sizes and terms: README of visipedia/inat_comp, folder 2019
-SOURCE = Source(
-    key="inat2019",
-    folder="inat2019",
-    archives=(
-        Archive(
-            name="train_val2019.tar.gz",
-            urls=(f"{PUBLISHED}train_val2019.tar.gz",),
-            num_bytes=74_000_000_000,
-            exact=False,
-            checksum="md5:c60a6e2962c9b8ccbd458d12c8582644",
-        ),
-        Archive(
-            name="train2019.json.tar.gz",
-            urls=(f"{PUBLISHED}train2019.json.tar.gz",),
-            num_bytes=13_000_000,
-            exact=False,
-            checksum="md5:b06a6683537867c0d5c7a45f407a306d",
-        ),
-        Archive(
-            name="val2019.json.tar.gz",
-            urls=(f"{PUBLISHED}val2019.json.tar.gz",),
-            num_bytes=156_000,
-            exact=False,
-            checksum="md5:5cc5509b0fe495f1c8c1362612448497",
-        ),
-    ),
-    terms="non-commercial research and education, no redistribution",
-    terms_url="https://github.com/visipedia/inat_comp/tree/master/2019",
-    parts=(
-        Part(path="train_val2019", holds="*/*"),
-        Part(path="train2019.json"),
-        Part(path="val2019.json"),
-    ),
-    checked_as=("inat1k",),
-)
-
 DATASETS = {
-    "inat1k": DatasetInfo(
-        title="iNaturalist 2019",
-        folder="inat2019",
-        num_classes=1_010,
-        metric="top1",
-        # 26,521 of 265,213 published training images are tested on, with the 3,030 of val
-        counts=split_counts(265_213 - 26_521 - 3_030, 3_030, 3_030 + 26_521),
-        draw="resplit0",
+    "inat1k": info(
+        "inat1k",
         read=read_inat1k,
-        how_to_get="From https://github.com/visipedia/inat_comp/tree/master/2019 unpack "
-        "train_val2019.tar.gz, train2019.json and val2019.json into inat2019/ "
-        "(inat2019/train_val2019/KIND/SPECIES/*.jpg).",
         small=labeled_jpegs(PerClass(classes=6), first_kind=15, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("inat2019"),),
+    ),
 }

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -55,45 +54,12 @@ SERVERS = (
     "https://www.robots.ox.ac.uk/~vgg/data/pets/data/",
     "https://thor.robots.ox.ac.uk/~vgg/data/pets/",
 )
-# addresses: torchvision 0.29 and TensorFlow Datasets; MD5 from the first, sizes from the second
-SOURCE = Source(
-    key="pets",
-    folder="oxford-iiit-pet",
-    archives=(
-        Archive(
-            name="images.tar.gz",
-            urls=tuple(f"{server}images.tar.gz" for server in SERVERS),
-            num_bytes=791_918_971,
-            checksum="md5:5c4f3ee8e5d25df40f4fd59a7f44e54c",
-        ),
-        Archive(
-            name="annotations.tar.gz",
-            urls=tuple(f"{server}annotations.tar.gz" for server in SERVERS),
-            num_bytes=19_173_078,
-            checksum="md5:95a8c909bbe2e81eed6a22bccdf3f68f",
-        ),
-    ),
-    terms="CC BY-SA 4.0",
-    terms_url="https://www.robots.ox.ac.uk/~vgg/data/pets/",
-    parts=(
-        Part(path="images", holds="Abyssinian_*.jpg"),
-        Part(path="annotations/trainval.txt"),
-        Part(path="annotations/test.txt"),
-    ),
-    checked_as=("pets",),
-)
 
 DATASETS = {
-    "pets": DatasetInfo(
-        title="Oxford-IIIT Pets",
-        folder="oxford-iiit-pet",
-        num_classes=37,
-        metric="mean_per_class",
-        counts=split_counts(2_940, 740, 3_669),
+    "pets": info(
+        "pets",
         read=read_pets,
-        how_to_get="Unpack images.tar.gz and annotations.tar.gz from "
-        "https://www.robots.ox.ac.uk/~vgg/data/pets/ into oxford-iiit-pet/.",
         small=labeled_jpegs(PerClass(classes=6), first_kind=7, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("pets"),),
+    ),
 }

@@ -8,9 +8,8 @@ of the complete lists, which a small copy cannot have.
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -74,54 +73,12 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 SERVER = "http://data.csail.mit.edu/places/places365/"
-# addresses and MD5: torchvision 0.29 (places365.py); sizes: TensorFlow Datasets
-SOURCE = Source(
-    key="places365",
-    folder="places365",
-    archives=(
-        Archive(
-            name="filelist_places365-standard.tar",
-            urls=(f"{SERVER}filelist_places365-standard.tar",),
-            num_bytes=67_498_496,
-            checksum="md5:35a0585fee1fa656440f3ab298f8479c",
-        ),
-        Archive(
-            name="train_256_places365standard.tar",
-            urls=(f"{SERVER}train_256_places365standard.tar",),
-            num_bytes=26_103_685_120,
-            checksum="md5:53ca1c756c3d1e7809517cc47c5561c5",
-        ),
-        Archive(
-            name="val_256.tar",
-            urls=(f"{SERVER}val_256.tar",),
-            num_bytes=525_158_400,
-            checksum="md5:e27b17d8d44f4af9a78502beb927f808",
-        ),
-    ),
-    terms="unknown",
-    terms_url="http://places2.csail.mit.edu/download.html",
-    parts=(
-        Part(path="data_256_standard", elsewhere=("data_256",), holds="a/airfield"),
-        Part(path="val_256", holds="Places365_val_*.jpg"),
-        Part(path="categories_places365.txt"),
-        Part(path="places365_train_standard.txt"),
-        Part(path="places365_val.txt"),
-    ),
-    checked_as=("places365",),
-)
 
 DATASETS = {
-    "places365": DatasetInfo(
-        title="Places365-standard",
-        folder="places365",
-        num_classes=365,
-        metric="top1",
-        counts=split_counts(1_766_960, 36_500, 36_500),
+    "places365": info(
+        "places365",
         read=read_places365,
-        how_to_get="From http://places2.csail.mit.edu/download.html unpack "
-        "filelist_places365-standard.tar, train_256_places365standard.tar (rename "
-        "data_256 to data_256_standard) and val_256.tar into places365/.",
         small=labeled_jpegs(PerClass(classes=5), first_kind=8, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("places365"),),
+    ),
 }

@@ -7,9 +7,8 @@ seeded draw holds out 10 of the training images as val.
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import DatasetInfo, split_counts
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -45,53 +44,11 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
         write_lines(folder / f"{part}_01.txt", lines)
 
 
-# MD5: torchvision 0.29; the rest: TensorFlow Datasets. Both addresses end in status 404 since 2025
-# (pytorch/vision#9348, KaiyangZhou/CoOp#90)
-SOURCE = Source(
-    key="sun397",
-    folder="SUN397",
-    archives=(
-        Archive(
-            name="SUN397.tar.gz",
-            num_bytes=39_077_296_924,
-            checksum="md5:8ca2778205c41d23104230ba66911c7a",
-        ),
-        Archive(
-            name="Partitions.zip",
-            num_bytes=18_293_705,
-            checksum="sha256:e3311ea5f812d4cc6faef194688343d1111f6cd6f70f2c62f393c2b8d6ba1ec9",
-            into="SUN397",
-        ),
-    ),
-    terms="unknown",
-    terms_url="https://vision.princeton.edu/projects/2010/SUN/",
-    parts=(
-        Part(path="a", holds="abbey"),
-        *(
-            Part(path=name, elsewhere=(f"Partitions/{name}", f"../{name}", f"../Partitions/{name}"))
-            for name in ("ClassName.txt", "Training_01.txt", "Testing_01.txt")
-        ),
-    ),
-    access="no home",
-    advice="the publisher's addresses are dead. Mirrors that users name, with unknown content: "
-    "https://opendatalab.com/OpenDataLab/SUN397 and "
-    "https://huggingface.co/datasets/tanganke/sun397 (without the partition). The archives' "
-    "checksums tell whether a copy is the published one.",
-    checked_as=("sun397",),
-)
-
 DATASETS = {
-    "sun397": DatasetInfo(
-        title="SUN397",
-        folder="SUN397",
-        num_classes=397,
-        metric="top1",
-        counts=split_counts(15_880, 3_970, 19_850),
+    "sun397": info(
+        "sun397",
         read=read_sun397,
-        how_to_get="The publisher's addresses are dead; unpack an own copy of SUN397.tar.gz into "
-        "the data folder and Partitions.zip (ClassName.txt, Training_01.txt, Testing_01.txt) into "
-        "SUN397/.",
         small=labeled_jpegs(PerClass(classes=5), first_kind=9, write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("sun397"),),
+    ),
 }

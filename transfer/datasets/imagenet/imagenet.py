@@ -10,16 +10,16 @@ from pathlib import Path
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.imagenet.classes import (
     SMALL_FIRST_KIND,
     SMALL_WNIDS,
     imagenet1k_wnids,
     imagenet100_wnids,
 )
-from transfer.datasets.imagenet.val_labels import KAGGLE_INNER, link_sorted, sort_val_images
+from transfer.datasets.imagenet.val_labels import link_sorted, sort_val_images
 from transfer.datasets.images import Images
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.source import Archive, Part, Source
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
@@ -64,96 +64,20 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
             write_file(data / "imagenet" / "val" / wnid / name, draw(label))
 
 
-# names and MD5: torchvision 0.29 (imagenet.py); sizes: TensorFlow Datasets (imagenet2012.txt)
-IMAGENET = Source(
-    key="imagenet",
-    folder="imagenet",
-    archives=(
-        Archive(
-            name="ILSVRC2012_img_train.tar",
-            num_bytes=147_897_477_120,
-            checksum="md5:1d675b47d978889d74fa0da5fadfb00e",
-            into="train",
-            nested="*.tar",
-        ),
-        Archive(
-            name="ILSVRC2012_img_val.tar",
-            num_bytes=6_744_924_160,
-            checksum="md5:29b22e2961454d5413ddabcf34fc5622",
-            into="val",
-        ),
-        Archive(
-            name="ILSVRC2012_devkit_t12.tar.gz",
-            num_bytes=0,
-            exact=False,
-            checksum="md5:fa75699e90414af021442c21a62c3abf",
-        ),
-    ),
-    # Kaggle's copy: names as `kaggle competitions download` writes them, without checksums
-    variants=(
-        (
-            Archive(
-                name="imagenet-object-localization-challenge.zip",
-                num_bytes=0,
-                exact=False,
-                nested=f"{KAGGLE_INNER}.tar.gz",
-            ),
-        ),
-        (
-            Archive(name=f"{KAGGLE_INNER}.tar.gz", num_bytes=0, exact=False),
-            Archive(name="LOC_val_solution.csv", num_bytes=0, exact=False),
-        ),
-    ),
-    terms="non-commercial research and education",
-    terms_url="https://image-net.org/download.php",
-    parts=(
-        Part(
-            path="train",
-            elsewhere=("Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/train", "ILSVRC2012_img_train"),
-            holds="n[0-9]*/*.JPEG",
-        ),
-        Part(
-            path="val",
-            elsewhere=(
-                *("validation", "Data/CLS-LOC/val", "ILSVRC/Data/CLS-LOC/val"),
-                "ILSVRC2012_img_val",
-            ),
-            holds="*[0-9]*",
-        ),
-    ),
-    access="registration",
-    advice="register at https://image-net.org/download.php and get the images of 2012, or Kaggle's "
-    "copy, imagenet-object-localization-challenge.zip.",
-    arrange=sort_val_images,
-    link=link_sorted,
-    checked_as=("in1k", "in100"),
-)
+IMAGENET = source("imagenet", arrange=sort_val_images, link=link_sorted)
 
 DATASETS = {
-    "in1k": DatasetInfo(
-        title="ImageNet-1k",
-        folder="imagenet",
-        num_classes=1_000,
-        metric="top1",
-        counts=split_counts(1_231_167, 50_000, 50_000),
+    "in1k": info(
+        "in1k",
         read=read_in1k,
         known_classes=imagenet1k_wnids,
-        how_to_get="Register at https://image-net.org/download.php, unpack "
-        "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar to "
-        "imagenet/{train,val}/WNID/*.JPEG (val images sorted into class folders).",
         small=labeled_jpegs(SMALL, first_kind=SMALL_FIRST_KIND, write=_write_small),
         sources=(IMAGENET,),
     ),
-    "in100": DatasetInfo(
-        title="ImageNet-100",
-        folder="imagenet",
-        num_classes=100,
-        metric="top1",
-        counts=split_counts(121_689, 5_000, 5_000),
+    "in100": info(
+        "in100",
         read=read_in100,
         known_classes=imagenet100_wnids,
-        how_to_get="Get ImageNet-1k, or only the 100 classes of "
-        "transfer/datasets/imagenet/imagenet100.txt, at imagenet/{train,val}/WNID/*.JPEG.",
         small=SmallVersion(sizes=PerClass(classes=len(SMALL_WNIDS) - 2).sizes, needs=("in1k",)),
         sources=(IMAGENET,),
     ),

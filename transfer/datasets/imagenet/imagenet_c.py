@@ -11,14 +11,14 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.imagenet.classes import (
     imagenet100_wnids,
     paint_small_class,
     small_in100_wnids,
 )
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, SmallVersion
-from transfer.datasets.source import Archive, Part, Source
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.patterns import jpeg
 
@@ -117,46 +117,15 @@ ARCHIVES = {
 }
 """Bytes and MD5 of each archive, as Zenodo states them."""
 PLACES = {**GROUPS, "extra": EXTRA_KINDS}
-# addresses: Zenodo's record; its license as its API states it
-SOURCE = Source(
-    key="imagenet-c",
-    folder=FOLDER,
-    archives=tuple(
-        Archive(
-            name=f"{group}.tar",
-            urls=(f"{RECORD}/files/{group}.tar",),
-            num_bytes=num_bytes,
-            checksum=f"md5:{md5}",
-            optional=group == "extra",
-        )
-        for group, (num_bytes, md5) in ARCHIVES.items()
-    ),
-    terms="CC BY 4.0; the images under ImageNet's terms",
-    terms_url=RECORD,
-    parts=tuple(
-        Part(path=kind, elsewhere=(f"{group}/{kind}",), holds="5/n*", optional=group == "extra")
-        for group, kinds in PLACES.items()
-        for kind in kinds
-    ),
-    checked_as=("imagenet_c100",),
-)
 
 DATASETS = {
-    "imagenet_c100": DatasetInfo(
-        title="ImageNet-C, the classes of ImageNet-100",
-        folder=FOLDER,
-        num_classes=100,
-        metric="top1",
-        counts={"test": 19 * 5 * 5_000},
+    "imagenet_c100": info(
+        "imagenet_c100",
         counts_of_parts=unpacked_counts,
         departures=missing_kinds,
         known_classes=imagenet100_wnids,
         read=read_imagenet_c100,
-        how_to_get="From https://zenodo.org/records/2235448 unpack noise.tar, blur.tar, "
-        "weather.tar, digital.tar and extra.tar into imagenet-c/, so that "
-        "imagenet-c/gaussian_noise/1/WNID exists; without extra.tar there are results of fifteen "
-        "corruptions, not of all nineteen.",
         small=SmallVersion(sizes=small_corruption_sizes(len(KINDS)), write=_write_small),
-        sources=(SOURCE,),
-    )
+        sources=(source("imagenet-c"),),
+    ),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info
 from transfer.datasets.imagenet.classes import imagenet100_wnids
 from transfer.datasets.imagenet.imagenet_c import (
     KINDS,
@@ -21,7 +22,7 @@ from transfer.datasets.imagenet.imagenet_c import (
     write_small_corruptions,
 )
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, SmallVersion
+from transfer.datasets.info import SmallVersion
 from transfer.running.atomic_files import write_whole
 
 FOLDER = "imagenet-c-made"
@@ -112,17 +113,11 @@ def _write_small(data: Path, rng: np.random.Generator) -> None:
 
 
 DATASETS = {
-    "imagenet_c100_made": DatasetInfo(
-        title="Corruptions of ImageNet-100 made here, a stand-in for ImageNet-C",
-        folder=FOLDER,
-        num_classes=100,
-        metric="top1",
-        counts={"test": 18 * 5 * 5_000},
+    "imagenet_c100_made": info(
+        "imagenet_c100_made",
         departures=describe_maker,
         known_classes=imagenet100_wnids,
         read=read_imagenet_c100_made,
-        how_to_get='With ImageNet-100 in the data folder and the extra "corruptions" installed: '
-        "python -m transfer make-corruptions --data DATA.",
         small=SmallVersion(sizes=small_corruption_sizes(len(MAIN_KINDS)), write=_write_small),
-    )
+    ),
 }

@@ -12,11 +12,11 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.imagenet.classes import SMALL_WNIDS
 from transfer.datasets.imagenet.imagenet import IMAGENET, SMALL, read_in1k, small_train_file
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
-from transfer.datasets.source import Archive, Part, Source
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_lines
 from transfer.datasets.synthetic.labeled import PerClass
@@ -72,54 +72,18 @@ def _small_sizes(list_file: str) -> Sizes:
 
 # addresses, sizes and SHA-256: TensorFlow Datasets (imagenet2012_subset.txt)
 LISTS = "https://raw.githubusercontent.com/google-research/simclr/master/imagenet_subsets/"
-SOURCE = Source(
-    key="imagenet-lists",
-    folder=FOLDER,
-    archives=(
-        Archive(
-            name=ONE_PERCENT,
-            urls=(f"{LISTS}{ONE_PERCENT}",),
-            num_bytes=260_323,
-            checksum="sha256:71e82a48ba78252683ae334c4d019ebd5c6e855b9599c1389fbe83eb9549cf17",
-        ),
-        Archive(
-            name=TEN_PERCENT,
-            urls=(f"{LISTS}{TEN_PERCENT}",),
-            num_bytes=2_603_168,
-            checksum="sha256:6d09de11e7bdaf5b1f3b1f249b6183695f97310cdd20f0c03e7235b6b9392091",
-        ),
-    ),
-    terms="Apache 2.0",
-    terms_url="https://github.com/google-research/simclr",
-    parts=(Part(path=ONE_PERCENT), Part(path=TEN_PERCENT)),
-)
 
 DATASETS = {
-    "in1k_1pct": DatasetInfo(
-        title="ImageNet-1k, 1 % labelled",
-        folder=FOLDER,
-        list_file=ONE_PERCENT,
-        second_folder="imagenet",
-        num_classes=1_000,
-        metric="top1",
-        counts=split_counts(12_811 - 2_000, 2_000, 50_000),
+    "in1k_1pct": info(
+        "in1k_1pct",
         read=partial(read_subset, ONE_PERCENT),
-        how_to_get=HOW_TO_GET,
         small=SmallVersion(sizes=_small_sizes(ONE_PERCENT), write=_write_small, needs=("in1k",)),
-        sources=(IMAGENET, SOURCE),
+        sources=(IMAGENET, source("imagenet-lists")),
     ),
-    "in1k_10pct": DatasetInfo(
-        title="ImageNet-1k, 10 % labelled",
-        folder=FOLDER,
-        list_file=TEN_PERCENT,
-        second_folder="imagenet",
-        num_classes=1_000,
-        metric="top1",
-        counts=split_counts(128_116 - 26_000, 26_000, 50_000),
+    "in1k_10pct": info(
+        "in1k_10pct",
         read=partial(read_subset, TEN_PERCENT),
-        how_to_get=HOW_TO_GET,
-        # both lists lie in one folder, which is written whole
         small=SmallVersion(sizes=_small_sizes(TEN_PERCENT), needs=("in1k", "in1k_1pct")),
-        sources=(IMAGENET, SOURCE),
+        sources=(IMAGENET, source("imagenet-lists")),
     ),
 }

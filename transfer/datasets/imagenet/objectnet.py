@@ -13,10 +13,10 @@ import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.imagenet.classes import SMALL_WNIDS, paint_small_class
 from transfer.datasets.images import DataError, Images, image_files
-from transfer.datasets.info import DatasetInfo, SmallVersion
-from transfer.datasets.source import Archive, Part, Source
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.patterns import png
 
@@ -102,38 +102,10 @@ def _draw_with_border(wnid: str, rng: np.random.Generator) -> bytes:
     return png(framed)
 
 
-# address, password and MD5: loaders of several projects; clauses: the publisher's README; size
-# unknown
-SOURCE = Source(
-    key="objectnet",
-    folder=FOLDER,
-    archives=(Archive(name="objectnet-1.0.zip", num_bytes=0, exact=False),),
-    terms='"derived from Creative Commons Attribution 4.0 with only two additional clauses. 1. '
-    "ObjectNet may never be used to tune the parameters of any model. 2. Any individual images "
-    'from ObjectNet may only be posted to the web including their 1 pixel red border."',
-    terms_url="https://objectnet.dev/download.html",
-    parts=(
-        Part(path="mappings", holds="folder_to_objectnet_label.json"),
-        Part(path="images", holds="*/*.png"),
-    ),
-    access="password",
-    advice="if you agree: `wget -c https://objectnet.dev/downloads/objectnet-1.0.zip` (MD5 "
-    "522aa986a604c41ea641411c1d0a292e), `UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P "
-    "objectnetisatestset objectnet-1.0.zip`, then get-data objectnet --link FOLDER.",
-    checked_as=("objectnet13",),
-)
-
 DATASETS = {
-    "objectnet13": DatasetInfo(
-        title="ObjectNet, thirteen classes of ImageNet-100",
-        folder=FOLDER,
-        num_classes=13,
-        metric="top1",
-        counts={"test": 0},
+    "objectnet13": info(
+        "objectnet13",
         read=read_objectnet13,
-        how_to_get="Unpack objectnet-1.0.zip from https://objectnet.dev/download.html (password: "
-        "objectnetisatestset) into the data folder: objectnet-1.0/{images,mappings}. All 313 "
-        "classes: only their total is published, by which a half-unpacked set is known.",
         small=SmallVersion(
             sizes=Sizes(
                 classes=len(SMALL_LABELS),
@@ -142,6 +114,6 @@ DATASETS = {
             ),
             write=_write_small,
         ),
-        sources=(SOURCE,),
-    )
+        sources=(source("objectnet"),),
+    ),
 }

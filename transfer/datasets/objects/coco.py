@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import DataError
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored
 from transfer.datasets.objects.coco_faults import (
     NUM_KEYPOINTS,
@@ -28,7 +29,6 @@ from transfer.datasets.objects.coco_faults import (
 )
 from transfer.datasets.scene_arrays import Scene, pack_scenes
 from transfer.datasets.scenes import Scenes, box_note, is_flat
-from transfer.datasets.source import Archive, Part, Source
 from transfer.datasets.splits import uniform_split_by_sizes
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
@@ -327,67 +327,20 @@ def _small_sizes(classes: int) -> Sizes:
 
 
 SERVER = "http://images.cocodataset.org"
-# addresses, sizes and SHA-256: TensorFlow Datasets (coco.txt); terms: cocodataset.org
-SOURCE = Source(
-    key="coco",
-    folder=FOLDER,
-    archives=(
-        Archive(
-            name="train2017.zip",
-            urls=(f"{SERVER}/zips/train2017.zip",),
-            num_bytes=19_336_861_798,
-            checksum="sha256:69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929",
-        ),
-        Archive(
-            name="val2017.zip",
-            urls=(f"{SERVER}/zips/val2017.zip",),
-            num_bytes=815_585_330,
-            checksum="sha256:4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05",
-        ),
-        Archive(
-            name="annotations_trainval2017.zip",
-            urls=(f"{SERVER}/annotations/annotations_trainval2017.zip",),
-            num_bytes=252_907_541,
-            checksum="sha256:113a836d90195ee1f884e704da6304dfaaecff1f023f49b6ca93c4aaae470268",
-        ),
-    ),
-    terms="annotations CC BY 4.0, images Flickr's terms",
-    terms_url="https://cocodataset.org/#termsofuse",
-    parts=(
-        Part(path="train2017", elsewhere=("images/train2017",), holds="*.jpg"),
-        Part(path="val2017", elsewhere=("images/val2017",), holds="*.jpg"),
-        *(
-            Part(path=f"annotations/{kind}_{part}2017.json")
-            for kind in ("instances", "person_keypoints")
-            for part in ("train", "val")
-        ),
-    ),
-    checked_as=("coco17",),
-)
 
 DATASETS = {
-    "coco17": DatasetInfo(
-        title="COCO 2017 (instances)",
-        folder=FOLDER,
-        num_classes=80,
-        metric="AP",
-        counts=split_counts(113_287, 5_000, 5_000),
+    "coco17": info(
+        "coco17",
         read=read_coco17,
         map_annotations=map_coco17,
-        how_to_get=HOW_TO_GET,
         small=SmallVersion(sizes=_small_sizes(len(CATEGORIES)), write=write_coco),
-        sources=(SOURCE,),
+        sources=(source("coco"),),
     ),
-    "coco17_keypoints": DatasetInfo(
-        title="COCO 2017 (person keypoints)",
-        folder=FOLDER,
-        num_classes=1,
-        metric="AP",
-        counts=split_counts(113_287, 5_000, 5_000),
+    "coco17_keypoints": info(
+        "coco17_keypoints",
         read=read_coco17_keypoints,
         map_annotations=map_coco17_keypoints,
-        how_to_get=HOW_TO_GET,
         small=SmallVersion(sizes=_small_sizes(1), needs=("coco17",)),
-        sources=(SOURCE,),
+        sources=(source("coco"),),
     ),
 }

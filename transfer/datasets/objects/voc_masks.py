@@ -8,8 +8,9 @@ VOC's val. Where VOC has a mask of its own, that one is read. val is a seeded dr
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info
 from transfer.datasets.images import DataError
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, split_counts
 from transfer.datasets.objects.sbd import AUGMENTED_LISTS, SOURCE, read_ids, sbd_folder
 from transfer.datasets.objects.voc import VOC12
 from transfer.datasets.objects.voc_classes import CLASSES
@@ -91,19 +92,10 @@ def _small_sizes() -> Sizes:
 
 
 DATASETS = {
-    "voc12_seg": DatasetInfo(
-        title="Pascal VOC 2012 (masks)",
-        folder="VOCdevkit/VOC2012/SegmentationClass",
-        num_classes=21,
-        metric="mIoU",
-        counts=split_counts(10_582 - 1_000, 1_000, 1_449),
+    "voc12_seg": info(
+        "voc12_seg",
         read=read_voc12_seg,
-        how_to_get="Unpack VOCtrainval_11-May-2012.tar from "
-        "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ into the data folder. Add the masks of "
-        "SBD: SegmentationClassAug/*.png beside SegmentationClass, or SBD itself "
-        "(benchmark_RELEASE/dataset/cls/*.mat), to be converted once by "
-        "python -m transfer convert-sbd.",
         small=SmallVersion(sizes=_small_sizes(), needs=("voc12",)),
         sources=(VOC12, SOURCE),
-    )
+    ),
 }

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.facts import info
 from transfer.datasets.images import DataError
-from transfer.datasets.info import DatasetInfo, SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, split_counts
 from transfer.datasets.objects.voc import VOC07, VOC12
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.scene_arrays import Scene
@@ -112,18 +113,10 @@ def _small_sizes() -> Sizes:
 
 
 DATASETS = {
-    "voc0712": DatasetInfo(
-        title="Pascal VOC 2007+2012 (objects)",
-        folder="VOCdevkit/VOC2007",
-        second_folder="VOCdevkit/VOC2012",
-        num_classes=20,
-        metric="AP",
-        counts=split_counts(5_011 + 11_540 - 1_000, 1_000, 4_952),
+    "voc0712": info(
+        "voc0712",
         read=read_voc0712,
-        how_to_get="Unpack VOCtrainval_06-Nov-2007.tar, VOCtest_06-Nov-2007.tar and "
-        "VOCtrainval_11-May-2012.tar from http://host.robots.ox.ac.uk/pascal/VOC/ "
-        "into the data folder.",
         small=SmallVersion(sizes=_small_sizes(), needs=("voc07", "voc12")),
         sources=(VOC07, VOC12),
-    )
+    ),
 }
