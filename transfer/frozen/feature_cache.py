@@ -51,13 +51,6 @@ def train_and_test(
     return TrainAndTest(train, test, int(train.labels.max()) + 1)
 
 
-def centered_train_and_test(
-    backbone: Backbone, key: str, crop_px: int, margin_px: int, folders: Folders
-) -> TrainAndTest:
-    """Return features of trainval and test on center crops; margin_px: around the crop."""
-    return train_and_test(backbone, key, EvalTransform.center(crop_px, margin_px), folders)
-
-
 def features_of_backbones(
     backbones: Sequence[Backbone],
     key: str,

@@ -18,7 +18,7 @@ from transfer.frozen.view_settings import ViewSettings
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +52,7 @@ class ImageStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewStatistics(TaskDefaults):
+class ViewStatistics(Task):
     """Statistics of random views in one space, on images drawn from one split."""
 
     heading: ClassVar[str] = "Figures"

@@ -17,7 +17,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ class SVMData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VOCSVM(TaskDefaults):
+class VOCSVM(Task):
     """Protocol of 20 class-weighted SVMs on unit-length features of squashed images; mAP on test.
 
     CO2 cites Goyal et al. for the protocol and says that costs are chosen on a held-out part of the

@@ -14,7 +14,7 @@ from transfer.frozen.classifier import Heads
 from transfer.frozen.classifier_evaluation import ClassifierTest
 from transfer.frozen.features import Features
 from transfer.running.folders import Folders
-from transfer.tasks.corruptions import Corrupted, CorruptionEval, accuracies
+from transfer.tasks.robustness import Corrupted, CorruptionEval, accuracies
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:

@@ -13,7 +13,7 @@ from transfer.frozen.classifier import Heads
 from transfer.frozen.classifier_evaluation import ClassifierTest
 from transfer.frozen.features import Features
 from transfer.running.folders import Folders
-from transfer.tasks.objectnet import ObjectNetEval
+from transfer.tasks.robustness import ObjectNetEval
 
 
 def test_only_classes_that_objectnet_names_get_its_label() -> None:
