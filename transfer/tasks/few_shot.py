@@ -119,7 +119,7 @@ class FewShot(CenterCropTask):
         scores (trials, n, L) per number of shots, labels (n,), names: L names. A pair counts the
         images of all these trials.
         """
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         shots = min(scores)
         trials = scores[shots]

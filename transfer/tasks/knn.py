@@ -47,7 +47,7 @@ class KNN(CenterCropTask):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
         from transfer.frozen.nearest import knn_scores
 
         scores = knn_scores(

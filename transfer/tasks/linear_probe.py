@@ -104,7 +104,7 @@ class LinearProbe(ClassificationTask):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         several = network_and_heads(backbone.arch)[1] > 0

@@ -84,7 +84,7 @@ class LinearTransfer(ClassificationTask):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return Prepared(
@@ -100,7 +100,7 @@ class LinearTransfer(ClassificationTask):
 
         NotFiniteError if the last training diverges.
         """
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
         from transfer.frozen.crops import CROPS
         from transfer.frozen.linear_heads import train_heads
 

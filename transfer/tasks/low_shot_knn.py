@@ -108,7 +108,7 @@ class LowShotKNN(CenterCropTask):
         """
         import torch
 
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         draws = votes[self.smallest]
         percent = min(self.percents)

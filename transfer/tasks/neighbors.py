@@ -70,7 +70,7 @@ class NearestImages(CenterCropTask):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the features, extracted or from the cache, and the images."""
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
 
         return Prepared(
             self.train_and_test(backbone, folders),

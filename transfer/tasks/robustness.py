@@ -24,7 +24,7 @@ from transfer.tasks.task import ClassificationTask
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.classifier_evaluation import ClassifierTest
+    from transfer.frozen.classifier import ClassifierTest
     from transfer.galleries.tile import Tile
 
 SEVERE = 3
@@ -60,7 +60,7 @@ class RobustnessTask(ClassificationTask):
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
-        from transfer.frozen.feature_cache import features_of_backbones
+        from transfer.frozen.features import features_of_backbones
 
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
@@ -70,7 +70,7 @@ class RobustnessTask(ClassificationTask):
 
         FileNotFoundError if the classifier is not trained.
         """
-        from transfer.frozen.classifier_evaluation import open_classifier_test
+        from transfer.frozen.classifier import open_classifier_test
 
         return open_classifier_test(
             backbone,
@@ -83,7 +83,7 @@ class RobustnessTask(ClassificationTask):
 
     def classifier_classes(self, folders: Folders) -> tuple[str, ...]:
         """Return the names of the classes that the classifier knows."""
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
 
         return open_images(self.classes_of, "test", folders).class_names
 
@@ -108,7 +108,7 @@ class ObjectNetEval(RobustnessTask):
 
     def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         scores, labels = prepared.scores(), prepared.labels()
         return Predictions(
@@ -165,7 +165,7 @@ class CorruptionEval(RobustnessTask):
 
     def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
         scores, labels = prepared.scores(), prepared.labels()

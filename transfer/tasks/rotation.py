@@ -69,7 +69,7 @@ class RotationProbe(ClassificationTask):
         """Return the training images and the features of the test images in each rotation."""
         import torch
 
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         upright = EvalTransform.center(self.crop_px, self.margin_px)
         positions = [

@@ -142,7 +142,7 @@ class SemiSupervised(ClassificationTask):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
 
         labelled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
@@ -273,7 +273,7 @@ class SemiSupervised(ClassificationTask):
     ) -> Predictions:
         """Return the scores of `judged`; NotFiniteError if the training has diverged."""
         from transfer.finetuning.classification import predict_scores
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         if isinstance(trained, NotFiniteError):
             raise trained

@@ -202,7 +202,7 @@ class ClassificationTask(Task):
 
     def test_images(self, folders: Folders) -> Images:
         """Return the images of the test split."""
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
 
         return open_images(self.dataset, "test", folders)
 
@@ -221,7 +221,7 @@ class CenterCropTask(ClassificationTask):
 
     def train_and_test(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
         """Return the features of trainval and test, extracted or from the cache."""
-        from transfer.frozen.feature_cache import train_and_test
+        from transfer.frozen.features import train_and_test
         from transfer.frozen.transforms import EvalTransform
 
         transform = EvalTransform.center(self.crop_px, self.margin_px)

@@ -109,7 +109,7 @@ class VOCSVM(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
@@ -252,7 +252,7 @@ class VOCSVM(Task):
 
         Difficult images of a class are not ranked, as in the metric.
         """
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
         from transfer.galleries.rankings import misplaced
 
         images = open_images("voc07", "test", folders)
