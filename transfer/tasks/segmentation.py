@@ -20,14 +20,14 @@ from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
 from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.tasks.fine_tuned_task import (
-    FineTunedTask,
+from transfer.tasks.recipe_training import (
     Prepared,
+    RecipeTraining,
     mean_of_three,
     training_details,
     why_not_whole,
 )
-from transfer.tasks.task import PlannedTask
+from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -74,7 +74,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segmentation(FineTunedTask[SegmentationRecipe]):
+class Segmentation(RecipeTraining[SegmentationRecipe], Task):
     """A fully convolutional network on the backbone, trained in all layers, tested at full size."""
 
     primary_metric: ClassVar[str] = "mIoU"
