@@ -238,8 +238,7 @@ class Detection(RecipeTraining[DetectorRecipe], Task):
         name: str,
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
-        from transfer.detection.detect import detect
-        from transfer.detection.kept import kept_detections
+        from transfer.detection.detect import detect, kept_detections
         from transfer.detection.train import train as train_detector
 
         process = this_process()

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from transfer.backbone import Backbone, BackboneError
 from transfer.convert.architectures import has_max_pool, is_large
-from transfer.finetuning.length import at_schedule
-from transfer.finetuning.options import TrainingOptions
-from transfer.finetuning.recipe import AnyRecipe, FineTuningRecipe
+from transfer.finetuning.options import TrainingOptions, at_schedule
+from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.console import print_line
 from transfer.running.content_hash import content_hash

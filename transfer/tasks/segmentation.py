@@ -63,7 +63,7 @@ class Predicted:
         import numpy as np
 
         from transfer.segmentation.iou import confusion, overlap
-        from transfer.segmentation.predict import prediction_path
+        from transfer.segmentation.train import prediction_path
 
         num_classes = len(self.split.class_names)
         counts = np.zeros((num_classes, num_classes), dtype=np.int64)
@@ -166,7 +166,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe], Task):
         name: str,
     ) -> Predicted:
         """Train on a portion's images; return the predictions of the last weights for its test."""
-        from transfer.segmentation.predict import predict
+        from transfer.segmentation.train import predict
         from transfer.segmentation.train import train as train_network
 
         process = this_process()
@@ -206,7 +206,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe], Task):
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
         """Return pictures of predicted masks beside the truth."""
         from transfer.galleries.segments import segments
-        from transfer.segmentation.predict import prediction_path
+        from transfer.segmentation.train import prediction_path
 
         split = predicted.split
         return segments(split, lambda i: read_mask(prediction_path(predicted.folder, split, i)))

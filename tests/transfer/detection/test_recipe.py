@@ -11,7 +11,7 @@ from transfer.detection.recipe import (
     VOC_C4_NONE,
     DetectorRecipe,
 )
-from transfer.finetuning.length import of_length
+from transfer.finetuning.options import of_length
 
 
 def test_coco_is_the_1x_schedule() -> None:

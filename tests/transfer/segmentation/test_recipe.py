@@ -2,8 +2,7 @@
 
 import pytest
 
-from transfer.finetuning.length import of_length
-from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.options import TrainingOptions, of_length
 from transfer.finetuning.schedule import learning_rate
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 
