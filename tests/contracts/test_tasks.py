@@ -21,11 +21,11 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.features import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
-from transfer.tasks.corruptions import Corrupted, CorruptionEval
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot, FewShotScores
 from transfer.tasks.low_shot_knn import LowShotKNN, LowShotVotes
 from transfer.tasks.neighbors import NearestImages, Neighbors
+from transfer.tasks.robustness import Corrupted, CorruptionEval
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.task import Task
 from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics

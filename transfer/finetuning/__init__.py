@@ -8,7 +8,6 @@ stream.py                the order of the images
 recipe.py                the interface of a recipe
 length.py                a recipe for another length or batch
 options.py               the options of a user
-prepared.py              preparation of a network and its proof, identity of a training
 learning_rate_search.py  search for a learning rate on held-out images
 gpu.py                   memory layout, kernels and memory on a GPU
 norms.py                 the norm layer, and the number of images it averages over

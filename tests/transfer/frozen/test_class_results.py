@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transfer.frozen.class_results import class_results
+from transfer.frozen.classifier import class_results
 from transfer.metrics import mean_per_class
 
 NAMES = ("cat", "dog", "fox")

@@ -16,7 +16,7 @@ from transfer.frozen.random_views import (
     statistics_of_views,
     view_statistics,
 )
-from transfer.frozen.view_settings import ViewSettings
+from transfer.frozen.transforms import ViewSettings
 from transfer.running import stop
 
 SETTINGS = ViewSettings(num_views=4, size_px=16)

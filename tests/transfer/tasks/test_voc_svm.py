@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import transfer.frozen.features
 from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import DataError
-from transfer.frozen import feature_cache
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
@@ -159,9 +159,9 @@ def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatc
         asked.append((key, split, transform))
         return data.train if split == "trainval" else data.test
 
-    monkeypatch.setattr(feature_cache, "frozen_features", record)
+    monkeypatch.setattr(transfer.frozen.features, "frozen_features", record)
     monkeypatch.setattr(
-        feature_cache, "open_images", lambda *_: type("", (), {"class_names": "abc"})
+        transfer.frozen.features, "open_images", lambda *_: type("", (), {"class_names": "abc"})
     )
     task = replace(VOCSVM(), min_classes=3)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
