@@ -150,17 +150,19 @@ def test_a_cell_that_another_process_works_on_is_left_alone(
     assert not list(request.results.rglob("*.failed.json"))
 
 
-def test_the_plan_names_missing_data_and_how_to_get_it(request_for: Request) -> None:
-    rows = plan(request_for(tasks="transfer_linear/food"))
+def test_the_plan_names_missing_data_and_how_to_get_it(
+    request_for: Request, only: Callable[..., Path]
+) -> None:
+    rows = plan(request_for(tasks="transfer_linear/food", data=only("cifar10")))
     assert [(row.state, row.missing) for row in rows] == [("no data", ("food",))]
     assert "food-101" in render_plan(rows)
 
 
 def test_a_plan_ends_with_the_command_that_gets_the_missing_data(
-    request_for: Request, capsys: pytest.CaptureFixture[str]
+    request_for: Request, only: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     tasks = "transfer_linear/food,transfer_linear/birdsnap,cifar10_knn,imagenet_c100_eval@made"
-    request = request_for(tasks=tasks, plan=True)
+    request = request_for(tasks=tasks, data=only("cifar10", "in100"), plan=True)
     run(request)
     size, command = capsys.readouterr().err.splitlines()[-2:]
     assert command == f"python -m transfer get-data food birdsnap --data {request.data}"
@@ -230,10 +232,10 @@ def test_a_corrupt_checkpoint_exits_with_2(
 
 
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
     options = TrainingOptions(engine="torchvision", gpus=4)
-    paper = replace(settings, data=small_detection_data, schedule="paper", training=options)
+    paper = replace(settings, data=small_data, schedule="paper", training=options)
     cifar = random_backbone(arch="resnet18", stem="cifar", seed=0)
     rows = [
         plan_cell(Cell(key="coco_det", backbone=backbone, seed=0, settings=paper))
@@ -249,10 +251,10 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
 
 
 def test_the_plan_tells_the_hours_of_segmentation(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
     options = TrainingOptions(gpus=4)
-    paper = replace(settings, data=small_detection_data, schedule="paper", training=options)
+    paper = replace(settings, data=small_data, schedule="paper", training=options)
     row = plan_cell(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, settings=paper))
     assert row.state == "run"
     assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
@@ -303,9 +305,9 @@ def test_heads_that_are_not_there_are_told(
 
 
 def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
+    small_backbone: Backbone, only: Callable[..., Path], settings: CellSettings
 ) -> None:
-    paper = replace(settings, schedule="paper")
+    paper = replace(settings, data=only("in1k"), schedule="paper")
     keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")
     rows = [
         plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper)) for key in keys

@@ -166,10 +166,10 @@ def test_another_network_costs_its_share_of_a_measured_one(
 
 
 def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings, measured: Rates
+    small_backbone: Backbone, small_data: Path, settings: CellSettings, measured: Rates
 ) -> None:
     training = TrainingOptions(engine="torchvision", gpus=1)
-    paper = replace(settings, data=small_detection_data, schedule="paper", training=training)
+    paper = replace(settings, data=small_data, schedule="paper", training=training)
     rows = [
         plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
         for key in ("coco_det", "voc12_seg_fcn")

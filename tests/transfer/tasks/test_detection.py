@@ -58,10 +58,10 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02, 0.001))
-    settings = replace(settings, data=small_detection_data)
+    settings = replace(settings, data=small_data)
     record = evaluate(cell("coco_det", small_backbone, settings, options))
     assert set(record.details["held_out_AP"]) == {"0.02", "0.001"}
     assert record.details["learning_rate"] in (0.02, 0.001)
@@ -70,9 +70,9 @@ def test_learning_rates_are_tried_on_held_out_training_images(
 
 @pytest.mark.slow
 def test_a_record_tells_norms_sizes_and_classes(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell("coco_insseg", small_backbone, replace(settings, data=small_detection_data))
+    asked = cell("coco_insseg", small_backbone, replace(settings, data=small_data))
     record = evaluate(asked)
     assert set(record.metrics) == {"AP", "AP50", "AP75"}
     assert set(record.details["precisions"]) == {"segm", "bbox"}

@@ -73,13 +73,13 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 def test_broken_masks_stop_a_run_before_it_starts(
     small_backbone: Backbone,
     settings: CellSettings,
-    small_detection_data: Path,
+    small_data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = tmp_path / "data"
-    shutil.copytree(small_detection_data / FOLDER, data / FOLDER)
-    shutil.copy(small_detection_data / "small-data.json", data)
+    shutil.copytree(small_data / FOLDER, data / FOLDER)
+    shutil.copy(small_data / "small-data.json", data)
     unknown, other_size, missing, *_ = sorted((data / FOLDER / "SegmentationClass").iterdir())
     write_mask(unknown, np.full_like(read_mask(unknown), 77))
     write_mask(other_size, read_mask(other_size)[:-1])
@@ -97,10 +97,10 @@ def test_broken_masks_stop_a_run_before_it_starts(
 
 @pytest.mark.slow
 def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
-    checkpoint: Path, small_detection_data: Path, settings: CellSettings
+    checkpoint: Path, small_data: Path, settings: CellSettings
 ) -> None:
     words = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
-    words += ["--data", str(small_detection_data), "--schedule", "smoke"]
+    words += ["--data", str(small_data), "--schedule", "smoke"]
     words += ["--results", str(settings.results), "--runs", str(settings.runs)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     (file,) = settings.results.rglob("*.json")
@@ -120,9 +120,9 @@ def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
 
 @pytest.mark.slow
 def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predictions(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell(small_backbone, settings, small_detection_data)
+    asked = cell(small_backbone, settings, small_data)
     record = evaluate(asked)
     details = record.details
     assert (record.engine, details["norm"], details["tensors_placed"]) == (
@@ -131,7 +131,7 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     # float32, 17 layers: 256 eps of each map's largest value
     assert max(details["largest_difference_of_maps"].values()) < 256 * 2**-23
     assert finished(asked) == record
-    split = open_segmented("voc12_seg", small_detection_data, "test")
+    split = open_segmented("voc12_seg", small_data, "test")
     truth = np.concatenate([split.mask(i).ravel() for i in range(len(split))])
     folder = asked.folders.work / details["predictions"]
     files = [folder / f"{Path(split.name(i)).stem}.png" for i in range(len(split))]
@@ -144,9 +144,9 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
 
 
 def test_held_out_images_are_training_images_and_none_of_vals(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell(small_backbone, settings, small_detection_data)
+    asked = cell(small_backbone, settings, small_data)
     assert isinstance(asked.task, Segmentation)
     whole, search = (
         asked.task.portion(asked.folders, *splits)
@@ -155,7 +155,7 @@ def test_held_out_images_are_training_images_and_none_of_vals(
     learned, held_out = names(search.train), names(search.test)
     assert learned | held_out == names(whole.train)
     assert not learned & held_out
-    lists = small_detection_data / "VOCdevkit/VOC2012/ImageSets/Segmentation"
+    lists = small_data / "VOCdevkit/VOC2012/ImageSets/Segmentation"
     tested = set(lists.joinpath("val.txt").read_text().split())
     assert names(whole.test) == tested
     assert not names(whole.train) & tested

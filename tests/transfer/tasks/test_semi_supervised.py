@@ -1,5 +1,6 @@
 """The papers' numbers, the choice of the rate on held-out labels, lists and draws kept apart."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,14 +89,13 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
-    listed: Path, small_backbone: Backbone, settings: CellSettings
+    listed: Path, only: Callable[..., Path], small_backbone: Backbone, settings: CellSettings
 ) -> None:
     key = "in1k_semi_1pct@co2"
     task = TASKS[key]
     assert task.with_data(listed) == task
-    drawn = Cell(
-        key=key, backbone=small_backbone, seed=0, settings=replace(settings, schedule="paper")
-    )
+    unlisted = replace(settings, data=only("in1k"), schedule="paper")
+    drawn = Cell(key=key, backbone=small_backbone, seed=0, settings=unlisted)
     assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in drawn.path.name
     assert "drawn_share 0.01 instead of 0.0" in departures(drawn)
