@@ -64,7 +64,6 @@ BENCHMARKS = {
     "bench_features": bench("bench_features", *NO_FILE),
     "bench_probe": bench("bench_probe"),
     "bench_rates": bench("bench_rates", "--photographs", "none"),
-    "bench_shared": bench("bench_shared"),
     "bench_slurm": bench("bench_slurm"),
     "bench_svm": bench("bench_svm"),
 }
