@@ -3,7 +3,6 @@
 bench_probe.py      seven learning rates together against one
 bench_rates.py      learning rates of few labels one after another against side by side
 bench_crops.py      random crops of photographs against torchvision's usual pipeline
-forward_limit.py    the forward pass beside the pixels: which of them limits what reads images
 bench_features.py   frozen features in bfloat16 against float32
 bench_svm.py        the batched SVM solver against scikit-learn's
 bench_detection.py  both detection engines

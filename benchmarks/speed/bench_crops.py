@@ -9,10 +9,6 @@ with normalization on this CPU, without it (a GPU normalizes bytes), from images
 decoded, as those of a set that fits into memory are, and for decoding alone. So are the bytes of
 the evaluation transform, from which features are extracted, and the training batches of fine-tuning
 with few labels.
-
-The forward pass of a network and the training of a linear probe on its features are timed too, on
-the GPU if there is one, else on the same thread; the last lines say which side limits extraction
-and the training of probes.
 """
 
 import random
@@ -31,7 +27,6 @@ from torchvision.transforms import v2
 
 from benchmarks.speed.clock import seconds
 from benchmarks.speed.command import run_benchmark
-from benchmarks.speed.forward_limit import Timed, limits, network_work, precisions
 from transfer.backbone import InputFormat
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
@@ -39,7 +34,6 @@ from transfer.finetuning.classification import TrainingSamples
 from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import keep_images
-from transfer.frozen.network import device
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running.folders import data_folder
 from transfer.running.memory import image_memory
@@ -59,10 +53,6 @@ class Settings:
     crop_px: int = 224
     rounds: int = 5
     """Number of times that each way is timed."""
-    arch: str = "resnet50"
-    """Network whose forward pass is timed."""
-    batch_size: int = 64
-    """Images of a forward pass."""
 
 
 def photographs(folder: Path, number: int) -> Images:
@@ -142,9 +132,7 @@ def run(settings: Settings) -> None:
     height, width = np.median(sizes, axis=0)
     print(f"{len(images)} images, median {width:.0f} x {height:.0f} px, to {settings.crop_px} px")
     work = ways(images, settings.data, settings.crop_px)
-    network = network_work(settings.arch, settings.crop_px, settings.batch_size)
-    passes = {name: timed.work for name, timed in network.items()}
-    found = times(work | passes, settings.rounds)
+    found = times(work, settings.rounds)
     for name, what in (
         ("normalized", "decode, crop, normalized batch"),
         ("bytes", "decode, crop, batch of bytes"),
@@ -158,23 +146,6 @@ def run(settings: Settings) -> None:
         print(f"{what}: {times_as_fast:.2f} times as fast as the usual one, ", end="")
         print(rates(found[name], len(images)))
     print(f"usual pipeline: {rates(found['usual'], len(images))}")
-    print_limits(settings, found, network, len(images))
-
-
-def print_limits(
-    settings: Settings, found: dict[str, list[float]], network: dict[str, Timed], num_images: int
-) -> None:
-    """Print the rates of the network, and which side limits what reads images."""
-    where = device()
-    speeds = {name: timed.num_images / median(found[name]) for name, timed in network.items()}
-    on = f"on {torch.cuda.get_device_name()}" if where.type == "cuda" else "on one core"
-    for name in precisions(where):
-        network_name = f"{settings.arch} at {settings.crop_px} px, {name}"
-        print(f"forward pass of a {network_name}: {speeds[name]:,.1f} images/s {on}")
-    print(f"training of one linear probe from features: {speeds['probe']:,.0f} images/s {on}")
-    crops = found["bytes" if where.type == "cuda" else "normalized"]
-    pixels, evaluated = (num_images / median(times) for times in (crops, found["evaluation"]))
-    print(limits(pixels, evaluated, speeds, where))
 
 
 def rates(durations: Sequence[float], num_images: int) -> str:

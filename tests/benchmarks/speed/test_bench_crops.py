@@ -41,10 +41,7 @@ def test_fine_tuning_gets_the_crops_of_a_probe(folder: Path) -> None:
 def test_the_command_prints_a_ratio_of_each_way(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = f"--data {folder} --images 4 --crop-px 32 --rounds 1 --arch resnet18 --batch-size 2"
+    words = f"--data {folder} --images 4 --crop-px 32 --rounds 1"
     assert main(words.split()) == 0
     printed = capsys.readouterr().out
     assert printed.count(" times as fast") == 7
-    assert "forward pass of a resnet18 at 32 px, float32: " in printed
-    assert "\nextraction in float32: " in printed
-    assert "\nprobe training in float32: " in printed
