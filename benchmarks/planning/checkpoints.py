@@ -84,7 +84,13 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     except OSError:  # missing, or a name that no file can have
         return load_backbone(path)  # raises the error that says what is wrong
     version = [VERSION, _code_version(), list(origin.heads), origin.random, origin.branch]
-    identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
+    identity = [
+        str(path.absolute()),
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        *version,
+    ]
     name = content_hash(identity, 24)
     cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:

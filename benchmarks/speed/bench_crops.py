@@ -8,7 +8,7 @@ RandomHorizontalFlip of the whole image, converts to normalized float32 and coll
 with normalization on this CPU, without it (a GPU normalizes bytes), from images that are kept
 decoded, as those of a set that fits into memory are, and for decoding alone. So are the bytes of
 the evaluation transform, from which features are extracted, and the training batches of fine-tuning
-with few labels, which used to be cropped by Pillow.
+with few labels.
 
 The forward pass of a network and the training of a linear probe on its features are timed too, on
 the GPU if there is one, else on the same thread; the last lines say which side limits extraction
@@ -36,7 +36,7 @@ from transfer.backbone import InputFormat
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
 from transfer.finetuning.classification import TrainingSamples
-from transfer.frozen.crops import Place, RandomCrops, RandomView, draw_seed
+from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import keep_images
 from transfer.frozen.network import device
@@ -111,16 +111,9 @@ def ways(images: Images, folder: Path, crop_px: int) -> dict[str, Callable[[], o
         "kept, normalized": lambda: normalize(from_kept(places)[0]),
         "kept": lambda: from_kept(places),
         "fine-tuning": lambda: samples.batch(places),
-        "fine-tuning by Pillow": lambda: crops_by_pillow(images, view, places),
         "evaluation": lambda: list(raw_batches(evaluated, 0, pinned=False)),
         "decoding": lambda: [images.source.read(index) for index in range(len(images))],
     }
-
-
-def crops_by_pillow(images: Images, view: RandomView, places: Sequence[Place]) -> Tensor:
-    """Return the crops (n, H, W, 3) uint8 of these places in the pixels of crops/1."""
-    crops = [view(*images[index], draw_seed(0, position))[0] for position, index in places]
-    return torch.from_numpy(np.stack([np.asarray(crop) for crop in crops]))
 
 
 def times(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -158,7 +151,6 @@ def run(settings: Settings) -> None:
         ("kept, normalized", "crop of kept images, normalized batch"),
         ("kept", "crop of kept images, batch of bytes"),
         ("fine-tuning", "fine-tuning: decode, crop, batch of bytes"),
-        ("fine-tuning by Pillow", "the same with crops by Pillow"),
         ("evaluation", "evaluation transform, batches of bytes"),
         ("decoding", "decoding alone, the limit"),
     ):
@@ -166,8 +158,6 @@ def run(settings: Settings) -> None:
         print(f"{what}: {times_as_fast:.2f} times as fast as the usual one, ", end="")
         print(rates(found[name], len(images)))
     print(f"usual pipeline: {rates(found['usual'], len(images))}")
-    gain = ratio(found["fine-tuning by Pillow"], found["fine-tuning"])
-    print(f"fine-tuning: its batches {gain:.2f} times as fast as with crops by Pillow")
     print_limits(settings, found, network, len(images))
 
 

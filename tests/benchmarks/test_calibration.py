@@ -146,6 +146,8 @@ def measure(results: Path, key: str, value: float, **changes: Any) -> None:
         "departures": [],
         "wall_s": 1.0,
         "peak_memory_gb": 1.0,
+        "primary_metric": protocol.primary_metric,
+        "heading": protocol.heading,
         "hardware": {"accelerator": "A GPU", "machine": "x86_64"},
         "finished": "2026-01-02T00:00:00Z",
     }

@@ -196,6 +196,7 @@ def point(curves: Path, epoch: int, **changes: Any) -> None:
     protocol = changes.get("protocol", "jcl-2020")
     content = {
         "format": "ssl-record/1",
+        **{"primary_metric": "top1", "heading": "Linear probes"},
         "backbone": {
             **{"name": f"mine@epoch{epoch}", "arch": "resnet18", "stem": "imagenet"},
             **{"sha256": str(epoch), "made_by": {"epochs": float(epoch)}},
@@ -238,6 +239,7 @@ def test_a_page_of_curves_has_a_table_for_every_metric(tmp_path: Path) -> None:
 def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
     failure = {"format": "ssl-failure/1", "backbone": "mine@epoch2", "task": "in100_linear"}
     failure |= {"protocol": "jcl-2020/1", "schedule": "paper", "reason": "OSError: torn"}
+    failure |= {"primary_metric": "top1", "heading": "Linear probes"}
     point(tmp_path / "curves", 1)
     (tmp_path / "curves" / "mine" / "2.failed.json").write_text(json.dumps(failure | {"seed": 0}))
     write_tables(tmp_path)

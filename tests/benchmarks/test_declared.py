@@ -125,6 +125,8 @@ def store(records: Path, backbone: Backbone, task: str, declared: str, day: int)
         "departures": [],
         "wall_s": 1.0,
         "peak_memory_gb": 1.0,
+        "primary_metric": "top1",
+        "heading": "Others",
         "declared": declared,
         "finished": f"2026-01-0{day}T00:00:00Z",
     }

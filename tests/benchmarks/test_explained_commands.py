@@ -135,6 +135,8 @@ def made(key: str, folder: Path, options: TrainingOptions | None = None, **chang
         departures=[],
         wall_s=1.0,
         peak_memory_gb=1.0,
+        primary_metric=cell.task.primary_metric,
+        heading=cell.task.heading,
     )
     path = cell.path
     put(path.parent, path.name, asdict(content) | changes)

@@ -27,7 +27,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
-from transfer.tasks.fine_tuned_task import Prepared, training_hash
+from transfer.tasks.recipe_training import Prepared, training_hash
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.tasks.voc_svm import VOCSVM

@@ -60,7 +60,7 @@ BENCHMARKED = "benchmarks.run_all"
 """The module that the benchmarks of speed/ run although it stands beside them."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
 NOT_A_TASKS_BUSINESS = {"transfer.cells.execution", "transfer.record", "transfer.__main__"}
-BASE_OF_TASKS = re.compile(r"(?!transfer\.tasks)|transfer\.tasks\.\w*task\b")
+BASE_OF_TASKS = re.compile(r"(?!transfer\.tasks)|transfer\.tasks\.(task|recipe_training)\b")
 """Modules outside of transfer.tasks, and there the bases of several tasks."""
 CLASS_OF_A_TASK = re.compile(r"(isinstance|getattr|hasattr)\([^()]*\btask\b")
 

@@ -2,8 +2,8 @@
 
 A new task needs its file, and its name in the import and in TASKS below.
 
-task.py             interface of a task, and what those on frozen features have in common
-fine_tuned_task.py  what detection and segmentation have in common
+task.py             interface of a task, and parts that tasks on frozen features share
+recipe_training.py  what detection and segmentation have in common
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
 linear_probe.py     linear classifiers with a fixed learning rate (all five papers, MoCo)

@@ -31,14 +31,14 @@ from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
 from transfer.running.processes import this_process
-from transfer.tasks.fine_tuned_task import (
-    FineTunedTask,
+from transfer.tasks.recipe_training import (
     Prepared,
+    RecipeTraining,
     mean_of_three,
     training_details,
     why_not_whole,
 )
-from transfer.tasks.task import PlannedTask
+from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +120,7 @@ class Detected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detection(FineTunedTask[DetectorRecipe]):
+class Detection(RecipeTraining[DetectorRecipe], Task):
     """A detector on the backbone, trained in all layers and tested with its last weights."""
 
     primary_metric: ClassVar[str] = "AP"
@@ -238,8 +238,7 @@ class Detection(FineTunedTask[DetectorRecipe]):
         name: str,
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
-        from transfer.detection.detect import detect
-        from transfer.detection.kept import kept_detections
+        from transfer.detection.detect import detect, kept_detections
         from transfer.detection.train import train as train_detector
 
         process = this_process()

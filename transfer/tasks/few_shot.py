@@ -19,7 +19,7 @@ from transfer.frozen.features import TrainAndTest
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import CenterCropTask
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +41,7 @@ class FewShotScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(CenterCropTask):
+class FewShot(CenterCrops, Classification, Task):
     """LooC's few-shot protocol: means of ten trials.
 
     The paper names iterations and rate of Adam. It does not name the pool (train and val together

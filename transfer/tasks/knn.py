@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.running.folders import Folders
-from transfer.tasks.task import CenterCropTask
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     pass
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNN(CenterCropTask):
+class KNN(CenterCrops, Classification, Task):
     """Weighted nearest neighbors with the settings of MoCo's and SimSiam's CIFAR monitor.
 
     UniCLR does not print its own.

@@ -20,7 +20,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import ClassificationTask
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -39,7 +39,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProbe(ClassificationTask):
+class LinearProbe(Classification, Task):
     """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"

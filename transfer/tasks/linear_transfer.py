@@ -20,7 +20,7 @@ from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import ClassificationTask
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTransfer(ClassificationTask):
+class LinearTransfer(Classification, Task):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.running.folders import Folders
-from transfer.tasks.task import CenterCropTask
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ class LowShotVotes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowShotKNN(CenterCropTask):
+class LowShotKNN(CenterCrops, Classification, Task):
     """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
 
     heading: ClassVar[str] = "Nearest neighbors"

@@ -15,7 +15,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import TrainAndTest
 from transfer.running.folders import Folders
-from transfer.tasks.task import CenterCropTask
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class Neighbors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestImages(CenterCropTask):
+class NearestImages(CenterCrops, Classification, Task):
     """The nearest training images of test images, and how many are of the query's class."""
 
     heading: ClassVar[str] = "Figures"

@@ -7,7 +7,7 @@ the metric is accuracy, not the benchmark's corruption error.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -19,7 +19,7 @@ from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
 from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
-from transfer.tasks.task import ClassificationTask
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,11 +32,12 @@ SEVERE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustnessTask(ClassificationTask):
-    """Test of a trained ImageNet-100 classifier on images of another kind."""
+class TrainedClassifier(ABC):
+    """Part of a task that tests the ImageNet-100 classifier on images of another kind."""
 
     heading: ClassVar[str] = "Robustness"
 
+    dataset: str
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
     """Key of the task that trains the classifier; only that training, another task, has a
@@ -89,7 +90,7 @@ class RobustnessTask(ClassificationTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectNetEval(RobustnessTask):
+class ObjectNetEval(TrainedClassifier, Classification, Task):
     """LooC's test of a trained ImageNet-100 classifier on other viewpoints."""
 
     primary_metric: ClassVar[str] = "top1"
@@ -141,7 +142,7 @@ class Corrupted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorruptionEval(RobustnessTask):
+class CorruptionEval(TrainedClassifier, Classification, Task):
     """LooC's test of a trained ImageNet-100 classifier under corruptions.
 
     The paper's column All exceeds the mean over the fifteen corruptions that it prints in groups,
@@ -232,7 +233,7 @@ def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
     return top1_by_kind
 
 
-TASKS = {
+TASKS: dict[str, Task] = {
     "objectnet13_eval": ObjectNetEval(),
     "imagenet_c100_eval": CorruptionEval(),
     "imagenet_c100_eval@made": CorruptionEval(

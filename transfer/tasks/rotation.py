@@ -18,7 +18,7 @@ from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import ClassificationTask
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -36,7 +36,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotationProbe(ClassificationTask):
+class RotationProbe(Classification, Task):
     """Linear probe of four rotations on ImageNet-100."""
 
     heading: ClassVar[str] = "Linear probes"

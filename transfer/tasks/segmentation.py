@@ -20,14 +20,14 @@ from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
 from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.tasks.fine_tuned_task import (
-    FineTunedTask,
+from transfer.tasks.recipe_training import (
     Prepared,
+    RecipeTraining,
     mean_of_three,
     training_details,
     why_not_whole,
 )
-from transfer.tasks.task import PlannedTask
+from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -63,7 +63,7 @@ class Predicted:
         import numpy as np
 
         from transfer.segmentation.iou import confusion, overlap
-        from transfer.segmentation.predict import prediction_path
+        from transfer.segmentation.train import prediction_path
 
         num_classes = len(self.split.class_names)
         counts = np.zeros((num_classes, num_classes), dtype=np.int64)
@@ -74,7 +74,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segmentation(FineTunedTask[SegmentationRecipe]):
+class Segmentation(RecipeTraining[SegmentationRecipe], Task):
     """A fully convolutional network on the backbone, trained in all layers, tested at full size."""
 
     primary_metric: ClassVar[str] = "mIoU"
@@ -166,7 +166,7 @@ class Segmentation(FineTunedTask[SegmentationRecipe]):
         name: str,
     ) -> Predicted:
         """Train on a portion's images; return the predictions of the last weights for its test."""
-        from transfer.segmentation.predict import predict
+        from transfer.segmentation.train import predict
         from transfer.segmentation.train import train as train_network
 
         process = this_process()
@@ -206,7 +206,7 @@ class Segmentation(FineTunedTask[SegmentationRecipe]):
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
         """Return pictures of predicted masks beside the truth."""
         from transfer.galleries.segments import segments
-        from transfer.segmentation.predict import prediction_path
+        from transfer.segmentation.train import prediction_path
 
         split = predicted.split
         return segments(split, lambda i: read_mask(prediction_path(predicted.folder, split, i)))

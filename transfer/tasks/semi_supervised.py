@@ -25,7 +25,7 @@ from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import ClassificationTask, PlannedTask
+from transfer.tasks.task import Classification, PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -45,7 +45,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SemiSupervised(ClassificationTask):
+class SemiSupervised(Classification, Task):
     """Training of all layers on few labelled images; the classifier has its own learning rate."""
 
     heading: ClassVar[str] = "Few labels"

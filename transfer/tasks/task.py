@@ -1,8 +1,8 @@
-"""A task, and what the tasks on frozen features and those that fine-tune have in common.
+"""A task, and parts that tasks on frozen features share.
 
 A task is a frozen dataclass in a file of its own. `Task` lists everything that the rest of the
 suite uses, with the answers of a task that evaluates a frozen backbone in one process. No code
-outside of a task's file tests for its class.
+outside of a task's file tests for its class. Shared parts stand before it in a task's bases.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class Task(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationTask(Task):
-    """A task that classifies the images of one data set, cropped to the backbone's image size."""
+class Classification:
+    """Part of a task that classifies the images of one data set, cropped to the backbone's size."""
 
     dataset: str
     crop_px: int = 224
@@ -208,9 +208,11 @@ class ClassificationTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CenterCropTask(ClassificationTask):
-    """A task on the features of center crops of training and test images."""
+class CenterCrops:
+    """Part of a task on the features of center crops of training and test images."""
 
+    dataset: str
+    crop_px: int = 224
     margin_px: int = 32
     """Short side of the image minus the crop, for a crop of 224 px; in proportion for other crops.
     0 takes the whole image (CIFAR)."""
@@ -229,4 +231,6 @@ class CenterCropTask(ClassificationTask):
 
     def class_names(self, prepared: TrainAndTest, folders: Folders) -> tuple[str, ...]:
         """Return the names of the classes that the training images have."""
-        return self.test_images(folders).class_names[: prepared.num_classes]
+        from transfer.frozen.features import open_images
+
+        return open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]

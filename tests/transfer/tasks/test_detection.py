@@ -13,7 +13,6 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.convert.architectures import STEMS, Stem
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import protocol_hash
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
 
@@ -25,19 +24,6 @@ def cell(
     key: str, backbone: Backbone, settings: CellSettings, options: TrainingOptions = CPU
 ) -> Cell:
     return Cell(key=key, backbone=backbone, seed=0, settings=replace(settings, training=options))
-
-
-@pytest.mark.parametrize("key", DETECTION)
-def test_the_engine_is_no_part_of_the_protocol(key: str) -> None:
-    task = DETECTION[key]
-    other = replace(task, engine_choice="torchvision")
-    assert protocol_hash(key, task) == protocol_hash(key, other)
-
-
-@pytest.mark.parametrize("arch", ["resnet18-heads4"])
-def test_several_heads_are_unfit(arch: str) -> None:
-    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
-    assert "give the file of one head" in DETECTION["coco_det"].unfit(backbone)
 
 
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if stem != "imagenet"])

@@ -7,7 +7,7 @@ the order of the steps: prove the weights, compare learning rates if several are
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from transfer.backbone import Backbone, BackboneError
 from transfer.convert.architectures import has_max_pool, is_large
-from transfer.finetuning.length import at_schedule
-from transfer.finetuning.options import TrainingOptions
-from transfer.finetuning.recipe import AnyRecipe, FineTuningRecipe
+from transfer.finetuning.options import TrainingOptions, at_schedule
+from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.console import print_line
 from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.processes import this_process
-from transfer.tasks.task import PlannedTask, Task
+from transfer.tasks.task import PlannedTask
 
 if TYPE_CHECKING:
     from transfer.datasets.splits import Split
@@ -51,8 +50,8 @@ class Prepared(Generic[AnyPortion]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTunedTask(Task, Generic[AnyRecipe]):
-    """A network on the backbone, trained in all layers and tested with its last weights."""
+class RecipeTraining(ABC, Generic[AnyRecipe]):
+    """Part of a task that trains all layers of a network and tests its last weights."""
 
     heading: ClassVar[str] = "Detection and segmentation"
     code_version: ClassVar[int] = 1
@@ -62,6 +61,20 @@ class FineTunedTask(Task, Generic[AnyRecipe]):
     recipe: AnyRecipe
     learning_rates: tuple[float, ...] = ()
     """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> str:
+        """Return the name of the library that computes."""
+
+    @property
+    @abstractmethod
+    def primary_metric(self) -> str:
+        """Return the metric that rates are compared by."""
+
+    @abstractmethod
+    def unfit(self, backbone: Backbone) -> str:
+        """Return why a backbone cannot carry the network; empty if it can."""
 
     def datasets(self) -> tuple[str, ...]:
         """Return the keys of the data sets it reads."""
