@@ -32,13 +32,13 @@ from benchmarks.execution.one_cell import (
 )
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources
+from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import (
     PlannedCell,
     groups_sharing_features,
     groups_sharing_passes,
     without_cells,
 )
-from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.cluster import Cluster, ClusterError, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources

@@ -204,10 +204,11 @@ def by_run_all(
     RuntimeError if it does not finish every task.
     """
     from benchmarks import run_all
+    from benchmarks.planning.options import RunAll
 
     forget()
     found: Metrics = {}
-    request = run_all.RunAll(
+    request = RunAll(
         ckpt=(checkpoint,),
         data=data,
         results=home / "results",

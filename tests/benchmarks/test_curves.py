@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import run_all
-from benchmarks.curves import main
 from benchmarks.execution.run_file import local_rows
 from benchmarks.pages.records import read_results
+from benchmarks.run_all import main
 from benchmarks.tables import write_tables
 from tests.synthetic_records import put
 from transfer.backbone import Backbone
@@ -250,8 +249,8 @@ def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
 def test_a_plan_of_snapshots_writes_nothing(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
+    assert main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
     assert capsys.readouterr().err.count("mine@epoch") == 3
-    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
+    assert main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
     assert "Nearest neighbors      3       3" in capsys.readouterr().err
     assert not list((tmp_path / "results").rglob("*.json"))

@@ -11,10 +11,16 @@ import torch
 
 from benchmarks.execution.one_cell import arguments_of, cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
-from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones
-from benchmarks.planning.declared import settle_declarations
+from benchmarks.planning.checkpoints import (
+    Origin,
+    inspect_checkpoint,
+    load_backbones,
+    origins,
+    settle_declarations,
+)
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.run_all import RunAll, main, origins
+from benchmarks.run_all import main
 from pretrain.recipes import RECIPES
 from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone, random_backbone

@@ -14,8 +14,9 @@ import torch
 import benchmarks.execution.sequence
 import benchmarks.run_all
 from benchmarks.planning.cells import task_keys
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import plan_cell, render_plan
-from benchmarks.run_all import RunAll, main, origins_by_name, plan, run
+from benchmarks.run_all import main, origins_by_name, plan, run
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.cluster.cell_status import CellStatus, statuses
 from benchmarks.cluster.submission import submissions
-from benchmarks.planning.slurm_options import SlurmOptions
-from benchmarks.run_all import RunAll, main, run
+from benchmarks.planning.options import RunAll, SlurmOptions
+from benchmarks.run_all import main, run
 from slurm.cluster import cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources

@@ -21,8 +21,8 @@ from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.one_cell import AND, PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
+from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.run_all import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command

@@ -14,8 +14,9 @@ import pytest
 import benchmarks.execution.workers
 from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning.checkpoints import Origin
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.run_all import RunAll, run
+from benchmarks.run_all import run
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
