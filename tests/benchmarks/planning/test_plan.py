@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.execution.jobs import groups_sharing_passes
 from benchmarks.planning.plan import (
     PlannedCell,
     State,
-    groups_sharing_passes,
     plan_cell,
     render_plan,
     with_passes_counted_once,
