@@ -183,16 +183,15 @@ def test_the_tolerance_decides(tmp_path: Path) -> None:
 
 def test_a_number_on_other_data_or_by_another_protocol_does_not_count(tmp_path: Path) -> None:
     co2 = {"name": "co2-2021/1"}
-    for number, (changes, why) in enumerate(
-        (
-            ({"data": {"small": "generated"}}, "generated data"),
-            ({"data": {"tolerated": 500}}, "500 missing"),
-            ({"protocol": co2 | {"hash": "other", "paper_hash": "paper"}}, "protocol is changed"),
-            ({"protocol": co2 | {"hash": "old", "paper_hash": "old"}}, "protocol is changed"),
-            ({"schedule": "short"}, "protocol is changed"),
-            ({"backbone": dict(NETWORK, sha256="0" * 64)}, "no number of MoCo v2, 200 epochs"),
-        )
-    ):
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"data": {"small": "generated"}}, "generated data"),
+        ({"data": {"tolerated": 500}}, "500 missing"),
+        ({"protocol": co2 | {"hash": "other", "paper_hash": "paper"}}, "protocol is changed"),
+        ({"protocol": co2 | {"hash": "old", "paper_hash": "old"}}, "protocol is changed"),
+        ({"schedule": "short"}, "protocol is changed"),
+        ({"backbone": dict(NETWORK, sha256="0" * 64)}, "no number of MoCo v2, 200 epochs"),
+    )
+    for number, (changes, why) in enumerate(cases):
         results = tmp_path / str(number)
         measure(results, "voc07_svm", 50.0, **changes)
         line = line_of(results)
