@@ -77,15 +77,20 @@ def run(copy: Path, command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("readme", "title", "steps", "new", "shown"),
-    [
-        ("transfer/README.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
-        ("transfer/README.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
-        ("pretrain/README.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
-    ],
+WALKTHROUGHS = (
+    ("transfer/README.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
+    ("transfer/README.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
+    ("pretrain/README.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
 )
+
+
+def test_every_walkthrough_fits_the_files_that_it_changes(copy: Path) -> None:
+    for readme, title, steps, *_ in WALKTHROUGHS:
+        assert follow(copy, section(readme, title)) == steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("readme", "title", "steps", "new", "shown"), WALKTHROUGHS)
 def test_a_walkthrough_works_as_it_is_printed_and_passes_the_contracts(
     readme: str, title: str, steps: int, new: str, shown: str, copy: Path
 ) -> None:
