@@ -13,9 +13,8 @@ from itertools import groupby
 from pathlib import Path
 
 from benchmarks.execution.ending import finish_run, print_counts
-from benchmarks.execution.overall import Overall
 from benchmarks.execution.run_file import write_run_file
-from benchmarks.execution.sequence import run_in_turn, shown_progress
+from benchmarks.execution.sequence import Overall, run_in_turn, shown_progress
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint

@@ -8,7 +8,7 @@ checks the file again. Recipes that a user declares by --as belong to the origin
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -26,8 +26,6 @@ from transfer.running.option_ranges import RANGES
 from transfer.running.row_names import check_row_name
 
 VERSION = 4  # of the cached description: raise it when a backbone's fields or their meaning change
-WEIGHTLESS = ("state_dict", "name", "input")
-"""Fields that are not cached as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,10 +181,11 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
         # the path may be written in another way than when the description was cached
         return replace(backbone, file=str(path)) if backbone.file else backbone
     except (FileNotFoundError, KeyError, TypeError, ValueError):
-        (backbone,) = load_backbones([origin])
+        (whole,) = load_backbones([origin])
+    backbone = replace(whole, state_dict={})
     with suppress(OSError):  # a full or read-only disk: the file is read again next time
-        write_json(cached, _description_of(backbone))
-    return replace(backbone, state_dict={})
+        write_json(cached, asdict(backbone))
+    return backbone
 
 
 @cache
@@ -195,21 +194,12 @@ def _code_version() -> str:
     return commit()
 
 
-def _description_of(backbone: Backbone) -> dict[str, Any]:
-    kept = {
-        spec.name: getattr(backbone, spec.name)
-        for spec in fields(Backbone)
-        if spec.name not in WEIGHTLESS
-    }
-    return kept | {"name": backbone.name, "input": asdict(backbone.input)}
-
-
 def _backbone_from(content: dict[str, Any]) -> Backbone:
     form: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()
     }
-    return Backbone(input=InputFormat(**form), state_dict={}, **content)
+    return Backbone(input=InputFormat(**form), **content)
 
 
 def settle_declarations(
