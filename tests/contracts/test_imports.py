@@ -37,7 +37,7 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "curves", "run_all", "status", "explain", "gpu_check"),
+        ("speed", "run_all", "status", "explain", "gpu_check"),
         ("gpu",),
         ("cluster",),
         ("execution",),

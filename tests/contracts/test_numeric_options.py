@@ -18,8 +18,8 @@ import pretrain.speed.bench_views
 import pretrain.speed.benchmark
 import slurm.__main__
 import transfer.__main__
-from benchmarks import curves, run_all, status, tables
-from benchmarks.planning.option_ranges import OPTION_RANGES
+from benchmarks import run_all, status, tables
+from benchmarks.planning.options import OPTION_RANGES, RunAll
 from benchmarks.speed.command import SPEED_RANGES as BENCH_RANGES
 from pretrain.speed.options import SPEED_RANGES, Benchmark
 from slurm.resources import LIMITS
@@ -73,8 +73,7 @@ DOORS = {
         name: Door(options, transfer.__main__.main, RANGES, (name,))
         for name, options in transfer.__main__.COMMANDS.items()
     },
-    "run_all": Door(run_all.RunAll, run_all.main, OPTION_RANGES),
-    "curves": Door(curves.Request, curves.main, RANGES, ("--snapshots", "none")),
+    "run_all": Door(RunAll, run_all.main, OPTION_RANGES),
     "tables": Door(tables.Request, tables.main, {}),
     "status": Door(status.Request, status.main, {}),
     "slurm": Door(
@@ -152,7 +151,6 @@ def test_lists_of_numbers_and_lengths_are_checked_as_well(
         ("run_all", "--heads"): (*refused, ""),
         ("transfer TASK", "--schedule"): ("0", *refused),
         ("run_all", "--schedule"): ("0", *refused),
-        ("curves", "--schedule"): ("0", *refused),
     }
     for (name, flag), values in tried.items():
         for value in values:
