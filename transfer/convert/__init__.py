@@ -4,7 +4,9 @@ architectures.py  the architectures by name, and BackboneError
 resnet.py         the networks of these architectures
 read_file.py      reads a file's tensors: format from its first bytes, names from its nesting
 child.py          the process that opens pickles, within limits of time and memory
-inert.py          what a pickle gets in place of the classes and functions that it names
+torch_file.py     the zip and the legacy container of torch.save
+inert.py          Python's reader of pickles, without what their names stand for
+rebuilt.py        what stands for these classes and functions
 stored.py         tensors and objects of a file
 safetensors_file.py  the safetensors format
 messages.py       values of a file in messages

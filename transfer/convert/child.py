@@ -7,31 +7,19 @@ imported, so that there is little to misuse and a start takes a twentieth of a s
 """
 
 import gc
-import io
 import json
 import os
 import resource
-import struct
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import Any, BinaryIO
 
-from transfer.convert.inert import (
-    ITEM_BYTES,
-    Inert,
-    NumpyArray,
-    RefusedError,
-    Storage,
-    StorageType,
-    StorageView,
-    load_pickle,
-)
+from transfer.convert.inert import load_pickle
 from transfer.convert.messages import escape, shorten
+from transfer.convert.rebuilt import Inert, NumpyArray, RefusedError, Storage, StorageView
+from transfer.convert.torch_file import LEGACY_MAGIC, read_legacy, read_nested, read_zip
 
 SPARE_BYTES = 2**29
 """Memory beyond twice the file."""
@@ -57,11 +45,7 @@ MAX_TEXT = 2**26
 """Most characters of one value."""
 MAX_NUMBER_BITS = 8192
 PLAIN = frozenset({str, bytes, int, bool, float, complex, NoneType})
-LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-"""First pickle of a file that torch before 1.6 wrote; the second is the version, 1001."""
-FETCH_AGAIN = "fetch the file again and compare its size with the source"
 OWN_FORMATS = ("ssl-backbone", "ssl-encoder")
-LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 Leaf = tuple[str, object]
 TENSOR, OBJECT = "\0tensor", "\0object"
@@ -100,183 +84,6 @@ def read_tree(file: BinaryIO, size: int) -> Any:
     if isinstance(first, int) and first == LEGACY_MAGIC:
         return read_legacy(file, size, None)
     return first
-
-
-def read_zip(file: BinaryIO, size: int) -> Any:
-    """Return the object in a torch zip file; of its numbers only their places."""
-    entries = zip_entries(file, size)
-    root = _root(list(entries))
-
-    def content(name: str) -> bytes:
-        info, start = entries[name]
-        file.seek(start)
-        found = file.read(info.file_size)
-        if zlib.crc32(found) != info.CRC:
-            raise RefusedError(f"{shorten(name)} does not match its checksum; {FETCH_AGAIN}")
-        return found
-
-    if f"{root}/byteorder" in entries and content(f"{root}/byteorder") != b"little":
-        raise _wrong_byte_order(f"its byte order is {shorten(content(f'{root}/byteorder'))}")
-
-    def storage(identity: Any) -> Storage:
-        dtype, key, num_values = _storage_fields(identity)
-        info, start = entries.get(f"{root}/data/{key}", (None, 0))
-        num_bytes = num_values * ITEM_BYTES[dtype]
-        if info is None or info.file_size < num_bytes:
-            found = info.file_size if info else "no"
-            raise RefusedError(
-                f"storage {shorten(key)} should hold {num_bytes} bytes, the archive has {found}; "
-                + FETCH_AGAIN
-            )
-        return Storage(None, start, num_values, dtype, (start, info.file_size, info.CRC))
-
-    return load_pickle(io.BytesIO(content(f"{root}/data.pkl")), storage, read_nested)
-
-
-def zip_entries(file: BinaryIO, size: int) -> dict[str, tuple[zipfile.ZipInfo, int]]:
-    """Return each entry with the place of its first byte, by name.
-
-    RefusedError if entries are damaged, compressed, of one name or overlap: Python's zipfile would
-    read them one by one.
-    """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            listed = archive.infolist()
-            directory = archive.start_dir
-    except (zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:
-        raise _damaged(str(error)[:200]) from error
-    entries: dict[str, tuple[zipfile.ZipInfo, int]] = {}
-    spans = [(directory, size)]
-    for info in listed:
-        name = info.filename
-        if name in entries:
-            raise RefusedError(f"two entries of the zip file are called {shorten(name)}")
-        if info.compress_type or info.flag_bits & 1 or info.compress_size != info.file_size:
-            raise RefusedError(
-                f"{shorten(name)} is compressed or encrypted, which torch.save never does"
-            )
-        file.seek(info.header_offset)
-        header = file.read(LOCAL_HEADER.size)
-        if len(header) < LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
-            raise _damaged(f"{shorten(name)} has no header at byte {info.header_offset}")
-        start = info.header_offset + len(header) + sum(LOCAL_HEADER.unpack(header)[-2:])
-        entries[name] = info, start
-        spans.append((info.header_offset, start + info.file_size))
-    for (_, end), (following, _) in pairwise(sorted(spans)):
-        if end > following:
-            raise _damaged(
-                f"its entries overlap: one ends at {end}, the next begins at {following}"
-            )
-    return entries
-
-
-_DAMAGE = (struct.error, UnicodeDecodeError, ValueError, OSError, EOFError, OverflowError)
-
-
-def _damaged(reason: str) -> RefusedError:
-    return RefusedError(f"the zip file is cut off or damaged ({reason}); {FETCH_AGAIN}")
-
-
-def _root(names: list[str]) -> str:
-    """Return the top folder of a torch archive."""
-    roots = [name.removesuffix("/data.pkl") for name in names if name.endswith("/data.pkl")]
-    if len(roots) != 1:
-        raise RefusedError(
-            f"this zip archive was not written by torch.save: expected one data.pkl, "
-            f"found {shorten(names)}"
-        )
-    if any(name.startswith(f"{roots[0]}/code/") for name in names):
-        raise RefusedError(
-            f"this is a TorchScript program ({shorten(roots[0])}/code/), which needs code "
-            f"execution to load; where you trust its source, load it there and save only "
-            f"model.state_dict()"
-        )
-    return roots[0]
-
-
-def read_legacy(file: BinaryIO, size: int, content: bytes | None) -> Any:
-    """Return the object in a legacy torch file, which stands behind the magic number.
-
-    content: the bytes inside a pickle that are this file; None for the file itself.
-    """
-    version = load_pickle(file)
-    if version != 1001:
-        raise RefusedError(
-            f"this is a legacy torch file of version {shorten(version)}; expected 1001"
-        )
-    system = load_pickle(file)
-    if not isinstance(system, dict) or system.get("little_endian") is not True:
-        raise _wrong_byte_order("not marked as little-endian")
-    storages: dict[str, Storage] = {}
-
-    def storage(identity: Any) -> Storage:
-        dtype, key, num_values = _storage_fields(identity)
-        if len(identity) > 5 and identity[5] is not None:
-            raise RefusedError(
-                f"storage {shorten(key)} shares memory in the way of torch 0.3; save the file again"
-            )
-        known = storages.setdefault(key, Storage(content, 0, num_values, dtype))
-        if (known.dtype, known.num_values) != (dtype, num_values):
-            raise RefusedError(f"storage {shorten(key)} is described in two ways; {FETCH_AGAIN}")
-        return known
-
-    tree = load_pickle(file, storage, None if content is not None else read_nested)
-    keys = load_pickle(file)
-    if (
-        not isinstance(keys, list)
-        or not all(isinstance(key, str | int) for key in keys)
-        or len(keys) != len(storages)
-        or set(map(str, keys)) != storages.keys()
-    ):
-        raise RefusedError(f"the list of tensors differs from the tensors; {FETCH_AGAIN}")
-    position = file.tell()
-    for key in map(str, keys):
-        made = storages[key]
-        file.seek(position)
-        length = file.read(8)
-        made.start = position + 8
-        position += 8 + made.num_values * ITEM_BYTES[made.dtype]
-        if position > size:
-            raise RefusedError(
-                f"the file is cut off: storage {shorten(key)} ends at byte {position}, the file "
-                f"has {size}; {FETCH_AGAIN}"
-            )
-        if length != struct.pack("<q", made.num_values):
-            raise RefusedError(f"storage {shorten(key)} has another length than the pickle says")
-    return tree
-
-
-def read_nested(content: object) -> Any:
-    """Return the object in a legacy torch file inside a pickle.
-
-    A plain pickle.dump stores a tensor's numbers in that way.
-    """
-    if not isinstance(content, bytes | bytearray):
-        raise RefusedError(f"a tensor inside the pickle is a {type(content).__name__}")
-    file = io.BytesIO(content)
-    if load_pickle(file) != LEGACY_MAGIC:
-        raise RefusedError(
-            f"a tensor inside the pickle, {len(content)} bytes, is not in torch's format"
-        )
-    return read_legacy(file, len(content), bytes(content))
-
-
-def _storage_fields(identity: Any) -> tuple[str, str, int]:
-    """Return type, key and length of ("storage", type, key, device, length, ...)."""
-    match identity:
-        case ("storage", StorageType() as kind, str() as key, _, int() as num_values, *_):
-            if type(num_values) is int and 0 <= num_values < 2**62:
-                return kind.dtype, key, num_values
-    raise RefusedError(
-        f"the pickle refers to outside data as {shorten(identity)}; the file may be damaged"
-    )
-
-
-def _wrong_byte_order(found: str) -> RefusedError:
-    return RefusedError(
-        f"the file was written on a big-endian machine ({found}); save it again on a "
-        "little-endian one"
-    )
 
 
 class Walk:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from transfer.convert.architectures import BackboneError
-from transfer.convert.inert import check_shape, check_sizes, num_values_of
 from transfer.convert.messages import shorten
+from transfer.convert.rebuilt import check_shape, check_sizes, num_values_of
 from transfer.convert.stored import Storage, StoredTensor, copy_values
 
 MAX_HEADER_BYTES = 2**24

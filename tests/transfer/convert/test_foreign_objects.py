@@ -18,9 +18,10 @@ from torch import Tensor
 from tests.transfer.convert.conftest import Weights
 from transfer.__main__ import main
 from transfer.backbone import BackboneError, inspect_file, load_backbone
-from transfer.convert.inert import Inert, NeedsCodeError, load_pickle
+from transfer.convert.inert import load_pickle
 from transfer.convert.inspection import render
 from transfer.convert.read_file import read_file
+from transfer.convert.rebuilt import Inert, NeedsCodeError
 
 
 class Foreign:

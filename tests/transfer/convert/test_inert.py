@@ -17,9 +17,10 @@ import torch
 
 from transfer.backbone import BackboneError, load_backbone
 from transfer.convert import read_file as reading
-from transfer.convert.child import _storage_fields, read_nested
-from transfer.convert.inert import Inert, NeedsCodeError, RefusedError, load_pickle
+from transfer.convert.inert import load_pickle
 from transfer.convert.read_file import read_file
+from transfer.convert.rebuilt import Inert, NeedsCodeError, RefusedError
+from transfer.convert.torch_file import _storage_fields, read_nested
 
 
 class Payload:
