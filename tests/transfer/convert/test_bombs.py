@@ -52,11 +52,13 @@ def test_small_bombs_are_refused_within_the_budget(reader: Reader, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FILES))
-def test_each_bomb_is_refused_within_the_budget(name: str, reader: Reader, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(FILES[name])
-    outcome = reader.read(tmp_path / "file")
-    assert outcome.end == "refused", outcome
+@pytest.mark.parametrize("part", range(8))
+def test_each_bomb_is_refused_within_the_budget(part: int, reader: Reader, tmp_path: Path) -> None:
+    ends = {}
+    for name in sorted(FILES)[part::8]:
+        (tmp_path / "file").write_bytes(FILES[name])
+        ends[name] = reader.read(tmp_path / "file")
+    assert [(name, end) for name, end in ends.items() if end.end != "refused"] == []
 
 
 @pytest.mark.parametrize(
