@@ -111,6 +111,7 @@ def _ask_child(path: Path, descriptor: int) -> Mapping[str, Any]:
             [*words, str(descriptor)],
             capture_output=True,
             pass_fds=[descriptor],
+            start_new_session=True,  # Ctrl-C is the parent's to hear
             timeout=PATIENCE_S,
             env=os.environ | {"PYTHONPATH": search},
             check=False,
