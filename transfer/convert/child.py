@@ -181,6 +181,8 @@ class Answer:
     def __init__(self, numbers: BinaryIO) -> None:
         self.numbers = numbers
         self.storages: list[dict[str, Any]] = []
+        self.places: dict[int, int] = {}
+        """Place of each storage in the list, by identity."""
         self.contents: dict[int, int] = {}
         """Place of bytes of a pickle among the numbers, by identity."""
 
@@ -207,17 +209,20 @@ class Answer:
     def tensor(self, view: StorageView) -> list[Any]:
         """Return storage, first value, shape, strides and class of a tensor."""
         storage = view.storage
-        self.storages.append(
-            {
-                "inside": storage.content is not None,
-                "start": storage.start + self._place(storage.content),
-                "num_values": storage.num_values,
-                "dtype": storage.dtype,
-                "crc": storage.crc,
-                "byte_order": storage.byte_order,
-            }
-        )
-        return [len(self.storages) - 1, view.first, view.shape, view.strides, view.kind]
+        if id(storage) not in self.places:
+            self.places[id(storage)] = len(self.storages)
+            self.storages.append(
+                {
+                    "inside": storage.content is not None,
+                    "start": storage.start + self._place(storage.content),
+                    "num_values": storage.num_values,
+                    "dtype": storage.dtype,
+                    "crc": storage.crc,
+                    "byte_order": storage.byte_order,
+                }
+            )
+        index = self.places[id(storage)]
+        return [index, view.first, view.shape, view.strides, view.kind]
 
     def _place(self, content: bytes | None) -> int:
         """Return the place of bytes of a pickle among the numbers, where they are written."""
@@ -225,7 +230,14 @@ class Answer:
             return 0
         if id(content) not in self.contents:
             self.contents[id(content)] = self.numbers.tell()
-            self.numbers.write(content)
+            try:
+                self.numbers.write(content)
+                self.numbers.flush()
+            except OSError as error:
+                raise RefusedError(
+                    f"the numbers inside its pickle find no room in the folder for temporary files "
+                    f"({error.strerror}); free some space there, or set TMPDIR"
+                ) from error
         return self.contents[id(content)]
 
     def node(self, node: object, depth: int) -> Any:

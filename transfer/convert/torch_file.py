@@ -36,6 +36,8 @@ def read_zip(file: BinaryIO, size: int) -> Any:
     if f"{root}/byteorder" in entries and content(f"{root}/byteorder") != b"little":
         raise _wrong_byte_order(f"its byte order is {shorten(content(f'{root}/byteorder'))}")
 
+    storages: dict[tuple[str, str, int], Storage] = {}
+
     def storage(identity: Any) -> Storage:
         dtype, key, num_values = _storage_fields(identity)
         info, start = entries.get(f"{root}/data/{key}", (None, 0))
@@ -46,7 +48,8 @@ def read_zip(file: BinaryIO, size: int) -> Any:
                 f"storage {shorten(key)} should hold {num_bytes} bytes, the archive has {found}; "
                 + FETCH_AGAIN
             )
-        return Storage(None, start, num_values, dtype, (start, info.file_size, info.CRC))
+        made = Storage(None, start, num_values, dtype, (start, info.file_size, info.CRC))
+        return storages.setdefault((key, dtype, num_values), made)
 
     return load_pickle(io.BytesIO(content(f"{root}/data.pkl")), storage, read_nested)
 
