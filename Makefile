@@ -1,4 +1,8 @@
-# make demo: set up, then the whole main job on data it generates.  make test: set up, then linter, types and tests.
+# make demo: set up, then the whole main job on data it generates.
+# make test: set up, then linter, types and the tests that a commit needs; a quarter of an hour on two cores.
+# make test-all: the long ones, which a landing needs too: whole cells, two processes, signals, damaged files,
+# a campaign of kills, a cluster, a browser, the commands of the READMEs; three quarters of an hour more.
+# Both print what they skip, with the reason.
 # make gpu-check: set up, then prove and measure this machine's GPUs in at most ten minutes.
 # make test-processors: set up, then what compares numbers, as if on two older processors and on this one.
 PYTHON ?= python3
@@ -7,7 +11,7 @@ BIN := $(VENV)/bin
 # a process per core, each with one thread; tests of a group share what is slow to start
 WORKERS := --numprocesses auto --maxprocesses 8 --dist loadgroup
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
-FAST := not slow and not slurm and not browser and not gpu and not data and not detectron2
+LONG := slow or slurm or browser
 
 # test-processors: as which processor torch, oneDNN and MKL compute; own: as the machine's
 sse4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2
@@ -17,24 +21,26 @@ own :=
 NUMERIC := tests/contracts tests/pretrain \
 	tests/transfer/detection tests/transfer/segmentation tests/transfer/finetuning tests/transfer/frozen \
 	tests/transfer/tasks tests/transfer/cells
-SLOW := slow and not slurm and not browser and not gpu and not data and not detectron2
+ELSEWHERE := slurm or browser or gpu or data or detectron2
 REPORT := $(VENV)/processors.txt
 
-.PHONY: demo test test-processors gpu-check fast lint setup clean
+.PHONY: demo test test-all test-processors gpu-check lint setup clean
 
 demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
 
 test: lint
-	$(PYTEST) -m "$(FAST)"
-	$(PYTEST) -m "slow or slurm or browser or gpu or data or detectron2" --durations=10
+	$(PYTEST) -m "not ($(LONG))" --durations=10
+
+test-all: setup
+	$(PYTEST) -m "$(LONG)" --durations=10
 
 # $(call on_processor,NAME,THREADS): goes on after a failure, and notes it
 define on_processor
 	@echo; echo "=== processor $(1), threads $(2)"
 	@export OMP_NUM_THREADS=$(2) $($(1)); status=passed; \
-	$(BIN)/pytest $(WORKERS) -m "$(FAST)" || status=failed; \
-	$(BIN)/pytest $(WORKERS) -m "$(SLOW)" $(NUMERIC) || status=failed; \
+	$(BIN)/pytest $(WORKERS) -m "not (slow or $(ELSEWHERE))" || status=failed; \
+	$(BIN)/pytest $(WORKERS) -m "slow and not ($(ELSEWHERE))" $(NUMERIC) || status=failed; \
 	echo "$$status: processor $(1), threads $(2)" >> $(REPORT)
 endef
 
@@ -50,9 +56,6 @@ test-processors: setup
 
 gpu-check: setup
 	$(BIN)/python -m benchmarks.gpu_check
-
-fast: lint
-	$(PYTEST) -m "$(FAST)" --durations=10
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -4,7 +4,6 @@ run_all.py      the main command: plan, run, tables
 tables.py       python -m benchmarks.tables: from records to results/tables
 report.py       python -m benchmarks.report: one HTML page of all results
 figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG
-curves.py       python -m benchmarks.curves: a task over the snapshots of pre-training runs
 explain.py      python -m benchmarks.explain: everything behind one number
 status.py       python -m benchmarks.status: the states of cells on a cluster
 gpu_check.py    python -m benchmarks.gpu_check: what this machine's GPUs compute, and how fast

@@ -20,10 +20,8 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
 import os
 import subprocess
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Annotated
 
 import tyro
 
@@ -33,11 +31,15 @@ from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.cells import cells_of, settings_of, split_numbers, task_keys
-from benchmarks.planning.checkpoints import Origin, Origins, inspect_checkpoint, load_backbones
-from benchmarks.planning.declared import declared_recipes, settle_declarations
-from benchmarks.planning.missing_data import get_data_command
-from benchmarks.planning.option_ranges import OPTION_RANGES
+from benchmarks.planning.cells import cells_of, split_numbers, task_keys
+from benchmarks.planning.checkpoints import (
+    Origins,
+    backbones,
+    inspect_checkpoint,
+    origins,
+    settle_declarations,
+)
+from benchmarks.planning.options import OPTION_RANGES, RunAll, settings_of
 from benchmarks.planning.plan import (
     PlannedCell,
     plan_cell,
@@ -46,158 +48,25 @@ from benchmarks.planning.plan import (
     with_classifiers,
     with_passes_counted_once,
 )
-from benchmarks.planning.plan_groups import render_plan_groups, shortened
-from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.planning.plan_groups import get_data_command, render_plan_groups, shortened
 from slurm.cluster import ClusterError, cluster
-from transfer.backbone import Backbone, BackboneError
+from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.images import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.precision import RequestedPrecision
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import QUIET
-from transfer.running.folders import check_writable, data_folder
+from transfer.running.folders import check_writable
 from transfer.running.option_ranges import RANGES, check_ranges
 from transfer.running.processes import assume_gpus
-from transfer.running.row_names import check_row_name
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunAll:
-    """Evaluate checkpoints on every downstream task whose data is there."""
-
-    ckpt: tuple[Path, ...] = ()
-    """Backbone files or checkpoints of other projects."""
-    name: tuple[str, ...] = ()
-    """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
-    declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
-    """Recipes of files that do not say how they were made, one per checkpoint; '' for none, which
-    withdraws that of an earlier run."""
-    branch: tuple[str, ...] = ()
-    """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
-    random: bool = False
-    """Also evaluate a random initialization of the first checkpoint's network."""
-    snapshots: tuple[Path, ...] = ()
-    """Folders of snapshots, in place of --ckpt: each run becomes a curve; --tasks is cifar10_knn
-    unless given."""
-    heads: tuple[str, ...] = ()
-    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
-    data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
-    results: Path = Path("results")
-    """Folder of records and tables."""
-    runs: Path = Path("runs")
-    """Folder of caches and unfinished work."""
-    tasks: str = ""
-    """Task ids, separated by commas; all that run by default if not given."""
-    suite: str = ""
-    """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
-    schedule: str = "paper"
-    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
-    seeds: str = "0"
-    """Seeds, separated by commas; tables show mean and standard deviation."""
-    tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
-    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
-        default_factory=TrainingOptions
-    )
-    """Options of tasks that train the whole network."""
-    features_in: RequestedPrecision = "auto"
-    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
-    image_memory_gb: float | None = None
-    """Memory in GB per process for the decoded training images of a linear probe or of few labels,
-    which are decoded for every pass if they need more; default a quarter of the free memory,
-    divided by the processes that run side by side."""
-    trust_topology: bool = False
-    """Take foreign networks as assumed, even if their running statistics contradict."""
-    workers: int = 1
-    """Cells that run at the same time on this machine, each on its own GPUs."""
-    cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
-    """Options for running the cells on a SLURM cluster instead."""
-    plan: bool = False
-    """Only print what would run, by groups of tasks."""
-    plan_full: bool = False
-    """Only print what would run, a line per cell; --plan full is the same."""
-    wandb: str = ""
-    """Project of Weights & Biases to log the results to as well; needs the package wandb."""
-    quiet: bool = False
-    """Print neither the plan nor progress: only failures and the last screen."""
-    calibrate: bool = False
-    """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
-    full: bool = False
-    """Also run tasks of more than a GPU hour, with --calibrate."""
-    demo: bool = False
-    """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
-
-    @property
-    def evaluates_here(self) -> bool:
-        """Return whether this process runs cells itself and so needs the checkpoints' weights."""
-        return not (self.plan or self.cluster.slurm or self.workers > 1)
-
-
-def origins(request: RunAll) -> list[Origin]:
-    """Return the origin of each row of the tables; ValueError if the options do not fit."""
-    if not request.ckpt:
-        raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
-    if request.name and len(request.name) != len(request.ckpt):
-        raise ValueError(
-            f"--name {' '.join(request.name)}: {len(request.name)} names for "
-            f"{len(request.ckpt)} checkpoints"
-        )
-    if request.branch and len(request.branch) != len(request.ckpt):
-        raise ValueError(
-            f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
-            f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
-        )
-    declared = declared_recipes(request.declared, len(request.ckpt))
-    names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
-    for path, name in zip(request.ckpt, names, strict=True):
-        check_row_name(path.stem if name is None else name, path.stem)
-    branches = request.branch or ("",) * len(request.ckpt)
-    whole = [
-        Origin(ckpt=path, name=name, branch=branch, declared=recipe)
-        for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
-    ]
-    subsets = [
-        tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
-    ]
-    parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
-    return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
-
-
-def backbones(request: RunAll) -> list[Backbone]:
-    """Return the backbones, one per row of the tables.
-
-    BackboneError for a file that is no backbone, ValueError for options that do not fit.
-    """
-    sources = origins(request)
-    if request.evaluates_here:
-        from transfer.topology.require import with_checked_topology
-
-        rows = [
-            row
-            if origin.random
-            else with_checked_topology(
-                row, request.data, request.runs / "cache", trusted=request.trust_topology
-            )
-            for origin, row in zip(sources, load_backbones(sources), strict=True)
-        ]
-    else:
-        rows = [inspect_checkpoint(origin, request.runs) for origin in sources]
-    twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
-    if twice:
-        raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
-    return rows
 
 
 def plan(request: RunAll) -> list[PlannedCell]:
     """Plan every cell of the request and the classifiers they use, backbone by backbone."""
     fingerprint.cache_clear()
-    settings = replace(
-        settings_of(request, request.training), trust_topology=request.trust_topology
-    )
+    settings = settings_of(request)
     engine_for(request.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite)
@@ -326,8 +195,7 @@ def follow(request: RunAll) -> int:
         )
     from benchmarks.execution.snapshots import evaluate_snapshots
 
-    keys, full = request.tasks or "cifar10_knn", request.plan_full
-    return evaluate_snapshots(request, keys, plan=request.plan, full=full)
+    return evaluate_snapshots(request)
 
 
 def demo(request: RunAll) -> int:

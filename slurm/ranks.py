@@ -6,42 +6,25 @@ which may be another job's GPU on a node that does not confine jobs to their dev
 
 import random
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 PORTS = (20_000, 32_000)
 """Range of ports, below those that Linux uses for outgoing connections."""
 
 
-class Job(Protocol):
-    """The attributes of submitit's JobEnvironment, a running job, that are read here."""
-
-    @property
-    def job_id(self) -> str: ...
-    @property
-    def hostnames(self) -> list[str]: ...
-    @property
-    def num_tasks(self) -> int: ...
-    @property
-    def num_nodes(self) -> int: ...
-    @property
-    def global_rank(self) -> int: ...
-    @property
-    def local_rank(self) -> int: ...
-
-
-def environment(job: Job, inherited: Mapping[str, str]) -> dict[str, str]:
+def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of this process of the job, without those of another launcher.
 
+    job: submitit's JobEnvironment of a running job.
     LOCAL_RANK is the place of the process's GPU among those that it sees: 0 where the cluster
     shows each process only its own.
     """
     own = {name: value for name, value in inherited.items() if name not in NAMES}
     if job.num_tasks == 1:
         return own
-    start = inherited.get(
-        "SLURM_RESTART_COUNT", "0"
-    )  # another start, another port: the last one may be in use
+    # another start, another port: the last one may be in use
+    start = inherited.get("SLURM_RESTART_COUNT", "0")
     visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return own | {
         "MASTER_ADDR": job.hostnames[0],

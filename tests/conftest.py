@@ -1,7 +1,9 @@
 """Fixtures of several rooms: small data, a small backbone, and skips with their reasons."""
 
 import errno
+import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,9 +13,9 @@ import torch
 
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.request import CellSettings
+from transfer.datasets.catalog import dataset_info
+from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.synthetic.generate import generate
-
-SMALL_SETS = ("cars", "dtd", "cifar10", "voc07", "in100")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,18 +40,31 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generated copies of a few sets; do not write into it."""
-    folder = tmp_path_factory.mktemp("data")
-    generate(folder, keys=SMALL_SETS)
-    return folder
+    """Small versions of every data set, made once for all processes of a run; only to be read."""
+    own = tmp_path_factory.getbasetemp()
+    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with (run / "small-data.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (run / "small-data").exists():
+            generate(run / "unfinished")
+            (run / "unfinished").rename(run / "small-data")
+    return run / "small-data"
 
 
-@pytest.fixture(scope="session")
-def small_detection_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generated COCO and VOC, with masks; do not write into it."""
-    folder = tmp_path_factory.mktemp("detection")
-    generate(folder, keys=("coco17", "voc0712"))
-    return folder
+@pytest.fixture
+def only(small_data: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Make data folders that hold no other sets than some of the small ones."""
+
+    def link(*keys: str) -> Path:
+        data = tmp_path / "only"
+        for key in keys:
+            folder = dataset_info(key).folder
+            (data / folder).parent.mkdir(parents=True, exist_ok=True)
+            (data / folder).symlink_to(small_data / folder)
+        shutil.copy(small_data / SMALL_DATA, data)
+        return data
+
+    return link
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import metric_and_heading
 from benchmarks.tables import write_tables
 from transfer.record import Record, hash_of_record
+from transfer.tasks import TASKS, reading_of
 
 
 def put(folder: Path, name: str, content: dict[str, Any]) -> None:
@@ -17,6 +17,13 @@ def put(folder: Path, name: str, content: dict[str, Any]) -> None:
     if content.get("format") == Record.format:
         content = content | {"content_hash": hash_of_record(content)}
     path.write_text(json.dumps(content))
+
+
+def _shown(task: str) -> dict[str, str]:
+    """Primary metric and heading of a task id."""
+    of_task = next((one for key, one in TASKS.items() if reading_of(key)[0] == task), None)
+    metric, heading = (of_task.primary_metric, of_task.heading) if of_task else ("top1", "Others")
+    return {"primary_metric": metric, "heading": heading}
 
 
 def record(results: Path, score: float, **changes: Any) -> None:
@@ -41,12 +48,14 @@ def record(results: Path, score: float, **changes: Any) -> None:
         "details": {},
         "finished": "2026-01-01T00:00:00Z",
     } | changes
+    shown = _shown(cell["task"])
     stem = f"{cell['task']}.{cell['protocol'].replace('/', '-')}"
     put(
         results / cell["backbone"],
         f"{stem}.{cell['schedule']}.{cell['hash']}.seed{cell['seed']}.json",
         {
             "format": "ssl-record/1",
+            **shown,
             "backbone": {
                 "name": cell["backbone"],
                 "arch": cell["arch"],
@@ -60,7 +69,7 @@ def record(results: Path, score: float, **changes: Any) -> None:
             "schedule": cell["schedule"],
             "seed": cell["seed"],
             "engine": cell["engine"],
-            "metrics": {cell["metric"] or metric_and_heading(cell["task"])[0]: score},
+            "metrics": {cell["metric"] or shown["primary_metric"]: score},
             "data": {
                 "set": {
                     "fingerprint": cell["fingerprint"],
@@ -82,6 +91,7 @@ def failure(results: Path, task: str, reason: str, schedule: str = "paper") -> N
         f"{task}.failed.json",
         {
             "format": "ssl-failure/1",
+            **_shown(task),
             "backbone": "mine",
             "task": task,
             "protocol": "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1",

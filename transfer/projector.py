@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 from transfer.backbone import ENCODER_FORMAT, FORMAT, Backbone, BackboneError, load_backbone
 from transfer.convert.from_public import plain_floats
 from transfer.convert.read_file import Contents, read_file
-from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.stored import StoredTensor
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""

@@ -63,10 +63,10 @@ class Record:
     """Deviations from the paper's protocol, a sentence each."""
     wall_s: float
     peak_memory_gb: float
-    primary_metric: str = ""
-    """Metric that represents the task where one number is shown; empty in older records."""
-    heading: str = ""
-    """Part of the overview that shows the task; empty in older records."""
+    primary_metric: str
+    """Metric that represents the task where one number is shown."""
+    heading: str
+    """Part of the overview that shows the task."""
     declared: str = ""
     """Recipe that the user declared for a backbone whose file does not say how it was made."""
     commit: str = ""

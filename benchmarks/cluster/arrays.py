@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.cluster.cell_status import CellStatus, statuses
 from benchmarks.cluster.submission import (
@@ -21,24 +22,15 @@ from benchmarks.cluster.submission import (
     new_folder,
     submissions,
     submitted_cell,
-    versions,
 )
 from benchmarks.cluster.watch import print_states, watch
-from benchmarks.execution.one_cell import (
-    arguments_of,
-    arguments_of_all,
-    preparation_arguments,
-    process_command,
-)
+from benchmarks.execution.jobs import Job, evaluations, extractions, without_cells
+from benchmarks.execution.one_cell import arguments_of, arguments_of_all, process_command
+from benchmarks.execution.started import versions
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources
-from benchmarks.planning.plan import (
-    PlannedCell,
-    groups_sharing_features,
-    groups_sharing_passes,
-    without_cells,
-)
-from benchmarks.planning.slurm_options import SlurmOptions
+from benchmarks.planning.options import SlurmOptions
+from benchmarks.planning.plan import PlannedCell
 from slurm.cluster import Cluster, ClusterError, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
@@ -47,12 +39,20 @@ from slurm.submit import Array, cancel_submitted, script, submit
 from transfer.tasks import task_of
 
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
-ArrayKind = tuple[Resources, tuple[int, ...], bool, bool]
-"""Properties that the cells of an array share: their resources, the indices of the arrays that
-extract their features, whether they train a classifier that others use, whether they use one."""
-
 JobCells = tuple[SubmittedCell, ...]
 """Cells of one job: those of one pass over images, or a single one."""
+
+
+class ArrayKind(NamedTuple):
+    """What the jobs of an array share."""
+
+    resources: Resources
+    extracted: tuple[int, ...]
+    """Places of the arrays that extract their features."""
+    trains: bool
+    """Others use a classifier that they train."""
+    uses: bool
+    """They use a classifier."""
 
 
 @dataclass(frozen=True)
@@ -68,80 +68,70 @@ def plan_arrays(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, folder: Path
 ) -> ArrayPlan:
     """Return the arrays for the rows in state "run"."""
-    waiting = [row for row in rows if row.state == "run"]
-    arrays: list[Array] = []
-    cells: list[tuple[JobCells, ...]] = []
-    extracted: dict[int, tuple[int, ...]] = {}
+    helpers: list[Array] = []
+    extracted: dict[Path, tuple[int, ...]] = {}
     for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
-        groups = [
-            g for g in groups_sharing_features(waiting) if (g[0].cell.needed is not None) == joint
-        ]
-        if groups:
-            extracted |= {id(row): (len(arrays),) for group in groups for row in group}
-            arrays.append(_extraction_array(groups, origins, options))
-            cells.append(())
-    needed = {row.cell.needed.path for row in waiting if row.cell.needed is not None}
+        jobs = [job for job in extractions(rows) if (job.cell.needed is not None) == joint]
+        if jobs:
+            extracted |= {cell.path: (len(helpers),) for job in jobs for cell in job.cells}
+            helpers.append(_extraction_array(jobs, origins, options))
+    evaluating = evaluations(rows)
+    needed = {job.needs for job in evaluating}
     sizes: dict[ArrayKind, list[JobCells]] = {}
-    passes = groups_sharing_passes(waiting)
-    for group in sorted(passes, key=lambda group: group[0].cell.needed is not None):
-        hours = sum(row.gpu_hours for row in group)
-        requested = resources(replace(group[0], gpu_hours=hours), options)
-        after = extracted.get(id(group[0]), ())
-        trains = any(row.cell.path in needed for row in group)
-        kind = (requested, after, trains, group[0].cell.needed is not None)
-        job = tuple(
-            submitted_cell(row.cell, arguments_of(row.cell, origins), requested) for row in group
+    for job in evaluating:
+        requested = resources(replace(job.rows[0], gpu_hours=job.hours), options)
+        kind = ArrayKind(
+            requested,
+            extracted.get(job.cell.path, ()),
+            trains=any(cell.path in needed for cell in job.cells),
+            uses=job.needs is not None,
         )
-        sizes.setdefault(kind, []).append(job)
-    arrays += _cell_arrays(sizes, options.parallel, len(arrays))
-    cells += map(tuple, sizes.values())
-    tables = _tables_array(len(arrays), folder, options.tables_partition)
-    return ArrayPlan((*arrays, tables), (*cells, ()))
+        cells = (submitted_cell(c, arguments_of(c, origins), requested) for c in job.cells)
+        sizes.setdefault(kind, []).append(tuple(cells))
+    return _with_tables(helpers, sizes, options, folder)
 
 
-def _extraction_array(
-    groups: Sequence[Sequence[PlannedCell]], origins: Origins, options: SlurmOptions
-) -> Array:
-    """Return an array with a job for each group of cells that share features.
-
-    Extraction is most of the work of the cells that wait. So the estimated hours of a job are the
-    sum, over its backbones, of the longest of their cells.
-    """
-    work = []
-    hours = 0.0
-    for group in groups:
-        words = preparation_arguments([row.cell for row in group], origins)
-        work.append(Command(process_command(words)))
-        longest: dict[str, float] = {}
-        for row in group:
-            sha256 = row.cell.backbone.sha256
-            longest[sha256] = max(row.gpu_hours, longest.get(sha256, 0.0))
-        hours = max(hours, sum(longest.values()))
-    requested = resources(replace(groups[0][0], gpu_hours=hours), options)
-    return Array(name="extract", work=tuple(work), resources=requested, parallel=options.parallel)
+def _extraction_array(jobs: Sequence[Job], origins: Origins, options: SlurmOptions) -> Array:
+    """Return an array of jobs that extract features, as long as the longest of them."""
+    hours = max(job.hours for job in jobs)
+    return Array(
+        name="extract",
+        work=tuple(Command(process_command(job.arguments(origins))) for job in jobs),
+        resources=resources(replace(jobs[0].rows[0], gpu_hours=hours), options),
+        parallel=options.parallel,
+    )
 
 
-def _cell_arrays(
-    sizes: Mapping[ArrayKind, Sequence[JobCells]], parallel: int, num_before: int = 0
-) -> list[Array]:
-    """Return an array for each kind; arrays that use classifiers wait for all that train any.
+def _with_tables(
+    helpers: Sequence[Array],
+    sizes: Mapping[ArrayKind, Sequence[JobCells]],
+    options: SlurmOptions,
+    folder: Path,
+) -> ArrayPlan:
+    """Return the helpers, an array for each kind of jobs, and last the one that writes the tables.
 
+    Arrays that use classifiers wait for all that train any.
     sizes: kinds in order; those that train classifiers come before those that use them.
-    num_before: number of arrays that precede these in the plan and extract features.
     """
-    arrays: list[Array] = []
+    arrays = list(helpers)
     training: tuple[int, ...] = ()
-    for (requested, extracted, trains, uses), members in sizes.items():
-        after = extracted + training * uses
-        training += (num_before + len(arrays),) * trains
+    for kind, jobs in sizes.items():
+        after = kind.extracted + training * kind.uses
+        training += (len(arrays),) * kind.trains
         work = tuple(
-            Command(process_command(arguments_of_all(cell.words for cell in job)))
-            for job in members
+            Command(process_command(arguments_of_all(cell.words for cell in job))) for job in jobs
         )
         arrays.append(
-            Array(name="cells", work=work, resources=requested, parallel=parallel, after=after)
+            Array(
+                name="cells",
+                work=work,
+                resources=kind.resources,
+                parallel=options.parallel,
+                after=after,
+            )
         )
-    return arrays
+    arrays.append(_tables_array(len(arrays), folder, options.tables_partition))
+    return ArrayPlan(tuple(arrays), (*((),) * len(helpers), *map(tuple, sizes.values()), ()))
 
 
 def _tables_array(num_arrays: int, folder: Path, partition: str) -> Array:
@@ -249,7 +239,7 @@ def _retry(
     old = failed[0].submission
     options = merge_options(options, old)
     folder = new_folder(runs)
-    used = {status.cell.key: _needed_classifier(status.cell.key) for status in failed}
+    used = {status.cell.key: task_of(status.cell.key).needs for status in failed}
     sizes: dict[ArrayKind, list[JobCells]] = {}
     for job in sorted(_by_job(failed), key=lambda job: bool(used[job[0].cell.key])):
         requested = job[0].cell.resources
@@ -265,13 +255,14 @@ def _retry(
             )
             for status in job
         )
-        keys = {status.cell.key for status in job}
-        trains = not keys.isdisjoint(used.values())
-        kind: ArrayKind = (requested, (), trains, bool(used[job[0].cell.key]))
+        kind = ArrayKind(
+            requested,
+            (),
+            trains=any(status.cell.key in used.values() for status in job),
+            uses=bool(used[job[0].cell.key]),
+        )
         sizes.setdefault(kind, []).append(fresh)
-    arrays = _cell_arrays(sizes, options.parallel)
-    tables = _tables_array(len(arrays), folder, options.tables_partition)
-    plan = ArrayPlan((*arrays, tables), (*(tuple(members) for members in sizes.values()), ()))
+    plan = _with_tables([], sizes, options, folder)
     return _submit_plan(plan, options, folder, where, Path(old.results))
 
 
@@ -281,11 +272,6 @@ def _by_job(statuses: Sequence[CellStatus]) -> list[list[CellStatus]]:
     for status in statuses:
         jobs.setdefault(status.cell.job, []).append(status)
     return list(jobs.values())
-
-
-def _needed_classifier(key: str) -> str:
-    """Return the key of the task that trains this task's classifier; empty if it uses none."""
-    return task_of(key).needs
 
 
 def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:

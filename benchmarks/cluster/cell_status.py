@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from benchmarks.cluster.submission import Submission, SubmittedCell, submissions
+from benchmarks.execution.status_rows import StatusRow, render_rows
 from slurm.cluster import ClusterError
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 
@@ -32,9 +33,12 @@ class CellStatus:
     """Progress, or the reason."""
 
     @property
-    def log(self) -> Path:
-        """Return the path of the cell's log."""
-        return log_path(self.submission.folder, self.cell.job)
+    def row(self) -> StatusRow:
+        """Return the state as it is shown."""
+        cell, log = self.cell, log_path(self.submission.folder, self.cell.job)
+        return StatusRow(
+            cell.backbone, cell.key, cell.seed, self.state, self.detail, "cluster", str(log)
+        )
 
 
 def statuses(runs: Path, results: Path | None = None) -> tuple[list[CellStatus], str]:
@@ -142,18 +146,10 @@ def _cell_status(
 
 def render_statuses(cells: Sequence[CellStatus], no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
-    lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
-    for status in cells:
-        cell = status.cell
-        head = f"{cell.backbone:<16}{cell.key:<30}{cell.seed:<6}{status.state:<11}"
-        lines.append(f"{head}{status.detail}".rstrip())
-        if status.state == "failed":
-            lines.append(f"{'':<16}log: {status.log}")
-    counts = {state: sum(status.state == state for status in cells) for state in get_args(State)}
-    lines.append(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    lines = [render_rows([status.row for status in cells], get_args(State))]
     if no_answer:
         lines.append(f"the cluster does not answer: {no_answer}")
-    if counts["failed"] or counts["cancelled"]:
+    if any(status.state in ("failed", "cancelled") for status in cells):
         lines.append(
             "run_all.py --retry-failed submits them again; each continues where it stopped"
         )

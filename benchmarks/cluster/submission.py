@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.execution.started import StartedCell, versions
 from slurm.resources import Queue, Resources
 from transfer.cells.request import Cell
-from transfer.record import failure_path, record_files, write_failure, write_json
+from transfer.record import write_failure, write_json
 from transfer.running.atomic_files import explain_write_errors
 from transfer.tasks import reading_of, task_of
 
@@ -18,42 +19,15 @@ FORMAT = "ssl-submission/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubmittedCell:
-    """A submitted cell, with all that is needed to follow it and to submit it again.
-
-    The checkpoint need not be read for that.
-    """
+class SubmittedCell(StartedCell):
+    """A submitted cell, with all that is needed to follow it and to submit it again."""
 
     job: str
-    backbone: str
-    key: str
     protocol: str
     schedule: str
-    seed: int
-    record: str
-    """Path of the cell's record; further records of the cell may lie beside it."""
-    before: tuple[int, int]
-    """Versions of record and failure at submission, 0 where there was none. Only newer ones
-    count."""
     words: tuple[str, ...]
     """Arguments of benchmarks.execution.one_cell."""
     resources: Resources
-
-    @property
-    def done(self) -> bool:
-        """Return whether a record was written since the submission."""
-        return newest_version(Path(self.record)) not in (0, self.before[0])
-
-    @property
-    def failure(self) -> str:
-        """Return the reason in a failure file written since the submission; empty if none."""
-        path = failure_path(Path(self.record))
-        if version(path) in (0, self.before[1]):
-            return ""
-        try:
-            return str(json.loads(path.read_text())["reason"])
-        except (OSError, ValueError, KeyError):
-            return ""
 
     def note_failure(self, reason: str) -> None:
         """Write the failure file of a cell that was killed before it could do so."""
@@ -114,24 +88,6 @@ def submitted_cell(cell: Cell, words: tuple[str, ...], resources: Resources) -> 
         words=words,
         resources=resources,
     )
-
-
-def versions(record: Path) -> tuple[int, int]:
-    """Return the versions of a cell's newest record and of the failure file beside it."""
-    return newest_version(record), version(failure_path(record))
-
-
-def newest_version(record: Path) -> int:
-    """Return the latest version among the records of the cell at this path, 0 if there is none."""
-    return max(map(version, record_files(record)), default=0)
-
-
-def version(path: Path) -> int:
-    """Return the modification time of a file in ns, its version; 0 if there is no file."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 def new_folder(runs: Path) -> Path:

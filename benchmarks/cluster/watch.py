@@ -3,6 +3,7 @@
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.cluster.cell_status import failed_helper_lines, print_statuses, statuses
@@ -28,15 +29,8 @@ def all_rows(runs: Path, results: Path | None = None) -> tuple[list[StatusRow], 
     """Return the states of all cells below the runs, and why Slurm does not answer, if so."""
     submitted, no_answer = statuses(runs, results)
     rows = [
-        StatusRow(
-            status.cell.backbone,
-            status.cell.key,
-            status.cell.seed,
-            status.state,
-            status.detail + f"; log: {status.log}" * (status.state == "failed"),
-            "cluster",
-        )
-        for status in submitted
+        replace(row, detail=row.detail + f"; log: {row.log}" * (row.state == "failed"), log="")
+        for row in (status.row for status in submitted)
     ]
     return [*local_rows(runs, results), *rows], no_answer
 

@@ -1,13 +1,14 @@
 """Execution of cells.
 
-sequence.py     cells one after another in this process
-overall.py      progress of a whole run, with the time left
-run_file.py     the cells of a run on this machine, and their states from files
-status_rows.py  states of cells as text, and as a page that refreshes itself
-ending.py       what a run leaves: its request, tables, the last screen
-wandb_results.py result tables on Weights & Biases, on request
-one_cell.py     one cell in a process of its own, and its command line
-workers.py      cells side by side on one machine
-snapshots.py    snapshots of pre-training runs: curves
-calibration.py  a public checkpoint against the numbers published for it
+sequence.py       cells one after another in this process, and the progress of a whole run
+jobs.py           what one process works on, here or on a cluster, and what it waits for
+one_cell.py       one cell in a process of its own, and its command line
+workers.py        cells side by side on one machine
+snapshots.py      snapshots of pre-training runs: curves
+calibration.py    a public checkpoint against the numbers published for it
+started.py        a cell that was started, and what its files tell of it since
+run_file.py       the cells of a run on this machine, and their states from files
+status_rows.py    states of cells as text, and as a page that refreshes itself
+ending.py         what a run leaves: its request, tables, the last screen
+wandb_results.py  result tables on Weights & Biases, on request
 """

@@ -1,12 +1,10 @@
 """The cells of a run on this machine, as one file below the runs, and their states from files.
 
-A record or a failure that is newer than the run ends a cell; the file that a running cell keeps
-tells its progress. Nothing here asks the processes themselves, so the states can be read from
-anywhere that sees the folder.
+The file that a running cell keeps tells its progress. Nothing here asks the processes themselves,
+so the states can be read from anywhere that sees the folder.
 """
 
 import calendar
-import json
 import os
 import socket
 import time
@@ -16,14 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.execution.started import StartedCell, read_json, version, versions
 from benchmarks.execution.status_rows import REFRESH_S, StatusRow, write_status_page
 from transfer.cells.request import Cell
-from transfer.record import failure_path, record_files, write_json
+from transfer.record import write_json
 from transfer.running.atomic_files import WriteError
 from transfer.running.console import PROGRESS_FILE, format_duration
 
 FOLDER = "local"
-FORMAT = "ssl-run/1"
+FORMAT = "ssl-run/2"
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 DEAD_S = 3600.0
 """Silence after which a run on another machine, which cannot be asked, counts as ended."""
@@ -32,18 +31,11 @@ SILENCE_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunCell:
+class RunCell(StartedCell):
     """A cell that a run has to evaluate."""
 
-    backbone: str
-    key: str
-    seed: int
-    record: str
-    """Path of the cell's record; further records of the cell may lie beside it."""
     work: str
     """Working folder of the cell."""
-    before_ns: tuple[int, int]
-    """Modification times of the newest record and of the failure at the start, 0 for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +60,7 @@ class LocalRun:
             return _is_alive(self.pid)
         files = [Path(cell.work) / PROGRESS_FILE for cell in self.cells]
         files += [Path(cell.record) for cell in self.cells]
-        newest = max(map(_time_ns, files), default=0) / 1e9
+        newest = max(map(version, files), default=0) / 1e9
         begun = calendar.timegm(time.strptime(self.started, TIME_FORMAT))
         return time.time() - max(newest, begun) < DEAD_S
 
@@ -133,30 +125,17 @@ def _run_cell(cell: Cell) -> RunCell:
         seed=cell.seed,
         record=str(path),
         work=str(cell.folders.work.absolute()),
-        before_ns=_times_ns(path),
+        before=versions(path),
     )
-
-
-def _times_ns(record: Path) -> tuple[int, int]:
-    newest = max(map(_time_ns, record_files(record)), default=0)
-    return newest, _time_ns(failure_path(record))
-
-
-def _time_ns(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _run_files(runs: Path) -> list[tuple[Path, LocalRun]]:
     found = []
     for path in sorted((runs / FOLDER).glob("*.json")):
-        content = _read(path)
+        content = read_json(path)
         if content is not None and content.get("format") == FORMAT:
             cells = tuple(
-                RunCell(**{**cell, "before_ns": tuple(cell["before_ns"])})
-                for cell in content["cells"]
+                RunCell(**cell | {"before": tuple(cell["before"])}) for cell in content["cells"]
             )
             known = {name: content[name] for name in ("host", "pid", "started", "results")}
             found.append((path, LocalRun(**known, cells=cells)))
@@ -165,21 +144,18 @@ def _run_files(runs: Path) -> list[tuple[Path, LocalRun]]:
 
 def _row(cell: RunCell, run: LocalRun) -> StatusRow:
     """Return the state of a cell, from its record, failure and progress files."""
-    record, failure = _times_ns(Path(cell.record))
 
     def with_state(state: str, detail: str = "") -> StatusRow:
         return StatusRow(cell.backbone, cell.key, cell.seed, state, detail, run.host)
 
-    # times of one file are compared: a file server's clock may differ from this machine's
-    if record not in (0, cell.before_ns[0]):
+    if cell.done:
         return with_state("done")
-    if failure not in (0, cell.before_ns[1]):
-        content = _read(failure_path(Path(cell.record))) or {}
-        return with_state("failed", str(content.get("reason", "")))
+    if (reason := cell.failure) is not None:
+        return with_state("failed", reason)
     progress = Path(cell.work) / PROGRESS_FILE
-    told = _read(progress)
+    told = read_json(progress)
     if told is not None and _belongs_to_living(told):
-        silence = time.time() - _time_ns(progress) / 1e9
+        silence = time.time() - version(progress) / 1e9
         words = (
             f"{told.get('step', '')}  {told.get('subject', '')}  {told.get('state', '')}".strip()
         )
@@ -203,12 +179,3 @@ def _is_alive(pid: int) -> bool:
     except OSError:  # a process of another user
         return True
     return pid > 0  # for kill, other numbers mean groups of processes
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file; None if it is absent or torn."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None

@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 from benchmarks.execution.ending import finish_run, print_counts
-from benchmarks.execution.overall import Overall
 from benchmarks.execution.run_file import write_run_file
-from benchmarks.execution.sequence import run_in_turn, shown_progress
+from benchmarks.execution.sequence import Overall, run_in_turn, shown_progress
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
-from benchmarks.planning.cells import SharedSettings, cells_of, settings_of, split_words
+from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
+from benchmarks.planning.options import RunAll, settings_of
 from benchmarks.planning.plan import (
     PlannedCell,
     plan_cell,
@@ -38,38 +37,24 @@ from transfer.running.folders import check_writable
 from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
 
-
-class SnapshotRequest(SharedSettings, Protocol):
-    """Options of a command line that evaluates snapshots."""
-
-    @property
-    def snapshots(self) -> tuple[Path, ...]:
-        """Folders written by `python -m pretrain ... --snapshot-epochs N`."""
-
-    @property
-    def name(self) -> tuple[str, ...]:
-        """Names of the curves, one per folder; empty for those of the runs' folders."""
+DEFAULT_TASKS = "cifar10_knn"
 
 
-def evaluate_snapshots(
-    request: SnapshotRequest, tasks: str, *, plan: bool = False, full: bool = False
-) -> int:
-    """Evaluate all snapshots and write tables and figures; return the exit status.
-
-    tasks: ids, separated by commas. plan: only print what would run; full: a line per cell.
-    """
+def evaluate_snapshots(request: RunAll) -> int:
+    """Evaluate all snapshots and write tables and figures; return the exit status."""
     start = time.monotonic()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
-    settings = settings_of(request, snapshots=True)
-    keys = split_words(tasks)
+    settings = settings_of(request)
+    keys = split_words(request.tasks or DEFAULT_TASKS)
     for key in keys:
         task_of(key)  # an unknown task must fail before a file is loaded
     files = snapshot_files(request)
     rows, unreadable = plan_snapshots(files, keys, settings)
-    if plan or not is_quiet():
-        print(render_plan(rows) if full else render_plan_groups(rows), file=sys.stderr)
-    if plan:
+    if request.plan or not is_quiet():
+        shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
+        print(shown, file=sys.stderr)
+    if request.plan:
         return 0
     _require_data(rows, request.data)
     planned = [row for row in rows if row.state == "run"]
@@ -142,7 +127,7 @@ def _run_snapshot(rows: list[PlannedCell], name: str, file: Path, overall: Overa
     return run_in_turn(cells, overall)
 
 
-def snapshot_files(request: SnapshotRequest) -> dict[str, Path]:
+def snapshot_files(request: RunAll) -> dict[str, Path]:
     """Return the snapshots of all folders by their names, curve by curve.
 
     ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.

@@ -57,6 +57,8 @@ class StatusRow:
     """Progress, or the reason."""
     place: str = ""
     """Machine that runs it, or "cluster"."""
+    log: str = ""
+    """File of messages, named below a cell that failed."""
 
 
 def in_order(rows: Sequence[StatusRow]) -> list[StatusRow]:
@@ -65,19 +67,20 @@ def in_order(rows: Sequence[StatusRow]) -> list[StatusRow]:
     return sorted(rows, key=lambda row: order.index(row.state))
 
 
-def count_words(rows: Sequence[StatusRow]) -> str:
+def count_words(rows: Sequence[StatusRow], states: Sequence[str] = STATES) -> str:
     """Return the number of cells in each state, such as "2 running, 3 done"."""
-    counts = {state: sum(row.state == state for row in rows) for state in STATES}
+    counts = {state: sum(row.state == state for row in rows) for state in states}
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no cells"
 
 
-def render_rows(rows: Sequence[StatusRow]) -> str:
-    """Return a line per cell and the counts."""
+def render_rows(rows: Sequence[StatusRow], states: Sequence[str] = STATES) -> str:
+    """Return a line per cell and the counts, in the order of these states."""
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
     for row in rows:
         head = f"{row.backbone:<16}{row.key:<30}{row.seed:<6}{row.state:<11}"
         lines.append(f"{head}{row.detail}".rstrip())
-    return "\n".join([*lines, count_words(rows)])
+        lines += [f"{'':<16}log: {row.log}"] * (row.state == "failed" and bool(row.log))
+    return "\n".join([*lines, count_words(rows, states)])
 
 
 def is_over(rows: Sequence[StatusRow]) -> bool:

@@ -18,7 +18,6 @@ from benchmarks.pages.table_rows import (
     row_label,
 )
 from benchmarks.pages.verdict import noise_rule
-from transfer.tasks import TASKS, reading_of
 
 DECIMALS = 1
 
@@ -86,6 +85,8 @@ def _filled_entries(block: Block) -> set[tuple[Model, Column]]:
 
 def _columns(block: Block) -> list[Column]:
     """Return the columns with a result or a failure; the twelve and their average come first."""
+    from transfer.tasks import TASKS, reading_of
+
     names = dict.fromkeys(name for task, name in block.columns if task in transfer_tasks())
     ran = set(block.columns)
     transfer = [

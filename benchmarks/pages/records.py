@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks.pages.published import Pretraining, published_recipes
 from transfer.record import Record, check_content
-from transfer.tasks import TASKS, reading_of
 
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
@@ -34,13 +33,6 @@ STAND_IN_TEXTURE = "randconv_luma"
 SNAPSHOTS = (("records", "snapshots"), ("curves",))
 """Folders below the results with records of snapshots, which have pages of their own. Earlier
 versions wrote to the second one."""
-
-
-def metric_and_heading(task: str) -> tuple[str, str]:
-    """Return primary metric and heading of a task id, for records that are older than these."""
-    readings = (one for key, one in TASKS.items() if reading_of(key)[0] == task)
-    of_task = next(readings, None)
-    return (of_task.primary_metric, of_task.heading) if of_task else ("top1", "Other tasks")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -146,8 +138,8 @@ class Failure:
     schedule: str
     seed: int
     reason: str
-    primary_metric: str = "top1"
-    heading: str = "Other tasks"
+    primary_metric: str
+    heading: str
 
 
 @dataclass(frozen=True)
@@ -228,8 +220,8 @@ def _result(content: dict[str, Any], path: Path) -> Result:
         ),
         departures=tuple(content["departures"]),
         finished=content["finished"],
-        primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
-        heading=content.get("heading") or metric_and_heading(content["task"])[1],
+        primary_metric=content["primary_metric"],
+        heading=content["heading"],
         at_grid_edge=bool(details.get("at_grid_edge")),
         details=details,
         counts={key: data[key].get("counts") or {} for key in sorted(data)},
@@ -244,8 +236,8 @@ def _failure(content: dict[str, Any]) -> Failure:
         protocol=content["protocol"],
         schedule=content["schedule"],
         seed=int(content["seed"]),
-        primary_metric=content.get("primary_metric") or metric_and_heading(content["task"])[0],
-        heading=content.get("heading") or metric_and_heading(content["task"])[1],
+        primary_metric=content["primary_metric"],
+        heading=content["heading"],
         reason=" ".join(content["reason"].split()).rstrip(":"),
     )
 

@@ -1,68 +1,13 @@
-"""Cells of a request: their task keys, the settings that they share, one cell for each seed."""
+"""Cells of a request: the tasks that it names, one cell for each seed."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Protocol
 
-from benchmarks.planning.suites import suites
+from benchmarks.pages.published import papers
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
-from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.precision import RequestedPrecision
 from transfer.running.nearest import nearest
 from transfer.running.option_ranges import Range, require_in_range
-from transfer.running.schedule import length_fraction
-from transfer.tasks import default_tasks, reading_of, task_of
-
-
-class SharedSettings(Protocol):
-    """Options of a command line that all of its cells share."""
-
-    @property
-    def data(self) -> Path:
-        """Folder of all data sets."""
-
-    @property
-    def results(self) -> Path:
-        """Folder of records and tables."""
-
-    @property
-    def runs(self) -> Path:
-        """Folder of caches and unfinished work."""
-
-    @property
-    def schedule(self) -> str:
-        """Training length by name, or a share of the paper's."""
-
-    @property
-    def tolerate(self) -> int:
-        """Number of broken images that a data set may have."""
-
-    @property
-    def features_in(self) -> RequestedPrecision:
-        """Arithmetic of frozen networks."""
-
-    @property
-    def image_memory_gb(self) -> float | None:
-        """Memory per process for decoded training images; None: a share of the free memory."""
-
-
-def settings_of(
-    settings: SharedSettings, training: TrainingOptions | None = None, *, snapshots: bool = False
-) -> CellSettings:
-    """Return the settings as cells have them; ValueError for an unknown schedule."""
-    length_fraction(settings.schedule)
-    return CellSettings(
-        data=settings.data,
-        results=settings.results,
-        snapshots=snapshots,
-        runs=settings.runs,
-        schedule=settings.schedule,
-        tolerated=settings.tolerate,
-        training=training or TrainingOptions(),
-        features_in=settings.features_in,
-        image_memory_gb=settings.image_memory_gb,
-    )
+from transfer.tasks import TASKS, default_tasks, reading_of, task_of
 
 
 def cells_of(
@@ -114,3 +59,17 @@ def split_numbers(words: str, option: str, example: str, allowed: Range) -> list
         raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
     require_in_range(option, numbers, allowed)
     return numbers
+
+
+def suites() -> dict[str, tuple[str, ...]]:
+    """Return the keys of TASKS of each paper, in the order of its tables; `also` comes last."""
+    suite_keys = {}
+    for paper in papers():
+        keys = {
+            key: None
+            for task, protocol in paper.reported
+            for key, known in TASKS.items()
+            if (reading_of(key)[0], known.protocol.partition("/")[0]) == (task, protocol)
+        }
+        suite_keys[paper.id] = (*keys, *(key for key in paper.also if key not in keys))
+    return suite_keys

@@ -1,25 +1,31 @@
-"""Descriptions of checkpoints, cached: a plan needs network, size and hash, but no weights.
+"""Backbones of a request: where each comes from, its weights, or a description without them.
 
-A file is read and checked once. The cached description is valid as long as the file's path, size
-and modification time stay the same. An evaluation reads and checks the file again.
+A plan needs network, size and hash, but no weights. So a file is read and checked once, and the
+description is cached as long as its path, size and times stay the same. An evaluation reads and
+checks the file again. Recipes that a user declares by --as belong to the origins.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.published import published_recipes
+from benchmarks.planning.cells import split_numbers
+from benchmarks.planning.options import RunAll
+from benchmarks.planning.plan import PlannedCell
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
-from transfer.cells.declaration import with_declared_recipe
+from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.record import commit, write_json
 from transfer.running.content_hash import content_hash
+from transfer.running.option_ranges import RANGES
+from transfer.running.row_names import check_row_name
 
 VERSION = 4  # of the cached description: raise it when a backbone's fields or their meaning change
-WEIGHTLESS = ("state_dict", "name", "input")
-"""Fields that are not cached as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +53,83 @@ class Origin:
 
 Origins = Mapping[str, Origin]
 """Origins by the name of the backbone."""
+
+
+def origins(request: RunAll) -> list[Origin]:
+    """Return the origin of each row of the tables; ValueError if the options do not fit."""
+    if not request.ckpt:
+        raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
+    if request.name and len(request.name) != len(request.ckpt):
+        raise ValueError(
+            f"--name {' '.join(request.name)}: {len(request.name)} names for "
+            f"{len(request.ckpt)} checkpoints"
+        )
+    if request.branch and len(request.branch) != len(request.ckpt):
+        raise ValueError(
+            f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
+            f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
+        )
+    declared = declared_recipes(request.declared, len(request.ckpt))
+    names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
+    for path, name in zip(request.ckpt, names, strict=True):
+        check_row_name(path.stem if name is None else name, path.stem)
+    branches = request.branch or ("",) * len(request.ckpt)
+    whole = [
+        Origin(ckpt=path, name=name, branch=branch, declared=recipe)
+        for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
+    ]
+    subsets = [
+        tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
+    ]
+    parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
+    return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
+
+
+def backbones(request: RunAll) -> list[Backbone]:
+    """Return the backbones, one per row of the tables.
+
+    BackboneError for a file that is no backbone, ValueError for options that do not fit.
+    """
+    sources = origins(request)
+    if request.evaluates_here:
+        from transfer.topology.require import with_checked_topology
+
+        rows = [
+            row
+            if origin.random
+            else with_checked_topology(
+                row, request.data, request.runs / "cache", trusted=request.trust_topology
+            )
+            for origin, row in zip(sources, load_backbones(sources), strict=True)
+        ]
+    else:
+        rows = [inspect_checkpoint(origin, request.runs) for origin in sources]
+    twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
+    if twice:
+        raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
+    return rows
+
+
+def declared_recipes(declared: Sequence[str], num_checkpoints: int) -> tuple[str, ...]:
+    """Return the declared recipe of each checkpoint; '' for none, which withdraws an earlier one.
+
+    ValueError for a wrong number of recipes, and for what no paper's number names: such a recipe
+    would be compared with nothing.
+    """
+    if declared and len(declared) != num_checkpoints:
+        raise ValueError(
+            f"--as {' '.join(declared)}: {len(declared)} recipes for {num_checkpoints} "
+            "checkpoints; '' declares nothing"
+        )
+    known = published_recipes()
+    for recipe in declared:
+        if recipe and recipe not in known:
+            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
+            raise ValueError(
+                f"--as {recipe}: no published number is of this recipe; close are "
+                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
+            )
+    return tuple(declared) or ("",) * num_checkpoints
 
 
 def load_backbones(origins: Sequence[Origin]) -> list[Backbone]:
@@ -84,7 +167,13 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     except OSError:  # missing, or a name that no file can have
         return load_backbone(path)  # raises the error that says what is wrong
     version = [VERSION, _code_version(), list(origin.heads), origin.random, origin.branch]
-    identity = [str(path.absolute()), status.st_size, status.st_mtime_ns, *version]
+    identity = [
+        str(path.absolute()),
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        *version,
+    ]
     name = content_hash(identity, 24)
     cached = runs / "cache" / "checkpoints" / f"{name}.json"
     try:
@@ -92,10 +181,11 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
         # the path may be written in another way than when the description was cached
         return replace(backbone, file=str(path)) if backbone.file else backbone
     except (FileNotFoundError, KeyError, TypeError, ValueError):
-        (backbone,) = load_backbones([origin])
+        (whole,) = load_backbones([origin])
+    backbone = replace(whole, state_dict={})
     with suppress(OSError):  # a full or read-only disk: the file is read again next time
-        write_json(cached, _description_of(backbone))
-    return replace(backbone, state_dict={})
+        write_json(cached, asdict(backbone))
+    return backbone
 
 
 @cache
@@ -104,18 +194,32 @@ def _code_version() -> str:
     return commit()
 
 
-def _description_of(backbone: Backbone) -> dict[str, Any]:
-    kept = {
-        spec.name: getattr(backbone, spec.name)
-        for spec in fields(Backbone)
-        if spec.name not in WEIGHTLESS
-    }
-    return kept | {"name": backbone.name, "input": asdict(backbone.input)}
-
-
 def _backbone_from(content: dict[str, Any]) -> Backbone:
     form: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()
     }
-    return Backbone(input=InputFormat(**form), state_dict={}, **content)
+    return Backbone(input=InputFormat(**form), **content)
+
+
+def settle_declarations(
+    rows: Sequence[PlannedCell], sources: Origins, *, given: bool
+) -> tuple[list[PlannedCell], Origins, list[str]]:
+    """Make declarations and finished records agree, and return rows, origins and lines about it.
+
+    given: the command line has --as. Without it, recipes that earlier runs declared are kept.
+    """
+    backbones = {row.cell.backbone.name: row.cell for row in rows}
+    settled = {
+        name: settle_declaration(cell.settings.records, cell.backbone, given=given)
+        for name, cell in backbones.items()
+    }
+    kept = [
+        replace(row, cell=replace(row.cell, backbone=settled[row.cell.backbone.name][0]))
+        for row in rows
+    ]
+    declared = {
+        name: replace(origin, declared=settled[name][0].declared)
+        for name, origin in sources.items()
+    }
+    return kept, declared, [line for _, line in settled.values() if line]

@@ -6,8 +6,8 @@ GPU hours are answered by each task's gpu_hours, in its file of transfer/tasks.
 import math
 from dataclasses import replace
 
+from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.planning.slurm_options import SlurmOptions
 from slurm.resources import Resources
 from transfer.cells.request import Cell
 from transfer.finetuning.schedule import TrainingSchedule

@@ -1,6 +1,6 @@
 """Plan of a run, before it does anything: a line per cell, printed by run_all.py --plan."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -89,7 +89,7 @@ def with_passes_counted_once(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     first: dict[object, tuple[str, float]] = {}
     priced = []
     for row in rows:
-        read = _pass_of(row)
+        read = pass_of(row)
         if read is not None:
             key, hours = first.get(read, ("", 0.0))
             first[read] = (key or row.cell.key, max(hours, row.gpu_hours))
@@ -101,55 +101,12 @@ def with_passes_counted_once(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     return priced
 
 
-def groups_sharing_passes(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Return the rows in groups that one process runs: those of one pass over images, or one row.
-
-    Groups stand at the place of their first row.
-    """
-    groups: dict[object, list[PlannedCell]] = {}
-    for row in rows:
-        read = _pass_of(row)
-        groups.setdefault(id(row) if read is None else read, []).append(row)
-    return list(groups.values())
-
-
-def without_cells(rows: Sequence[PlannedCell], records: Collection[str]) -> list[PlannedCell]:
-    """Return the rows but those of these records; what is left of a pass costs the whole pass.
-
-    The readings that are left wait for the pass of those that are not, or make it themselves.
-    """
-    left: list[PlannedCell] = []
-    for group in groups_sharing_passes(rows):
-        kept = [row for row in group if str(row.cell.path.absolute()) not in records]
-        if kept and len(kept) < len(group):
-            hours = sum(row.gpu_hours for row in group)
-            kept = [replace(kept[0], gpu_hours=hours), *(replace(r, gpu_hours=0) for r in kept[1:])]
-        left += kept
-    return left
-
-
-def _pass_of(row: PlannedCell) -> object:
+def pass_of(row: PlannedCell) -> object:
     """Return what identifies the pass over images that a row will read; None if it shares none."""
     cell, shared_pass = row.cell, row.cell.task.shared_pass
     if row.state != "run" or shared_pass is None:
         return None
     return (cell.backbone.sha256, cell.seed, shared_pass)
-
-
-def groups_sharing_features(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Return the groups of two or more rows whose features come from one pass over the images.
-
-    Rows of one backbone and one data set form a group. Rows that use a classifier form a group per
-    task, which fixes the image size, over all backbones: their images are decoded once for all.
-    """
-    groups: dict[object, list[PlannedCell]] = {}
-    for row in rows:
-        task = row.cell.task
-        if task.needs:
-            groups.setdefault(task, []).append(row)
-        elif not task.trains_backbone:
-            groups.setdefault((row.cell.backbone.sha256, task.datasets()), []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def render_plan(rows: list[PlannedCell]) -> str:

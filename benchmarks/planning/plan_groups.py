@@ -1,10 +1,15 @@
-"""Plan of a run on one screen: a line per group of tasks."""
+"""Plan of a run on one screen: a line per group of tasks, and how to get what is missing."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.planning.plan import PlannedCell, with_passes_counted_once
+from transfer.datasets.catalog import DATASETS
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
+from transfer.getting import overview
+from transfer.getting.assemble import Getting
+from transfer.getting.request import sources_of
 from transfer.running.measured_rates import ASSUMED, rates_of_this_machine
 
 STATES = ("run", "cached", "no data", "unfit")
@@ -92,3 +97,24 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
 
 def _is_kept_from(row: PlannedCell) -> bool:
     return bool(row.why) and row.state in ("unfit", "no data")
+
+
+def get_data_command(rows: Sequence[PlannedCell]) -> str:
+    """Return its size and the command on two lines; empty if no set is missing that can be got."""
+    missing = dict.fromkeys(key for row in rows for key in row.missing if DATASETS[key].sources)
+    if not missing:
+        return ""
+    data = rows[0].cell.settings.data
+    sources = sources_of(tuple(missing))
+    getting = Getting(data=data)
+    by_hand = [
+        source.key
+        for source in sources
+        if source.access != "download" and not source.is_there(data)
+    ]
+    note = f"; {', '.join(by_hand)} from your own archives, --from FOLDER" if by_hand else ""
+    words = ["get-data", *missing, "--data", str(data)]
+    return (
+        f"missing data: {overview.summary(sources, getting)}{note}:\n"
+        f"python -m transfer {shlex.join(words)}"
+    )

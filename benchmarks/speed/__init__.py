@@ -2,16 +2,12 @@
 
 bench_probe.py      seven learning rates together against one
 bench_rates.py      learning rates of few labels one after another against side by side
-bench_shared.py     all tasks on frozen features together against each alone
-one_rate_per_run.py the way of other suites, which bench_shared compares with
-excerpts.py         real images in the folders of the data sets
 bench_crops.py      random crops of photographs against torchvision's usual pipeline
-forward_limit.py    the forward pass beside the pixels: which of them limits what reads images
 bench_features.py   frozen features in bfloat16 against float32
 bench_svm.py        the batched SVM solver against scikit-learn's
 bench_detection.py  both detection engines
 bench_annotations.py  COCO's annotations parsed by each process against mapped by all
 bench_commands.py   command lines that compute nothing: seconds and memory
 bench_slurm.py      a cell in a job array against a bare process
-clock.py            time of a measurement, divided into parts
+clock.py            time of a measurement
 """

@@ -23,7 +23,6 @@ LIGHT_COMMANDS = (
     ("-m", "benchmarks.tables", "--help"),
     ("-m", "benchmarks.report", "--help"),
     ("-m", "benchmarks.status", "--help"),
-    ("-m", "benchmarks.curves", "--help"),
     ("-m", "benchmarks.figures", "--list"),
     ("-m", "benchmarks.gpu_check", "--help"),
     ("-m", "transfer", "--list"),

@@ -8,11 +8,7 @@ RandomHorizontalFlip of the whole image, converts to normalized float32 and coll
 with normalization on this CPU, without it (a GPU normalizes bytes), from images that are kept
 decoded, as those of a set that fits into memory are, and for decoding alone. So are the bytes of
 the evaluation transform, from which features are extracted, and the training batches of fine-tuning
-with few labels, which used to be cropped by Pillow.
-
-The forward pass of a network and the training of a linear probe on its features are timed too, on
-the GPU if there is one, else on the same thread; the last lines say which side limits extraction
-and the training of probes.
+with few labels.
 """
 
 import random
@@ -31,15 +27,13 @@ from torchvision.transforms import v2
 
 from benchmarks.speed.clock import seconds
 from benchmarks.speed.command import run_benchmark
-from benchmarks.speed.forward_limit import Timed, limits, network_work, precisions
 from transfer.backbone import InputFormat
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
 from transfer.finetuning.classification import TrainingSamples
-from transfer.frozen.crops import Place, RandomCrops, RandomView, draw_seed
+from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import keep_images
-from transfer.frozen.network import device
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running.folders import data_folder
 from transfer.running.memory import image_memory
@@ -59,10 +53,6 @@ class Settings:
     crop_px: int = 224
     rounds: int = 5
     """Number of times that each way is timed."""
-    arch: str = "resnet50"
-    """Network whose forward pass is timed."""
-    batch_size: int = 64
-    """Images of a forward pass."""
 
 
 def photographs(folder: Path, number: int) -> Images:
@@ -111,16 +101,9 @@ def ways(images: Images, folder: Path, crop_px: int) -> dict[str, Callable[[], o
         "kept, normalized": lambda: normalize(from_kept(places)[0]),
         "kept": lambda: from_kept(places),
         "fine-tuning": lambda: samples.batch(places),
-        "fine-tuning by Pillow": lambda: crops_by_pillow(images, view, places),
         "evaluation": lambda: list(raw_batches(evaluated, 0, pinned=False)),
         "decoding": lambda: [images.source.read(index) for index in range(len(images))],
     }
-
-
-def crops_by_pillow(images: Images, view: RandomView, places: Sequence[Place]) -> Tensor:
-    """Return the crops (n, H, W, 3) uint8 of these places in the pixels of crops/1."""
-    crops = [view(*images[index], draw_seed(0, position))[0] for position, index in places]
-    return torch.from_numpy(np.stack([np.asarray(crop) for crop in crops]))
 
 
 def times(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -149,16 +132,13 @@ def run(settings: Settings) -> None:
     height, width = np.median(sizes, axis=0)
     print(f"{len(images)} images, median {width:.0f} x {height:.0f} px, to {settings.crop_px} px")
     work = ways(images, settings.data, settings.crop_px)
-    network = network_work(settings.arch, settings.crop_px, settings.batch_size)
-    passes = {name: timed.work for name, timed in network.items()}
-    found = times(work | passes, settings.rounds)
+    found = times(work, settings.rounds)
     for name, what in (
         ("normalized", "decode, crop, normalized batch"),
         ("bytes", "decode, crop, batch of bytes"),
         ("kept, normalized", "crop of kept images, normalized batch"),
         ("kept", "crop of kept images, batch of bytes"),
         ("fine-tuning", "fine-tuning: decode, crop, batch of bytes"),
-        ("fine-tuning by Pillow", "the same with crops by Pillow"),
         ("evaluation", "evaluation transform, batches of bytes"),
         ("decoding", "decoding alone, the limit"),
     ):
@@ -166,25 +146,6 @@ def run(settings: Settings) -> None:
         print(f"{what}: {times_as_fast:.2f} times as fast as the usual one, ", end="")
         print(rates(found[name], len(images)))
     print(f"usual pipeline: {rates(found['usual'], len(images))}")
-    gain = ratio(found["fine-tuning by Pillow"], found["fine-tuning"])
-    print(f"fine-tuning: its batches {gain:.2f} times as fast as with crops by Pillow")
-    print_limits(settings, found, network, len(images))
-
-
-def print_limits(
-    settings: Settings, found: dict[str, list[float]], network: dict[str, Timed], num_images: int
-) -> None:
-    """Print the rates of the network, and which side limits what reads images."""
-    where = device()
-    speeds = {name: timed.num_images / median(found[name]) for name, timed in network.items()}
-    on = f"on {torch.cuda.get_device_name()}" if where.type == "cuda" else "on one core"
-    for name in precisions(where):
-        network_name = f"{settings.arch} at {settings.crop_px} px, {name}"
-        print(f"forward pass of a {network_name}: {speeds[name]:,.1f} images/s {on}")
-    print(f"training of one linear probe from features: {speeds['probe']:,.0f} images/s {on}")
-    crops = found["bytes" if where.type == "cuda" else "normalized"]
-    pixels, evaluated = (num_images / median(times) for times in (crops, found["evaluation"]))
-    print(limits(pixels, evaluated, speeds, where))
 
 
 def rates(durations: Sequence[float], num_images: int) -> str:

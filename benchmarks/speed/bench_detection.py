@@ -23,7 +23,7 @@ from transfer.detection import recipe
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, is_available
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, Sample
-from transfer.detection.solver import sgd
+from transfer.detection.train import sgd
 from transfer.finetuning.schedule import learning_rate, set_rate
 
 RECIPES = {

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
+from PIL import Image
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -99,7 +101,12 @@ def of_photographs(folder: Path, views: int, backbone: Backbone) -> tuple[Pixels
     view = RandomView(px=size_px)
 
     def cropped(place: int, seed: int) -> Callable[[], Tensor]:
-        return lambda: normalize_image(view(images[place][0], 0, seed)[0], backbone.input)
+        def pixels() -> Tensor:
+            crop = np.empty((size_px, size_px, 3), np.uint8)
+            view.write(images.source.read(place), seed, crop)
+            return normalize_image(Image.fromarray(crop), backbone.input)
+
+        return pixels
 
     count = len(images)
     centers = [_centered(images, place, transform, backbone) for place in range(count)]

@@ -89,7 +89,8 @@ def _all_ended(jobs: Sequence[str]) -> bool:
 
 def bench_plan(request: Request) -> None:
     """Print the time of a plan that reads and checks all checkpoints, and of a second plan."""
-    from benchmarks.run_all import RunAll, plan
+    from benchmarks.planning.options import RunAll
+    from benchmarks.run_all import plan
 
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)

@@ -20,7 +20,6 @@ SPEED_RANGES: Mapping[str, Range] = {
     "crop_px": SIZE_PX,
     "dim": Range(1, 2**20),
     "height_px": SIZE_PX,
-    "image_px": SIZE_PX,
     "images": COUNT,
     "latent": Range(1, 2**20),
     "n": Range(40, 2**24),

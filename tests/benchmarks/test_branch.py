@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from benchmarks.execution.one_cell import arguments_of
-from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones
-from benchmarks.run_all import RunAll, main, origins
+from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones, origins
+from benchmarks.planning.options import RunAll
+from benchmarks.run_all import main
 from transfer.backbone import random_backbone
 from transfer.cells.request import Cell, CellSettings
 

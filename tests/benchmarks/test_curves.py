@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import run_all
-from benchmarks.curves import main
 from benchmarks.execution.run_file import local_rows
 from benchmarks.pages.records import read_results
+from benchmarks.run_all import main
 from benchmarks.tables import write_tables
 from tests.synthetic_records import put
 from transfer.backbone import Backbone
@@ -79,15 +78,17 @@ def test_only_the_weights_of_one_snapshot_are_in_memory(
 ) -> None:
     alive: list[weakref.ref[Backbone]] = []
     most: list[int] = []
+    tolerated: list[int] = []
 
     def succeeded(cell: Cell, *_: object) -> bool:
         alive.append(weakref.ref(cell.backbone))
         most.append(sum(one() is not None for one in alive))
+        tolerated.append(cell.settings.tolerated)
         return True
 
     monkeypatch.setattr("benchmarks.execution.sequence.run_cell", succeeded)
-    assert main(words(snapshots, small_data, tmp_path)) == 0
-    assert most == [1, 1, 1]
+    assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
+    assert (most, tolerated) == ([1, 1, 1], [3, 3, 3])
 
 
 def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(
@@ -125,34 +126,23 @@ def test_snapshots_are_no_rows_of_other_tables(
     assert "mine" not in (tmp_path / "results" / "tables" / "overview.md").read_text()
 
 
-def test_fewer_images_than_neighbors_are_a_wrong_request(
+def test_a_wrong_request_of_snapshots_is_refused(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = words(snapshots, small_data, tmp_path)
-    request[request.index("smoke")] = "paper"
-    assert main(request) == 2
-    assert "no snapshot can be evaluated: cifar10_knn: 200 neighbors" in capsys.readouterr().err
 
+    def changed(before: str, after: str) -> list[str]:
+        return [after if word == before else word for word in request]
 
-@pytest.mark.parametrize("name", ["..", "records", ""])
-def test_a_curve_needs_a_name_that_can_be_a_folder(
-    name: str,
-    snapshots: Path,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    request = words(snapshots, small_data, tmp_path)
-    request[request.index("mine")] = name
-    assert main(request) == 2
-    assert f"error: --name {name!r} " in capsys.readouterr().err
-
-
-def test_a_folder_without_snapshots_is_a_wrong_request(
-    tmp_path: Path, small_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(tmp_path, small_data, tmp_path)) == 2
-    assert "--snapshot-epochs" in capsys.readouterr().err
+    for wrong, fact in (
+        (changed("smoke", "paper"), "cifar10_knn: 200 neighbors"),
+        (changed("mine", ".."), "--name '..' "),
+        (changed("mine", ""), "--name '' "),
+        (changed(str(snapshots), str(tmp_path)), "--snapshot-epochs"),
+        (changed(str(small_data), str(tmp_path / "nowhere")), "cifar10"),
+    ):
+        assert main(wrong) == 2
+        assert fact in capsys.readouterr().err
 
 
 def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
@@ -173,29 +163,12 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]
 
 
-def test_cells_know_how_many_broken_images_are_tolerated(
-    snapshots: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tolerated = []
-
-    def succeeded(cell: Cell, *_: object) -> bool:
-        tolerated.append(cell.settings.tolerated)
-        return True
-
-    monkeypatch.setattr("benchmarks.execution.sequence.run_cell", succeeded)
-    assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
-    assert tolerated == [3, 3, 3]
-
-
-def test_without_its_data_nothing_runs(snapshots: Path, tmp_path: Path) -> None:
-    assert main(words(snapshots, tmp_path / "nowhere", tmp_path)) == 2
-
-
 def point(curves: Path, epoch: int, **changes: Any) -> None:
     """A record of a snapshot, except for what changes: its protocol, its data, its metrics."""
     protocol = changes.get("protocol", "jcl-2020")
     content = {
         "format": "ssl-record/1",
+        **{"primary_metric": "top1", "heading": "Linear probes"},
         "backbone": {
             **{"name": f"mine@epoch{epoch}", "arch": "resnet18", "stem": "imagenet"},
             **{"sha256": str(epoch), "made_by": {"epochs": float(epoch)}},
@@ -238,6 +211,7 @@ def test_a_page_of_curves_has_a_table_for_every_metric(tmp_path: Path) -> None:
 def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
     failure = {"format": "ssl-failure/1", "backbone": "mine@epoch2", "task": "in100_linear"}
     failure |= {"protocol": "jcl-2020/1", "schedule": "paper", "reason": "OSError: torn"}
+    failure |= {"primary_metric": "top1", "heading": "Linear probes"}
     point(tmp_path / "curves", 1)
     (tmp_path / "curves" / "mine" / "2.failed.json").write_text(json.dumps(failure | {"seed": 0}))
     write_tables(tmp_path)
@@ -248,8 +222,8 @@ def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
 def test_a_plan_of_snapshots_writes_nothing(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
+    assert main([*words(snapshots, small_data, tmp_path), "--plan", "full"]) == 0
     assert capsys.readouterr().err.count("mine@epoch") == 3
-    assert run_all.main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
+    assert main([*words(snapshots, small_data, tmp_path), "--plan"]) == 0
     assert "Nearest neighbors      3       3" in capsys.readouterr().err
     assert not list((tmp_path / "results").rglob("*.json"))

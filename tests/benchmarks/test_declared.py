@@ -11,10 +11,16 @@ import torch
 
 from benchmarks.execution.one_cell import arguments_of, cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
-from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones
-from benchmarks.planning.declared import settle_declarations
+from benchmarks.planning.checkpoints import (
+    Origin,
+    inspect_checkpoint,
+    load_backbones,
+    origins,
+    settle_declarations,
+)
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.run_all import RunAll, main, origins
+from benchmarks.run_all import main
 from pretrain.recipes import RECIPES
 from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone, random_backbone
@@ -63,29 +69,23 @@ def test_a_plan_knows_the_declaration_and_does_not_remember_it(
     assert inspect_checkpoint(replace(declared, random=True), tmp_path).declared == ""
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--as", "moco/in1k-r50-v3"], "close are moco/in1k-r50-v"),
-        (["--as", RECIPE, RECIPE], "2 recipes for 1 checkpoints"),
-    ],
-)
-def test_a_wrong_declaration_is_refused(
-    foreign: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
-    assert main(["--ckpt", str(foreign), *words, "--plan"]) == 2
-    assert said in capsys.readouterr().err
+def test_a_wrong_declaration_is_refused(foreign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, fact in (
+        (["moco/in1k-r50-v3"], "close are moco/in1k-r50-v"),
+        ([RECIPE, RECIPE], "2 recipes for 1 checkpoints"),
+    ):
+        assert main(["--ckpt", str(foreign), "--as", *words, "--plan"]) == 2
+        assert fact in capsys.readouterr().err
 
 
-def test_a_file_that_says_how_it_was_made_needs_no_declaration(backbone: Backbone) -> None:
+def test_what_needs_no_declaration_or_is_none_is_refused(backbone: Backbone) -> None:
     own = replace(backbone, made_by={"method": "jcl", "recipe": "jcl/in1k-r50"})
-    with pytest.raises(ValueError, match=r"says itself how it was made \(jcl/in1k-r50\)"):
-        with_declared_recipe(own, RECIPE)
-
-
-def test_what_is_no_name_of_a_recipe_is_refused(backbone: Backbone) -> None:
-    with pytest.raises(ValueError, match="expected a recipe such as"):
-        with_declared_recipe(backbone, "moco v2")
+    for declaring, recipe, fact in (
+        (own, RECIPE, r"\(jcl/in1k-r50\)"),
+        (backbone, "moco v2", "expected a recipe such as"),
+    ):
+        with pytest.raises(ValueError, match=fact):
+            with_declared_recipe(declaring, recipe)
 
 
 def test_a_record_keeps_the_declaration(backbone: Backbone, settings: CellSettings) -> None:
@@ -125,44 +125,37 @@ def store(records: Path, backbone: Backbone, task: str, declared: str, day: int)
         "departures": [],
         "wall_s": 1.0,
         "peak_memory_gb": 1.0,
+        "primary_metric": "top1",
+        "heading": "Others",
         "declared": declared,
         "finished": f"2026-01-0{day}T00:00:00Z",
     }
     return store_record(path, Record(**fields))
 
 
-def test_another_recipe_replaces_the_declared_one(backbone: Backbone, tmp_path: Path) -> None:
-    file = store(tmp_path, backbone, "a", RECIPE, 1)
-    other = replace(backbone, declared="moco/in1k-r50-v2")
-    settled, line = settle_declaration(tmp_path, other, given=True)
-    assert read_record(file).declared == settled.declared == "moco/in1k-r50-v2"
-    assert f"--as {RECIPE} is replaced by moco/in1k-r50-v2 in 1 records" in line
-
-
-def test_an_empty_recipe_withdraws_the_declared_one(backbone: Backbone, tmp_path: Path) -> None:
-    files = [store(tmp_path, backbone, task, RECIPE, 1) for task in ("a", "b")]
-    settled, line = settle_declaration(tmp_path, backbone, given=True)
-    assert [settled.declared, *(read_record(file).declared for file in files)] == ["", "", ""]
-    assert f"--as {RECIPE} is withdrawn in 2 records" in line
-    assert settle_declaration(tmp_path, backbone, given=True)[1] == ""
-
-
-def test_without_a_word_the_declared_recipe_stays_and_is_said(
+def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
     backbone: Backbone, tmp_path: Path
 ) -> None:
-    store(tmp_path, backbone, "a", "moco/in1k-r50-v2", 1)
-    file = store(tmp_path, backbone, "b", RECIPE, 2)
-    settled, line = settle_declaration(tmp_path, backbone, given=False)
-    assert settled.declared == read_record(file).declared == RECIPE  # the newest record's
-    assert f"declared as {RECIPE} by an earlier run; --as '' withdraws it" in line
-
-
-def test_a_file_that_was_never_declared_needs_no_line(backbone: Backbone, tmp_path: Path) -> None:
-    file = store(tmp_path, backbone, "a", "", 1)
-    store(tmp_path, replace(backbone, sha256="0" * 64), "b", RECIPE, 2)
-    for given in (True, False):
-        assert settle_declaration(tmp_path, backbone, given=given) == (backbone, "")
-    assert read_record(file).declared == ""
+    other = "moco/in1k-r50-v2"
+    cases: tuple[tuple[tuple[str, ...], str, bool, str, str], ...] = (
+        ((RECIPE,), other, True, other, f"--as {RECIPE} is replaced by {other} in 1 records"),
+        ((RECIPE, RECIPE), "", True, "", f"--as {RECIPE} is withdrawn in 2 records"),
+        ((other, RECIPE), "", False, RECIPE, f"declared as {RECIPE} by an earlier run"),
+        (("",), "", True, "", ""),
+        (("",), "", False, "", ""),
+    )
+    for number, (stored, now, given, expected, fact) in enumerate(cases):
+        records = tmp_path / str(number)
+        files = [store(records, backbone, str(n), said, n + 1) for n, said in enumerate(stored)]
+        store(records, replace(backbone, sha256="0" * 64), "foreign", other, 9)
+        asked = replace(backbone, declared=now)
+        settled, line = settle_declaration(records, asked, given=given)
+        assert settled.declared == read_record(files[-1]).declared == expected
+        assert fact in line
+        assert bool(line) == bool(fact)
+        if given:
+            assert {read_record(file).declared for file in files} == {expected}
+            assert settle_declaration(records, asked, given=True)[1] == ""
 
 
 def test_a_kept_recipe_reaches_the_processes_of_the_cells(

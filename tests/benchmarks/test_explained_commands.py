@@ -12,8 +12,8 @@ import pytest
 import tyro
 
 from benchmarks.pages.again import Again, make_again
-from benchmarks.planning.cells import cells_of, settings_of, split_words
-from benchmarks.run_all import RunAll
+from benchmarks.planning.cells import cells_of, split_words
+from benchmarks.planning.options import RunAll, settings_of
 from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells import command
@@ -59,7 +59,7 @@ def planned_cell(again: Again, backbone: Backbone, monkeypatch: pytest.MonkeyPat
         del words[place : place + 2]
     request = parsed(tuple(words))
     if isinstance(request, RunAll):
-        settings = settings_of(request, snapshots=True)
+        settings = settings_of(request)
         assert backbone.name.startswith(f"{name}@")
         (cell,) = cells_of([backbone], split_words(request.tasks), settings)
         return cell
@@ -135,6 +135,8 @@ def made(key: str, folder: Path, options: TrainingOptions | None = None, **chang
         departures=[],
         wall_s=1.0,
         peak_memory_gb=1.0,
+        primary_metric=cell.task.primary_metric,
+        heading=cell.task.heading,
     )
     path = cell.path
     put(path.parent, path.name, asdict(content) | changes)

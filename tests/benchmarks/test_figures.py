@@ -14,6 +14,7 @@ from benchmarks import run_all
 from benchmarks.drawing import FIGURES, files
 from benchmarks.drawing.figure import Picture, printed_name
 from benchmarks.figures import list_lines, main, read_material, update_figures
+from benchmarks.planning.options import RunAll
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import jcl_keys, point
 
@@ -181,10 +182,10 @@ def test_a_run_of_all_takes_snapshots_or_checkpoints(
 def test_a_run_of_all_evaluates_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def evaluate(request: run_all.RunAll, tasks: str, *, plan: bool, full: bool) -> int:
-        asked.append((request.snapshots, tasks, plan, full))
+    def evaluate(request: RunAll) -> int:
+        asked.append((request.snapshots, request.plan))
         return 0
 
     monkeypatch.setattr("benchmarks.execution.snapshots.evaluate_snapshots", evaluate)
     assert run_all.main(["--snapshots", str(tmp_path), "--plan"]) == 0
-    assert asked == [((tmp_path,), "cifar10_knn", True, False)]
+    assert asked == [((tmp_path,), True)]

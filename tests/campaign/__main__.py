@@ -1,26 +1,50 @@
 """A campaign of kills: python -m tests.campaign --kills 200 --seed 0.
 
-Each trial starts a command of the suite, disturbs it at a random moment, and starts the same
-command again until it ends by itself. The result must equal that of an undisturbed run to the bit.
-The same campaign command goes on after the last trial in its log.
+Each trial starts a command of the suite on small generated data (ResNet-18, smoke schedules, one
+thread, CPU), damages it at a moment drawn over the time of an undisturbed run, and starts the same
+command again until it ends by itself. The metrics and details of records, the tensors, the losses,
+and the bytes of features, tables and images must equal those of an undisturbed run. The same
+campaign command goes on after the last trial in its log.
 
-subjects.py     the commands, their inputs, and what counts as their result
+subjects.py     the commands and their inputs
 processes.py    commands in forked processes, and all processes below them
-disturbance.py  the kinds of kills and stops
-trial.py        one trial
-campaign.py     all trials and their log
-faults.py       faults of machines: --faults 1 does these in place of kills
-damage.py       the kinds of damage that a fault does, and what must come of each
+kinds.py        the kinds of kills, stops and faults of machines (--faults)
+trial.py        one trial, and when it is survived
+outcome.py      the result of a command, as a digest of each part
 faulty.py       a command on a machine with a fault
 corruptions.py  make-corruptions with noise in place of its package
 """
 
+import json
 import os
+import random
+import shutil
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 
+import torch
 import tyro
+
+from tests.campaign.kinds import FAULTS, KILLS
+from tests.campaign.processes import Commands, Running, adopt_orphans, running
+from tests.campaign.subjects import SUBJECTS, Places, write_inputs
+from tests.campaign.trial import Trial, Undisturbed, run_trial, run_undisturbed
+
+IMPORTED = (
+    "benchmarks.planning.plan",
+    "benchmarks.tables",
+    "pretrain.start",
+    "tensorboard.compat",
+    "tests.campaign.corruptions",
+    "torch.distributed",
+    "transfer.cells.command",
+    "transfer.cells.many_gpus",
+)
+"""Modules that forks need not import; none of them is the main module of a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,35 +66,95 @@ class Request:
 
 
 def main() -> int:
-    """Run the campaign; return 0 if every trial was survived, else 1."""
+    """Run the trials that the log lacks; return 0 if all were survived, else 1."""
     request = tyro.cli(Request, description=__doc__)
-    # before torch is imported, for this process and all that it starts: threads would share cores
+    # one thread in this process, its forks and all that they start: others would share cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return run_faults(request) if request.faults else run_kills(request)
+    torch.set_num_threads(1)
+    names = [name for name in request.subjects.split(",") if name] or list(SUBJECTS)
+    folder, begin_s = request.folder.resolve(), time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    adopt_orphans()
+    for module in IMPORTED:
+        import_module(module)
+    write_inputs(folder / "inputs", names, lambda commands: _run_to_end(commands, folder))
+    log = folder / f"{'faults' if request.faults else 'trials'}-seed{request.seed}.jsonl"
+    trials = read_trials(log)
+    done = {trial.name for trial in trials}
+    for name, subject, kind in planned(request, names):
+        if name in done:
+            continue
+        if request.minutes and time.monotonic() - begin_s > 60 * request.minutes:
+            break
+        places = Places(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
+        expected = undisturbed_result(folder, subject, places)
+        trial = run_trial(name, subject, kind, expected, places)
+        with log.open("a") as file:
+            file.write(json.dumps(asdict(trial)) + "\n")
+        trials.append(trial)
+        _report(trial, folder, places)
+    return int(any(trial.problem for trial in trials))
 
 
-def run_kills(request: Request) -> int:
-    """Run the trials of the campaign; return the exit status."""
-    from tests.campaign.campaign import run
+def planned(request: Request, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, subject and kind of each trial."""
+    if not request.faults:
+        for number in range(request.kills):
+            name = f"{request.seed} {number}"
+            yield name, names[number % len(names)], random.Random(name).choice(list(KILLS))
+        return
+    for number in range(request.faults):
+        for kind, fault in FAULTS.items():
+            for subject in (subject for subject in fault.subjects if subject in names):
+                yield f"{request.seed} {kind} {subject} {number}", subject, kind
 
-    trials = run(
-        request.folder,
-        kills=request.kills,
-        seed=request.seed,
-        names=[name for name in request.subjects.split(",") if name],
-        minutes=request.minutes,
+
+def read_trials(log: Path) -> list[Trial]:
+    """Return the trials in a log; a line that a kill has cut short is left out."""
+    lines = log.read_text().split("\n")[:-1] if log.exists() else []
+    return [Trial(**json.loads(line)) for line in lines if line.endswith("}")]
+
+
+def undisturbed_result(folder: Path, subject: str, places: Places) -> Undisturbed:
+    """Return the undisturbed result of a subject, measured once and kept in the folder."""
+    file = folder / "undisturbed" / f"{_slug(subject)}.json"
+    if not file.exists():
+        result = run_undisturbed(subject, places)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(asdict(result), indent=1))
+        print(f"{subject}: {result.duration_s:.1f} s undisturbed", file=sys.stderr, flush=True)
+    return Undisturbed(**json.loads(file.read_text()))
+
+
+def _report(trial: Trial, folder: Path, places: Places) -> None:
+    """Print a trial; keep its files and all that it printed if it was not survived."""
+    words = f"NOT SURVIVED: {trial.problem}" if trial.problem else "survived"
+    print(
+        f"{trial.name}  {trial.subject}  {trial.kind}  {trial.statuses}  {trial.wall_s:.1f} s  "
+        f"{words}{' (too late)' * (not trial.in_time)}",
+        file=sys.stderr,
+        flush=True,
     )
-    return int(not all(trial.survived for trial in trials))
+    if trial.problem:
+        kept = folder / "failed" / _slug(trial.name)
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(places.out, kept / "out", symlinks=True)
+        for log in places.out.parent.glob(f"{places.out.name}*.log"):
+            shutil.copy(log, kept)
+    shutil.rmtree(places.out, ignore_errors=True)
 
 
-def run_faults(request: Request) -> int:
-    """Do the faults of machines; return the exit status."""
-    from tests.campaign.faults import run
+def _run_to_end(commands: Commands, folder: Path) -> None:
+    """Run commands that nothing disturbs; RuntimeError if one fails."""
+    run = Running(folder / "inputs.log")
+    with running(commands, run):
+        run.wait(600)
+    if any(run.results()):
+        raise RuntimeError(f"{commands[0]} fails: {run.results()}, see {run.log}")
 
-    outcomes = run(
-        request.folder, rounds=request.faults, seed=request.seed, minutes=request.minutes
-    )
-    return int(any(outcome.problem for outcome in outcomes))
+
+def _slug(words: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in words.lower())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 RESULT_FIELDS = (
@@ -17,8 +18,8 @@ VOLATILE_DETAILS = ("training",)
 """Details with times and rates."""
 CACHE = "runs/cache/"
 """Folder of entries that a hash of their content's origin names: a surplus one does no harm."""
-EXACT_SUFFIXES = (".md", ".csv", ".npy", ".JPEG")
-"""Files that are compared byte by byte: tables, figures, features, corrupted images."""
+EXACT_SUFFIXES = (".md", ".csv", ".JPEG")
+"""Files that are compared byte by byte: tables, figures, corrupted images."""
 
 DAMAGED = (
     *(ValueError, TypeError, KeyError, AttributeError, EOFError),
@@ -64,8 +65,10 @@ def _content(path: Path, name: Path) -> bytes | None:
 def _content_of_whole(path: Path, name: Path) -> bytes | None:
     if path.suffix in EXACT_SUFFIXES:
         return path.read_bytes()
+    if path.suffix == ".npy":  # behind the array stands which state of the data it is of
+        return bytes(np.load(path).tobytes())
     if path.suffix == ".json" and "records" in name.parts:
-        return json.dumps(_of_record(json.loads(path.read_text())), sort_keys=True).encode()
+        return json.dumps(result_of(json.loads(path.read_text())), sort_keys=True).encode()
     if path.name == "metrics.jsonl":
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         return json.dumps([[line["step"], line["loss"]] for line in lines]).encode()
@@ -74,7 +77,8 @@ def _content_of_whole(path: Path, name: Path) -> bytes | None:
     return None
 
 
-def _of_record(record: dict[str, Any]) -> dict[str, Any]:
+def result_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a record does not depend on place, time, load or memory."""
     kept = {name: record[name] for name in RESULT_FIELDS if name in record}
     details = record.get("details", {})
     return kept | {"details": {k: v for k, v in details.items() if k not in VOLATILE_DETAILS}}

@@ -158,9 +158,8 @@ class Running:
 
 
 @contextmanager
-def running(commands: Commands, log: Path) -> Iterator[Running]:
+def running(commands: Commands, run: Running) -> Iterator[Running]:
     """Start commands together; none of their processes outlives the context."""
-    run = Running(log)
     try:
         for words in commands:
             run.start(words)

@@ -1,7 +1,8 @@
-"""The commands of the campaign, their inputs, and what counts as their result."""
+"""The commands of the campaign, and what they read."""
 
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,20 +37,6 @@ class Places:
         )
 
 
-def _no_preparation(places: Places) -> None:
-    """Leave the trial's folder empty."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """Commands that are started together, disturbed, and started again."""
-
-    commands: Commands
-    """Words after `python -m`; INPUTS and OUT stand for folders."""
-    prepare: Callable[[Places], None] = _no_preparation
-    """Puts into the trial's folder what the commands need to write to."""
-
-
 def _pretrain(out: str, *options: str) -> tuple[str, ...]:
     small = ("--batch-size", "8", "--size-px", "32", "--epochs", "4", "--read-every-steps", "2")
     # checkpoints within epochs, so that kills hit many of them
@@ -77,78 +64,78 @@ def _run_all(tasks: str, *options: str) -> tuple[str, ...]:
     return _evaluate("benchmarks.run_all", *files, *rows, "--tasks", tasks, *options)
 
 
-def _copy_records(places: Places) -> None:
-    shutil.copytree(places.inputs / "records", places.out / "results" / "records")
-
-
-def _link_imagenet(places: Places) -> None:
-    """Show the data in a folder of the trial, where the command writes beside them."""
-    data = places.inputs / "data"
-    (places.out / "data").mkdir(parents=True)
-    for name in ("imagenet", "imagenet_subsets"):
-        (places.out / "data" / name).symlink_to(data / name)
-    shutil.copy(data / "small-data.json", places.out / "data")
-
-
+SNAPSHOTS = ("--snapshots", "INPUTS/trained/snapshots", "--name", "moco")
 ITERATIONS = ("--iterations", "10", "--image-px", "64")
-SUBJECTS: Mapping[str, Subject] = {
-    "pre-training": Subject(commands=(_pretrain("OUT/run", "--bn-splits", "2"),)),
-    "pre-training, two processes": Subject(
-        commands=(_torchrun(_pretrain("OUT/run", "--bn-splits", "1", "--epochs", "3")),)
+SUBJECTS: Mapping[str, Commands] = {
+    "pre-training": (_pretrain("OUT/run", "--bn-splits", "2"),),
+    "pre-training, two processes": (
+        _torchrun(_pretrain("OUT/run", "--bn-splits", "1", "--epochs", "3")),
     ),
-    "snapshots": Subject(
-        commands=(_pretrain("OUT/run", "--bn-splits", "2", "--snapshot-epochs", "1"),)
+    "snapshots": (_pretrain("OUT/run", "--bn-splits", "2", "--snapshot-epochs", "1"),),
+    "curves": (
+        _evaluate("benchmarks.run_all", *SNAPSHOTS, "--tasks", "cifar10_knn,cifar10_lowshot_knn"),
     ),
-    "curves": Subject(
-        commands=(
-            (
-                *_evaluate("benchmarks.curves", "--snapshots", "INPUTS/trained/snapshots"),
-                *("--name", "moco", "--tasks", "cifar10_knn,cifar10_lowshot_knn"),
-            ),
-        )
+    "linear probe": (_cell("cifar10_linear"),),
+    "few labels": (_cell("in1k_semi_1pct@co2"),),
+    "SVM": (_cell("voc07_svm"),),
+    "detector": (_cell("coco_det", "--engine", "torchvision", *ITERATIONS),),
+    "segmentation": (_cell("voc12_seg_fcn", *ITERATIONS),),
+    "extraction, two processes": tuple(
+        _cell(f"cifar10_{task}", data="many") for task in ("knn", "lowshot_knn")
     ),
-    "linear probe": Subject(commands=(_cell("cifar10_linear"),)),
-    "few labels": Subject(commands=(_cell("in1k_semi_1pct@co2"),)),
-    "SVM": Subject(commands=(_cell("voc07_svm"),)),
-    "detector": Subject(commands=(_cell("coco_det", "--engine", "torchvision", *ITERATIONS),)),
-    "segmentation": Subject(commands=(_cell("voc12_seg_fcn", *ITERATIONS),)),
-    "extraction, two processes": Subject(
-        commands=tuple(_cell(f"cifar10_{task}", data="many") for task in ("knn", "lowshot_knn")),
-    ),
-    "run_all": Subject(commands=(_run_all("cifar10_knn,cifar10_linear,voc07_svm"),)),
-    "run_all --workers 2": Subject(
-        commands=(_run_all("cifar10_knn,cifar10_lowshot_knn", "--workers", "2"),)
-    ),
-    "tables": Subject(
-        commands=(("benchmarks.tables", "--results", "OUT/results"),), prepare=_copy_records
-    ),
-    "make-corruptions": Subject(
-        commands=(("tests.campaign.corruptions", "OUT/data"),), prepare=_link_imagenet
-    ),
+    "run_all": (_run_all("cifar10_knn,cifar10_linear,voc07_svm"),),
+    "run_all --workers 2": (_run_all("cifar10_knn,cifar10_lowshot_knn", "--workers", "2"),),
+    "tables": (("benchmarks.tables", "--results", "OUT/results"),),
+    "make-corruptions": (("tests.campaign.corruptions", "OUT/data"),),
 }
+"""Words after `python -m` of commands that are started together; INPUTS and OUT are folders."""
 
 
-def write_inputs(inputs: Path, run: Callable[[Commands], None]) -> None:
-    """Write all that the subjects read, unless it is there already.
+def prepare(subject: str, places: Places) -> None:
+    """Put into a trial's folder what its commands find there and write beside."""
+    if subject == "tables":
+        shutil.copytree(ROOT / "results" / "records", places.out / "results" / "records")
+    if subject == "make-corruptions":
+        data = places.inputs / "data"
+        (places.out / "data").mkdir(parents=True)
+        for name in ("imagenet", "imagenet_subsets"):
+            (places.out / "data" / name).symlink_to(data / name)
+        shutil.copy(data / "small-data.json", places.out / "data")
+
+
+def write_inputs(inputs: Path, subjects: Iterable[str], run: Callable[[Commands], None]) -> None:
+    """Write what these subjects read, unless it is there already.
 
     run: runs commands to their end.
     """
-    done = inputs / "complete"
-    if done.exists():
-        return
-    shutil.rmtree(inputs, ignore_errors=True)
-    generate(inputs / "data", keys=DATA_KEYS)
-    generate_many(inputs / "many", MANY_PER_CLASS)
+    words = " ".join(word for name in subjects for command in SUBJECTS[name] for word in command)
+    names = set(re.findall(r"INPUTS/(\w+)", words))
+    names |= {"data"} if "make-corruptions" in subjects else set()
+    names |= {"images"} if names & {"random", "trained"} else set()
+    for name in sorted(names):  # images come before what is trained on them
+        if (inputs / name / "complete").exists():
+            continue
+        shutil.rmtree(inputs / name, ignore_errors=True)
+        if name == "data":
+            generate(inputs / name, keys=DATA_KEYS)
+        elif name == "many":
+            generate_many(inputs / name, MANY_PER_CLASS)
+        elif name == "images":
+            _write_images(inputs / name)
+        else:
+            recipe, options = {
+                "random": ("random/smoke", ()),
+                "trained": ("moco/smoke", ("--snapshot-epochs", "1")),
+            }[name]
+            place = ("--data", str(inputs / "images"), "--out", str(inputs / name))
+            run((("pretrain", recipe, *place, *options),))
+            (inputs / name / "checkpoint.pt").unlink(missing_ok=True)
+        (inputs / name / "complete").touch()
+
+
+def _write_images(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for i in range(NUM_IMAGES):
-        file = inputs / "images" / str(i % NUM_KINDS) / f"{i:03d}.jpg"
+        file = folder / str(i % NUM_KINDS) / f"{i:03d}.jpg"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(jpeg(paint(i % NUM_KINDS, (40, 48), rng)))
-    shutil.copytree(ROOT / "results" / "records", inputs / "records")
-    places = Places(inputs=inputs, out=inputs)
-    for name, recipe in (("random", "random/smoke"), ("trained", "moco/smoke")):
-        words = ("pretrain", recipe, "--data", "INPUTS/images", "--out", f"OUT/{name}")
-        options = ("--snapshot-epochs", "1") if name == "trained" else ()
-        run((places.words((*words, *options)),))
-        (inputs / name / "checkpoint.pt").unlink(missing_ok=True)
-    done.touch()

@@ -1,23 +1,31 @@
-"""One trial: a command is started, disturbed, and started again until it ends by itself."""
+"""One trial: commands are started, damaged, and started again until they end by themselves.
 
-import json
+Survived: a command that fails says why, and the same command on a sound machine ends with the
+undisturbed result to the bit. A damaged file may be refused by name, and is then deleted. Three
+changes of data cannot be noticed and are not tried: images replaced while a command runs and put
+back while it is dead; others of the same size between two commands; others whose times are set
+back.
+"""
+
 import random
+import re
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from tests.campaign.disturbance import KINDS
-from tests.campaign.outcome import differences, outcome
-from tests.campaign.processes import Commands, running
-from tests.campaign.subjects import SUBJECTS, Places
+from tests.campaign.kinds import FAULTS, KILLS, Damaged, Kind
+from tests.campaign.outcome import CACHE, differences, outcome
+from tests.campaign.processes import Commands, Running, running
+from tests.campaign.subjects import SUBJECTS, Places, prepare
 
 MAX_STARTS = 4
-"""Starts after the disturbed one; a second one is needed where a process outlives the first."""
+"""Starts after the damaged one; a second one is needed where a process outlives the first."""
 BUSY = ("in use by another run", "another process works on this cell")
 """Parts of the messages of a command whose folder another process has locked."""
 ORPHANS_S = 120.0
 """Time that processes may outlive their command until they have saved."""
+LAST_LINES = 4
+"""Number of last lines of a failed command that must say why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,81 +46,115 @@ class Undisturbed:
 class Trial:
     """The outcome of one trial, a line of the log."""
 
-    number: int
-    seed: int
+    name: str
+    """Seed, kind or number: what distinguishes it from the other trials of a campaign."""
     subject: str
     kind: str
-    share: float
-    """Moment of the disturbance as a share of the undisturbed duration."""
     in_time: bool
-    """True if the command still ran at that moment; otherwise nothing was disturbed."""
+    """True if the command still ran at the moment of the damage; else nothing was damaged."""
     statuses: list[list[int]]
     """Exit statuses of each start."""
     problem: str
     """Explanation of what was not survived; empty if all was."""
-    traceback: bool
-    """True if a command asked to stop, or started again, has printed a traceback."""
     wall_s: float
-
-    @property
-    def survived(self) -> bool:
-        """Return whether the result equals the undisturbed one."""
-        return not self.problem
-
-    def line(self) -> str:
-        """Return the trial as a line of the log."""
-        return json.dumps(asdict(self))
 
 
 def run_undisturbed(subject: str, places: Places) -> Undisturbed:
     """Run a subject to its end and return its result; RuntimeError if it fails."""
     start_anew(subject, places)
     start_s = time.monotonic()
-    log = places.out.with_suffix(".log")
-    with running(commands_of(subject, places), log) as run:
+    run = Running(places.out.with_suffix(".log"))
+    with running(commands_of(subject, places), run):
         run.wait(600)
         run.wait_for_orphans(5)
     if run.results() != [0] * len(run.leaders):
-        raise RuntimeError(f"{subject} fails undisturbed: {run.results()}, see {log}")
+        raise RuntimeError(f"{subject} fails undisturbed: {run.results()}, see {run.log}")
     return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(places.out))
 
 
-def run_trial(
-    number: int, seed: int, names: Sequence[str], expected: Undisturbed, places: Places
-) -> Trial:
-    """Disturb a subject once at a random moment, then start it until it ends by itself."""
-    subject, draw = names[number % len(names)], random.Random(f"{seed} {number}")
-    kind, share = draw.choice(list(KINDS)), draw.random()
+def run_trial(name: str, subject: str, kind: str, expected: Undisturbed, places: Places) -> Trial:
+    """Damage a subject once at a random moment, then start it until it ends by itself."""
+    what, draw, begin_s = {**KILLS, **FAULTS}[kind], random.Random(name), time.monotonic()
     start_anew(subject, places)
-    begin_s = time.monotonic()
-    log = places.out.with_suffix(".log")
-    commands = commands_of(subject, places)
-    with running(commands, log) as run:
-        in_time = not run.wait(share * expected.duration_s)
-        if in_time:
-            KINDS[kind](run, draw)
-        ended = run.wait(expected.limit_s)
+    commands = commands_of(subject, places, what.fault) * what.copies
+    run = Running(places.out.with_suffix(".log"))
+    at = Damaged(subject=subject, places=places, run=run, draw=draw)
+    if what.at_once and what.damage is not None:
+        what.damage(at)
+    with running(commands, run):
+        in_time = what.at_once or _damage(what, at, draw.random() * expected.duration_s)
+        ended = run.wait(what.copies * expected.limit_s)
+        run.wait_for_orphans(5)
         statuses = [run.results()] if ended else []
-        problem = "" if ended else "hangs after it"
-        asked = "SIGTERM" in kind and "Traceback" in run.printed()
-        if not problem and any(statuses[0]):
-            problem = start_again(commands, places, expected, statuses)
-        elif not problem:
-            run.wait_for_orphans(5)
+        problem = wrong_end(run, what, asked="SIGTERM" in kind) if ended else "hangs"
+    if what.repair is not None and ended:
+        what.repair(at)
     if not problem:
-        problem = differences(expected.parts, outcome(places.out))
+        problem = _recover(at, expected, statuses)
+    wall_s = round(time.monotonic() - begin_s, 1)
     return Trial(
-        number=number,
-        seed=seed,
+        name=name,
         subject=subject,
         kind=kind,
-        share=round(share, 3),
         in_time=in_time,
         statuses=statuses,
         problem=problem,
-        traceback=asked,
-        wall_s=round(time.monotonic() - begin_s, 1),
+        wall_s=wall_s,
     )
+
+
+def _damage(what: Kind, at: Damaged, moment_s: float) -> bool:
+    """Do the damage at its moment; return whether the commands still ran."""
+    if what.damage is None:
+        return True
+    if at.run.wait(moment_s):
+        return False
+    while not what.damage(at):
+        if at.run.wait(0.0):
+            return False
+    return True
+
+
+def wrong_end(run: Running, what: Kind, *, asked: bool) -> str:
+    """Return what is wrong with how damaged commands have ended; empty if nothing is.
+
+    asked: they were asked to stop, after which no traceback may be printed.
+    """
+    if what.statuses is not None and set(run.results()) != what.statuses:
+        return f"ends with {run.results()}: {run.last_line()}"
+    if asked and "Traceback" in run.printed():
+        return "prints a traceback"
+    for text in run.printed_by_failed():
+        lines = text.splitlines()
+        # a run over many cells tells each failure when it happens, and ends with the tables
+        told = [line for line in lines if "failed:" in line] + lines[-LAST_LINES:]
+        if not re.search(what.reason, "\n".join(told)):
+            return f"{run.results()} without the reason: {run.last_line()}"
+    return ""
+
+
+def _recover(at: Damaged, expected: Undisturbed, statuses: list[list[int]]) -> str:
+    """Start the commands on a sound machine if they need it; return what is wrong, or nothing."""
+
+    def again() -> str:
+        problem = start_again(commands_of(at.subject, at.places), at.places, expected, statuses)
+        return problem or differences(expected.parts, outcome(at.out))
+
+    # a result of other data is right until they are put back: its record names the data
+    same = not any(statuses[0]) and not differences(expected.parts, outcome(at.out))
+    problem = "" if same else again()
+    for file in at.spoiled:
+        if "ends with" in problem and file.name in problem:
+            file.unlink()  # as the refusal says
+            problem = again()
+        if "ends with" in problem and str(file.parent) in problem:
+            shutil.rmtree(file.parent)  # the refusal names the folder
+            problem = again()
+        if problem and file.relative_to(at.out).as_posix().startswith(CACHE):
+            # a finished record is not computed again, so nothing has read the damaged entry yet
+            shutil.rmtree(at.out / "results")
+            problem = again()
+    return problem
 
 
 def start_again(
@@ -127,23 +169,24 @@ def start_again(
     for attempt in range(1, MAX_STARTS + 1):
         log = places.out.with_suffix(f".again{attempt}.log")
         log.unlink(missing_ok=True)
-        with running(commands, log) as again:
-            if not again.wait(expected.limit_s):
+        with running(commands, Running(log)) as run:
+            if not run.wait(expected.limit_s):
                 return f"start {attempt + 1} hangs"
-            statuses.append(again.results())
-            if not any(again.results()):
-                again.wait_for_orphans(5)
+            statuses.append(run.results())
+            if not any(run.results()):
+                run.wait_for_orphans(5)
                 return ""
-            if not any(words in again.printed() for words in BUSY):
-                return f"start {attempt + 1} ends with {again.results()}: {again.last_line()}"
-            if again.wait_for_orphans(ORPHANS_S):
+            if not any(words in run.printed() for words in BUSY):
+                return f"start {attempt + 1} ends with {run.results()}: {run.last_line()}"
+            if run.wait_for_orphans(ORPHANS_S):
                 return f"processes outlive the command by {ORPHANS_S:.0f} s"
     return f"not finished after {MAX_STARTS} further starts"
 
 
-def commands_of(subject: str, places: Places) -> Commands:
-    """Return the commands of a subject in these folders."""
-    return tuple(places.words(words) for words in SUBJECTS[subject].commands)
+def commands_of(subject: str, places: Places, fault: str = "") -> Commands:
+    """Return the commands of a subject in these folders; fault: one of `faulty.py` around each."""
+    around = ("tests.campaign.faulty", fault) if fault else ()
+    return tuple((*around, *places.words(words)) for words in SUBJECTS[subject])
 
 
 def start_anew(subject: str, places: Places) -> None:
@@ -151,5 +194,5 @@ def start_anew(subject: str, places: Places) -> None:
     shutil.rmtree(places.out, ignore_errors=True)
     for log in places.out.parent.glob(f"{places.out.name}*.log"):
         log.unlink()
-    places.out.mkdir(parents=True, exist_ok=True)  # a mount point stays
-    SUBJECTS[subject].prepare(places)
+    places.out.mkdir(parents=True)
+    prepare(subject, places)

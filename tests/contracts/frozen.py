@@ -19,15 +19,15 @@ from transfer.backbone import Backbone, InputFormat
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
-from transfer.finetuning.prepared import Prepared, training_hash
 from transfer.frozen.cost_search import search_key
-from transfer.frozen.feature_cache import cache_key
+from transfer.frozen.features import cache_key
 from transfer.frozen.linear_heads import _file
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
+from transfer.tasks.recipe_training import Prepared, training_hash
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.tasks.voc_svm import VOCSVM

@@ -7,31 +7,19 @@ main function, which must end with status 2 and name option and range; others ar
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
+from importlib import import_module
 from typing import Any, get_type_hints
 
 import pytest
 import tyro
 
-import benchmarks.curves
 import benchmarks.gpu_check
-import benchmarks.run_all
-import benchmarks.speed.bench_annotations
-import benchmarks.speed.bench_commands
-import benchmarks.speed.bench_crops
-import benchmarks.speed.bench_detection
-import benchmarks.speed.bench_features
-import benchmarks.speed.bench_probe
-import benchmarks.speed.bench_rates
-import benchmarks.speed.bench_shared
-import benchmarks.speed.bench_slurm
-import benchmarks.speed.bench_svm
-import benchmarks.status
-import benchmarks.tables
 import pretrain.speed.bench_views
 import pretrain.speed.benchmark
 import slurm.__main__
 import transfer.__main__
-from benchmarks.planning.option_ranges import OPTION_RANGES
+from benchmarks import run_all, status, tables
+from benchmarks.planning.options import OPTION_RANGES, RunAll
 from benchmarks.speed.command import SPEED_RANGES as BENCH_RANGES
 from pretrain.speed.options import SPEED_RANGES, Benchmark
 from slurm.resources import LIMITS
@@ -40,10 +28,11 @@ from transfer.running.option_ranges import RANGES
 
 HUGE = "1" + "0" * 30
 RESOURCE_LIMITS = {name: (least, most) for name, least, most in LIMITS}
+NO_FILE = ("--ckpt", "none.pth")
 
 
 @dataclass(frozen=True)
-class CommandLine:
+class Door:
     """One command: its options, its main function, words that it needs, words at its end."""
 
     options: type
@@ -52,71 +41,50 @@ class CommandLine:
     words: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
 
+    def status(self, words: tuple[str, ...]) -> int | str | None:
+        """Return the exit status of the command with these words."""
+        try:
+            return self.main([*self.words, *words, *self.last])
+        except SystemExit as end:
+            return end.code
+
+
+def bench(name: str, *words: str) -> Door:
+    """Return a benchmark of speed."""
+    module = import_module(f"benchmarks.speed.{name}")
+    options = getattr(module, "Settings", None) or module.Request
+    return Door(options, module.main, BENCH_RANGES, words)
+
 
 BENCHMARKS = {
-    "bench_annotations": CommandLine(
-        benchmarks.speed.bench_annotations.Settings,
-        benchmarks.speed.bench_annotations.main,
-        BENCH_RANGES,
-    ),
-    "bench_commands": CommandLine(
-        benchmarks.speed.bench_commands.Settings, benchmarks.speed.bench_commands.main, BENCH_RANGES
-    ),
-    "bench_crops": CommandLine(
-        benchmarks.speed.bench_crops.Settings, benchmarks.speed.bench_crops.main, BENCH_RANGES
-    ),
-    "bench_detection": CommandLine(
-        benchmarks.speed.bench_detection.Settings,
-        benchmarks.speed.bench_detection.main,
-        BENCH_RANGES,
-    ),
-    "bench_features": CommandLine(
-        benchmarks.speed.bench_features.Settings,
-        benchmarks.speed.bench_features.main,
-        BENCH_RANGES,
-        ("--ckpt", "none.pth"),
-    ),
-    "bench_probe": CommandLine(
-        benchmarks.speed.bench_probe.Settings, benchmarks.speed.bench_probe.main, BENCH_RANGES
-    ),
-    "bench_rates": CommandLine(
-        benchmarks.speed.bench_rates.Settings,
-        benchmarks.speed.bench_rates.main,
-        BENCH_RANGES,
-        ("--photographs", "none"),
-    ),
-    "bench_shared": CommandLine(
-        benchmarks.speed.bench_shared.Settings, benchmarks.speed.bench_shared.main, BENCH_RANGES
-    ),
-    "bench_slurm": CommandLine(
-        benchmarks.speed.bench_slurm.Request, benchmarks.speed.bench_slurm.main, BENCH_RANGES
-    ),
-    "bench_svm": CommandLine(
-        benchmarks.speed.bench_svm.Settings, benchmarks.speed.bench_svm.main, BENCH_RANGES
-    ),
+    "bench_annotations": bench("bench_annotations"),
+    "bench_commands": bench("bench_commands"),
+    "bench_crops": bench("bench_crops"),
+    "bench_detection": bench("bench_detection"),
+    "bench_features": bench("bench_features", *NO_FILE),
+    "bench_probe": bench("bench_probe"),
+    "bench_rates": bench("bench_rates", "--photographs", "none"),
+    "bench_slurm": bench("bench_slurm"),
+    "bench_svm": bench("bench_svm"),
 }
-TASK = CommandLine(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", "--ckpt", "none.pth"))
-COMMANDS = {
-    "transfer TASK": TASK,
+DOORS = {
+    "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
-        name: CommandLine(options, transfer.__main__.main, RANGES, (name,))
+        name: Door(options, transfer.__main__.main, RANGES, (name,))
         for name, options in transfer.__main__.COMMANDS.items()
     },
-    "run_all": CommandLine(benchmarks.run_all.RunAll, benchmarks.run_all.main, OPTION_RANGES),
-    "curves": CommandLine(
-        benchmarks.curves.Request, benchmarks.curves.main, RANGES, ("--snapshots", "none")
-    ),
-    "tables": CommandLine(benchmarks.tables.Request, benchmarks.tables.main, {}),
-    "status": CommandLine(benchmarks.status.Request, benchmarks.status.main, {}),
-    "slurm": CommandLine(
+    "run_all": Door(RunAll, run_all.main, OPTION_RANGES),
+    "tables": Door(tables.Request, tables.main, {}),
+    "status": Door(status.Request, status.main, {}),
+    "slurm": Door(
         slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
     ),
     **BENCHMARKS,
-    "gpu_check": CommandLine(
+    "gpu_check": Door(
         benchmarks.gpu_check.Request, benchmarks.gpu_check.main, benchmarks.gpu_check.RANGES
     ),
-    "pretrain.speed.benchmark": CommandLine(Benchmark, pretrain.speed.benchmark.main, SPEED_RANGES),
-    "pretrain.speed.bench_views": CommandLine(
+    "pretrain.speed.benchmark": Door(Benchmark, pretrain.speed.benchmark.main, SPEED_RANGES),
+    "pretrain.speed.bench_views": Door(
         pretrain.speed.bench_views.Benchmark, pretrain.speed.bench_views.main, SPEED_RANGES
     ),
 }
@@ -132,52 +100,38 @@ def numeric_fields(options: type) -> Iterator[tuple[str, bool]]:
             yield name, "float" not in words
 
 
-NUMBERS = [
-    pytest.param(command, option, is_integer, id=f"{name} --{option}")
-    for name, command in COMMANDS.items()
-    for option, is_integer in numeric_fields(command.options)
-]
-
-
 def contains(ranges: Mapping[str, Any], option: str, value: float) -> bool:
     """Return whether a range holds a value; those of slurm are the least and the largest one."""
     allowed = ranges[option]
     return allowed[0] <= value <= allowed[1] if isinstance(allowed, tuple) else value in allowed
 
 
-@pytest.mark.parametrize(("command", "option", "is_integer"), NUMBERS)
-def test_a_numeric_option_refuses_what_it_cannot_mean(
-    command: CommandLine, option: str, is_integer: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flag = f"--{option.replace('_', '-')}"
-    for value in ("0", "-1", "nan", HUGE, "word"):
-        words = [*command.words, flag, value]
-        readable = value == "0" or (value == HUGE and not is_integer)
-        if readable and contains(command.ranges, option, float(value)):
-            assert tyro.cli(command.options, args=parsed(command, words)) is not None
-        else:
-            assert status_of(command, words) == 2
-            message = "".join(capsys.readouterr())
-            assert flag in message
-            assert "Traceback" not in message
-            assert value in ("word", "nan", HUGE) or f"{flag} {value}: expected " in message
+def parses(door: Door, words: tuple[str, ...]) -> bool:
+    """Return whether the options are read; those of transfer's commands follow their name."""
+    before = () if door.words and door.words[0] in transfer.__main__.COMMANDS else door.words
+    return tyro.cli(door.options, args=[*before, *words]) is not None
 
 
-def parsed(command: CommandLine, words: list[str]) -> list[str]:
-    """Return the words that are parsed: those of transfer's commands follow the command's name."""
-    return words[1:] if words[0] in transfer.__main__.COMMANDS else words
-
-
-def status_of(command: CommandLine, words: list[str]) -> int | str | None:
-    """Return the exit status of a command line."""
-    try:
-        return command.main([*words, *command.last])
-    except SystemExit as end:
-        return end.code
+def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    offenders = []
+    for name, door in DOORS.items():
+        for option, is_integer in numeric_fields(door.options):
+            flag = f"--{option.replace('_', '-')}"
+            for value in ("0", "-1", "nan", HUGE, "word"):
+                readable = value == "0" or (value == HUGE and not is_integer)
+                if readable and contains(door.ranges, option, float(value)):
+                    right = parses(door, (flag, value))
+                else:
+                    ended = door.status((flag, value))
+                    said = "".join(capsys.readouterr())
+                    fact = flag if value in ("word", "nan", HUGE) else f"{flag} {value}: expected "
+                    right = ended == 2 and fact in said and "Traceback" not in said
+                offenders += [(name, flag, value)] * (not right)
+    assert offenders == []
 
 
 def test_every_range_belongs_to_an_option() -> None:
-    options = {name: set(dict(numeric_fields(line.options))) for name, line in COMMANDS.items()}
+    options = {name: set(dict(numeric_fields(door.options))) for name, door in DOORS.items()}
     of_transfer = options["transfer TASK"] | options["generate-data"] | options["make-corruptions"]
     assert of_transfer == set(RANGES)
     assert options["run_all"] | {"seed", "heads"} | set(RANGES) == set(OPTION_RANGES)
@@ -188,22 +142,18 @@ def test_every_range_belongs_to_an_option() -> None:
     assert options["gpu_check"] == set(benchmarks.gpu_check.RANGES)
 
 
-@pytest.mark.parametrize("value", ["-1", "nan", HUGE, "word", ""])
-@pytest.mark.parametrize("option", ["seeds", "heads"])
-def test_numbers_between_commas_are_checked_as_well(
-    option: str, value: str, capsys: pytest.CaptureFixture[str]
+def test_lists_of_numbers_and_lengths_are_checked_as_well(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["--ckpt", "none.pth", f"--{option}={value}"]
-    assert status_of(COMMANDS["run_all"], words) == 2
-    assert f"error: --{option} " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "nan", HUGE, "word"])
-@pytest.mark.parametrize("name", ["transfer TASK", "run_all", "curves"])
-def test_a_length_is_a_name_or_a_share(
-    name: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = COMMANDS[name]
-    words = [*(command.words or ("--ckpt", "none.pth")), f"--schedule={value}"]
-    assert status_of(command, words) == 2
-    assert f"error: --schedule {value!r}: expected " in capsys.readouterr().err
+    refused = ("-1", "nan", HUGE, "word")
+    tried = {
+        ("run_all", "--seeds"): (*refused, ""),
+        ("run_all", "--heads"): (*refused, ""),
+        ("transfer TASK", "--schedule"): ("0", *refused),
+        ("run_all", "--schedule"): ("0", *refused),
+    }
+    for (name, flag), values in tried.items():
+        for value in values:
+            words = () if DOORS[name].words else NO_FILE
+            assert DOORS[name].status((*words, f"{flag}={value}")) == 2, (name, flag, value)
+            assert f"error: {flag} " in capsys.readouterr().err

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import benchmarks.curves
 import benchmarks.figures
 import benchmarks.run_all
 import benchmarks.tables
@@ -16,11 +15,11 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], tuple[str, ...]]] = {
     "transfer": (transfer.__main__.main, ("cifar10_knn", *NONE)),
     "run_all": (benchmarks.run_all.main, NONE),
     "run_all --demo": (benchmarks.run_all.main, ("--demo",)),
-    "curves": (benchmarks.curves.main, ("--snapshots", "none")),
+    "snapshots": (benchmarks.run_all.main, ("--snapshots", "none")),
     "tables": (benchmarks.tables.main, ()),
     "figures": (benchmarks.figures.main, ()),
 }
-TASKS = ("transfer", "run_all", "curves")
+TASKS = ("transfer", "run_all", "snapshots")
 """Commands with folders for results and for unfinished work."""
 
 

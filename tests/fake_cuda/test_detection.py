@@ -14,8 +14,8 @@ from tests.fake_cuda.watch import Watch
 from transfer.detection import recipe as recipes
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, Sample
-from transfer.detection.solver import sgd
 from transfer.detection.torchvision_engine import build_detector
+from transfer.detection.train import sgd
 from transfer.finetuning.norms import Norm
 
 RECIPES = {

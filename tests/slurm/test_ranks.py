@@ -38,13 +38,10 @@ def test_all_processes_of_a_start_choose_one_port_and_the_next_start_another() -
     assert again != first[0]
 
 
-def test_the_list_of_gpus_is_left_alone_and_indexed() -> None:
-    given = environment(FourProcesses(), {"CUDA_VISIBLE_DEVICES": "2,3"})
-    assert (given["CUDA_VISIBLE_DEVICES"], given["LOCAL_RANK"]) == ("2,3", "1")
-
-
-def test_a_process_that_sees_only_its_own_gpu_takes_the_first() -> None:
-    assert environment(FourProcesses(), {"CUDA_VISIBLE_DEVICES": "3"})["LOCAL_RANK"] == "0"
+def test_gpus_that_are_seen_are_indexed_and_left_alone() -> None:
+    found = [environment(FourProcesses(), {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
+    told = [(one["CUDA_VISIBLE_DEVICES"], one["LOCAL_RANK"]) for one in found]
+    assert told == [("2,3", "1"), ("3", "0")]
 
 
 def test_a_process_alone_does_not_believe_another_launcher() -> None:

@@ -60,13 +60,13 @@ def test_two_nodes_pretrain_as_one_process_with_the_whole_batch(
 
 def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
     checkpoint: Path,
-    small_detection_data: Path,
+    small_data: Path,
     pretend: PretendCluster,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
         home = Path(name)
-        words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_detection_data)]
+        words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data)]
         words += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
         places = {
             where: ["--results", str(home / where), "--runs", str(home / f"runs-{where}")]

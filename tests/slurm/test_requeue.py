@@ -87,11 +87,9 @@ def test_kills_are_counted_by_start_of_a_job(
     assert record_kill(tmp_path, "7_10") == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "name"), [(-9, "SIGKILL"), (137, "SIGKILL"), (134, "SIGABRT"), (1, ""), (255, "")]
-)
-def test_the_killer_is_known_by_pythons_status_and_a_shells(status: int, name: str) -> None:
-    assert killing_signal(status) == name
+def test_the_killer_is_known_by_pythons_status_and_a_shells() -> None:
+    found = [killing_signal(status) for status in (-9, 137, 134, 1, 255)]
+    assert found == ["SIGKILL", "SIGKILL", "SIGABRT", "", ""]
 
 
 @pytest.mark.parametrize(("ignored", "late"), [("", False), ("trap '' TERM; ", True)])
@@ -198,9 +196,14 @@ def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_text() == before
 
 
-@pytest.mark.parametrize(
-    ("status", "state", "leaves", "nodes", "again"),
-    [
+def test_only_a_job_that_was_killed_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    result = tmp_path / "7_1_0_result.pkl"
+    for status, state, leaves, nodes, again in (
         (137, "RUNNING", False, 1, True),
         (137, "COMPLETING", False, 1, False),  # cancelled
         (137, "RUNNING", True, 1, False),  # it has told why it failed
@@ -208,25 +211,13 @@ def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
         (255, "RUNNING", False, 1, False),
         (1, "RUNNING", False, 2, True),  # srun has found a dead node
         (75, "RUNNING", False, 2, False),  # its process puts it back
-    ],
-)
-def test_only_a_job_that_was_killed_is_put_back(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    status: int,
-    state: str,
-    leaves: bool,
-    nodes: int,
-    again: bool,
-) -> None:
-    programs(tmp_path, monkeypatch, squeue=f"echo {state}", scontrol="exit 0")
-    monkeypatch.setenv("SLURM_JOB_ID", "9")
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
-    if leaves:
-        (tmp_path / "7_1_0_result.pkl").touch()
-    assert restart_after_kill(tmp_path, status) == again
+    ):
+        programs(tmp_path, monkeypatch, squeue=f"echo {state}", scontrol="exit 0")
+        monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
+        result.unlink(missing_ok=True)
+        if leaves:
+            result.touch()
+        assert restart_after_kill(tmp_path, status) == again, (status, state, leaves, nodes)
 
 
 def test_what_slurm_is_asked_to_send_is_heard() -> None:

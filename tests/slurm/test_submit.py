@@ -68,17 +68,19 @@ def test_the_script_asks_for_what_the_array_asks_for() -> None:
         assert f"#SBATCH --{option}" in lines
 
 
-def test_srun_is_told_what_it_no_longer_takes_from_sbatch() -> None:
+def test_the_script_says_what_sbatch_cannot() -> None:
     several = Array(name="many", work=(JOB,), resources=Resources(nodes=2, cpus=3))
-    (line,) = [line for line in script(several, Queue(), Path("/x")).splitlines() if "srun" in line]
+    queue = Queue(setup=("module load cuda",), gpu_type="a100", partition="gpu")
+    text = script(several, queue, Path("/x"))
+    (line,) = [line for line in text.splitlines() if "srun" in line]
     assert "--cpus-per-task=3" in line
     assert "--kill-on-bad-exit=1" in line
-
-
-def test_a_setup_line_that_fails_ends_the_job() -> None:
-    text = script(array(1), Queue(setup=("module load cuda",)), Path("/x"))
-    assert "module load cuda || {" in text
-    assert text.index("module load cuda") < text.index("srun")
+    assert text.index("module load cuda || {") < text.index("srun")
+    assert "a100" not in text  # no GPU is asked for
+    two = replace(array(1), resources=Resources(gpus=2), partition="cpu")
+    text = script(two, queue, Path("/x"))
+    assert "#SBATCH --gpus-per-node=a100:2" in text
+    assert "#SBATCH --partition=cpu" in text
 
 
 def test_a_later_array_waits_for_the_end_of_earlier_ones(
@@ -90,15 +92,6 @@ def test_a_later_array_waits_for_the_end_of_earlier_ones(
     )
     assert jobs == [["1_0", "1_1"], ["2"], ["3"]]
     assert "dependency=afterany:1:2" in (tmp_path / "accepted").read_text().splitlines()[2]
-
-
-def test_an_array_that_is_too_large_is_split(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a_cluster(tmp_path, monkeypatch, accepted=9)
-    small = Cluster({"MaxArraySize": "3"})
-    (jobs,) = submit([array(5)], Queue(), tmp_path / "jobs", small)
-    assert jobs == ["1_0", "1_1", "2_0", "2_1", "3"]
 
 
 def test_what_was_accepted_before_a_refusal_is_taken_back(
@@ -120,15 +113,17 @@ def test_an_early_refusal_submits_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "accepted").exists()
 
 
-def test_pieces_of_a_bounded_array_follow_one_another(
+def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_cluster(tmp_path, monkeypatch, accepted=9)
-    bounded = replace(array(5), parallel=2)
-    submit([bounded], Queue(), tmp_path / "jobs", Cluster({"MaxArraySize": "3"}))
+    both = [array(5), replace(array(5), parallel=2)]
+    free, bounded = submit(both, Queue(), tmp_path / "jobs", Cluster({"MaxArraySize": "3"}))
+    assert free == ["1_0", "1_1", "2_0", "2_1", "3"]
+    assert bounded == ["4_0", "4_1", "5_0", "5_1", "6"]
     accepted = (tmp_path / "accepted").read_text().splitlines()
     waits = [re.findall("afterany:[0-9:]+", line) for line in accepted]
-    assert waits == [[], ["afterany:1"], ["afterany:2"]]
+    assert waits == [[], [], [], [], ["afterany:4"], ["afterany:5"]]
 
 
 def test_what_was_accepted_unknown_to_us_is_taken_back(
@@ -176,19 +171,6 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
         assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
         assert "SLURM_JOB_ID" not in os.environ
     assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
-
-
-def test_a_type_of_gpu_is_asked_for_where_gpus_are() -> None:
-    queue = Queue(gpu_type="a100")
-    two = replace(array(1), resources=Resources(gpus=2))
-    assert "#SBATCH --gpus-per-node=a100:2" in script(two, queue, Path("/x"))
-    assert "a100" not in script(array(1), queue, Path("/x"))
-
-
-def test_an_array_may_have_a_partition_of_its_own() -> None:
-    text = script(replace(array(1), partition="cpu"), Queue(partition="gpu"), Path("/x"))
-    assert "#SBATCH --partition=cpu" in text
-    assert "partition=gpu" not in text
 
 
 def test_odd_folders_are_found_in_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

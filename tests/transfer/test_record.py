@@ -49,6 +49,8 @@ RECORD = Record(
     departures=[],
     wall_s=1.0,
     peak_memory_gb=0.1,
+    primary_metric="top1",
+    heading="Linear transfer",
 )
 
 

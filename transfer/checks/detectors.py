@@ -29,7 +29,7 @@ from transfer.checks.training_step import OnePass, training_step
 from transfer.detection.engines import EngineName, build_detector, is_available
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, ResizedDetections, Sample
-from transfer.detection.solver import sgd
+from transfer.detection.train import sgd
 from transfer.finetuning.gpu import place as place_network
 from transfer.finetuning.schedule import Precision
 

@@ -15,7 +15,7 @@ from transfer.checks.report import Facts, Place
 from transfer.checks.small_samples import small_samples
 from transfer.checks.training_step import training_step
 from transfer.detection.recipe import COCO_FPN
-from transfer.detection.solver import sgd
+from transfer.detection.train import sgd
 from transfer.finetuning.gpu import place as place_network
 from transfer.finetuning.state import Training, restore, save
 

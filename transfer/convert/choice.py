@@ -13,7 +13,7 @@ import torch
 from transfer.convert.architectures import FEATURE_DIM, BackboneError, is_optional
 from transfer.convert.candidates import Candidate
 from transfer.convert.resnet import tensor_shapes
-from transfer.convert.safe_pickle import StoredTensor
+from transfer.convert.stored import StoredTensor
 
 MOMENTUM_SIDE = (
     r"encoder_k|key_encoder|momentum|moco_encoder|target|teacher|(^|[._])ema([._]|$)|_k\."

@@ -14,14 +14,13 @@ from transfer.convert.candidates import Candidate, find_candidates
 from transfer.convert.choice import choose
 from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
+from transfer.convert.messages import list_briefly
 from transfer.convert.proof import prove
 from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
-from transfer.convert.safe_pickle import StoredTensor
 from transfer.convert.stated_input import StatedInput, read_input
 from transfer.convert.statements import read_statements
-from transfer.convert.untrusted.budget import list_briefly
-from transfer.convert.untrusted.replacements import REPLACEMENTS
+from transfer.convert.stored import StoredTensor
 from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -161,12 +160,8 @@ def _with_holders(error: BackboneError, contents: Contents) -> BackboneError:
 
 def _other_classes(contents: Contents) -> list[str]:
     """Return a note on the classes of the file whose objects are not made."""
-    # torch's devices and NumPy's scalars are plain values
-    configurations = [
-        path for path in contents.configurations if "." in path and path not in REPLACEMENTS
-    ]
     paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
-    listed = [*paths, *(f"{path} (its plain entries are)" for path in configurations)]
+    listed = [*paths, *(f"{path} (its plain entries are)" for path in contents.configurations)]
     return [f"objects of other classes are not read: {list_briefly(listed)}"] if listed else []
 
 

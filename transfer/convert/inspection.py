@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from transfer.convert.account import Group
 from transfer.convert.architectures import Stem, feature_dim
-from transfer.convert.untrusted.budget import escape
+from transfer.convert.messages import escape
 
 PLACES = {
     "backbone": "in the backbone",

@@ -1,29 +1,33 @@
 """Open a checkpoint of any format and list its contents, without executing any of it.
 
-The first bytes decide the format, never the file name.
+The first bytes decide the format, never the file name. A pickle is opened by a process of its own
+only (child.py), which may die of it; the numbers of tensors are read here, from the mapped file.
 """
 
-import gc
+import json
 import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transfer.convert.architectures import BackboneError
-from transfer.convert.safe_pickle import (
-    Budget,
-    ByteReader,
-    NeedsCodeError,
-    StoredTensor,
-    load_pickle,
-)
-from transfer.convert.torch_file import LEGACY_MAGIC, read_legacy, read_nested, read_zip
-from transfer.convert.untrusted.budget import shorten
-from transfer.convert.untrusted.containers import MAX_NAME, Opaque, check_extent, leaves
-from transfer.convert.untrusted.safetensors_file import is_safetensors, read_safetensors
+import torch
 
+from transfer.convert.architectures import BackboneError
+from transfer.convert.messages import escape, shorten
+from transfer.convert.safetensors_file import is_safetensors, read_safetensors
+from transfer.convert.stored import Opaque, Storage, StoredTensor, copy_values
+
+MAX_NAME = 400
+"""Longest name of a tensor, in characters."""
+PATIENCE_S = 600
+"""Most seconds for a pickle; its process may compute for a tenth of that."""
+ROOT = Path(__file__).parents[2]
 _OTHER_FORMATS = {
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: run `git lfs pull`",
     b"<": "a web page or XML, not a checkpoint: open the link in a browser and save the file",
@@ -32,12 +36,16 @@ _OTHER_FORMATS = {
 }
 
 
+class NeedsCodeError(BackboneError):
+    """Error for a pickle that only code execution could load."""
+
+
 @dataclass(frozen=True)
 class Contents:
     """The contents of a file."""
 
     tree: Any
-    """Nested dicts and lists of the file, with tensors as StoredTensor."""
+    """Nested dicts and lists of a file of ours, with tensors as StoredTensor; else None."""
     tensors: dict[str, StoredTensor]
     """Every tensor, named by the keys that lead to it, joined by dots."""
     values: dict[str, str | int | float]
@@ -51,48 +59,21 @@ class Contents:
 def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
     data = _map_file(path)
-    budget = Budget(len(data))
-    with _without_collection():
-        tree = _read_tree(data, budget)
-        check_extent(tree, budget)
-        found = leaves(tree, budget)
-    tensors: dict[str, StoredTensor] = {}
-    values: dict[str, str | int | float] = {}
-    for name, leaf in found.visible:
-        if isinstance(leaf, StoredTensor):
-            if len(name) >= MAX_NAME:
-                raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
-            if name in tensors:
-                raise BackboneError(
-                    f"two tensors are called {shorten(name)}; expected distinct names"
-                )
-            tensors[name] = leaf
-        elif isinstance(leaf, str | int | float):
-            values[name] = leaf
-    for name, thing in found.opaque.items():
-        if thing.holds_numbers and not tensors:
-            raise NeedsCodeError.for_global(thing.path)
-        if name in tensors:
-            raise BackboneError(
-                f"a tensor and an object of {shorten(thing.path)} are both called "
-                f"{shorten(name)}; expected distinct names"
-            )
-    return Contents(tree, tensors, values, found.opaque, found.configurations)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the search for garbage in cycles: among millions of objects it takes half of the time.
-
-    What a file asks for is bounded by its budget.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    start = bytes(data[:64])
+    if is_safetensors(data):
+        return _of_safetensors(data)
+    for magic, advice in _OTHER_FORMATS.items():
+        if start.startswith(magic):
+            raise BackboneError(f"this is {advice}")
+    if bytes(data[257:262]) == b"ustar":
+        raise BackboneError("this is a tar archive; unpack it first")
+    if start[8:9] == b"{" and start[:1] != b"\x80" and not start.startswith(b"PK"):
+        return _of_safetensors(data)
+    with tempfile.TemporaryFile() as numbers:
+        answer = _ask_child(path, numbers.fileno())
+        inside = numbers.seek(0, os.SEEK_END)
+        found = mmap.mmap(numbers.fileno(), 0, access=mmap.ACCESS_READ) if inside else b""
+    return _Answered(answer, data, memoryview(found)).contents()
 
 
 def _map_file(path: Path) -> memoryview:
@@ -109,31 +90,122 @@ def _map_file(path: Path) -> memoryview:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
 
 
-def _read_tree(data: memoryview, budget: Budget) -> Any:
-    start = bytes(data[:64])
-    if is_safetensors(data):
-        return read_safetensors(data)
-    for magic, advice in _OTHER_FORMATS.items():
-        if start.startswith(magic):
-            raise BackboneError(f"this is {advice}")
-    if bytes(data[257:262]) == b"ustar":
-        raise BackboneError("this is a tar archive; unpack it first")
-    if start.startswith(b"PK"):
-        return read_zip(data, budget)
-    if start[8:9] == b"{" and start[:1] != b"\x80":
-        return read_safetensors(data)
-    reader = ByteReader(data)
+def _of_safetensors(data: memoryview) -> Contents:
+    tree = read_safetensors(data)
+    own = isinstance(tree.get("state_dict"), dict)
+    named = tree["state_dict"] if own else tree
+    prefix = "state_dict." if own else ""
+    tensors = {escape(prefix + name): tensor for name, tensor in named.items()}
+    if too_long := [name for name in tensors if len(name) >= MAX_NAME]:
+        raise BackboneError(f"the name of a tensor is too long: {shorten(too_long[0])}")
+    return Contents(tree if own else None, tensors, {}, {})
+
+
+def _ask_child(path: Path, descriptor: int) -> Mapping[str, Any]:
+    """Return the answer of the process that opens a pickle; BackboneError if it refuses or dies."""
+    search = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # -S: no package is installed as far as the child can see
+    words = [sys.executable, "-S", "-m", "transfer.convert.child", str(path.absolute())]
     try:
-        first = load_pickle(reader, budget=budget, nested=read_nested)
-    except NeedsCodeError:
-        raise
-    except BackboneError as error:
-        if start.startswith(b"\x80"):
-            raise
+        done = subprocess.run(
+            [*words, str(descriptor)],
+            capture_output=True,
+            pass_fds=[descriptor],
+            start_new_session=True,  # Ctrl-C is the parent's to hear
+            timeout=PATIENCE_S,
+            env=os.environ | {"PYTHONPATH": search},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
         raise BackboneError(
-            f"this is no checkpoint: the file starts with {start[:16]!r}; expected a torch file "
-            f"(zip or legacy), a pickle or safetensors"
+            f"reading it takes more than {PATIENCE_S} s; it may be hostile"
         ) from error
-    if isinstance(first, int) and first == LEGACY_MAGIC:
-        return read_legacy(reader, budget)
-    return first
+    except OSError as error:
+        raise BackboneError(f"no process to read it can be started ({error})") from error
+    if done.returncode or not done.stdout:
+        raise BackboneError(f"{_why(done.returncode, done.stderr)}; it may be damaged or hostile")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "refused" in answer:
+        raise (NeedsCodeError if answer.get("needs_code") else BackboneError)(answer["refused"])
+    return answer
+
+
+def _why(status: int, errors: bytes) -> str:
+    if status == -signal.SIGXCPU:
+        return "reading it takes more processor time than any checkpoint needs"
+    if b"MemoryError" in errors or status in (-signal.SIGKILL, -signal.SIGABRT):
+        return "reading it takes more memory than any checkpoint needs"
+    return f"the process that read it ended with status {status}"
+
+
+class _Answered:
+    """The child's answer, and the bytes that it speaks of."""
+
+    def __init__(self, answer: Mapping[str, Any], data: memoryview, inside: memoryview) -> None:
+        self.answer = answer
+        self.storages = [
+            Storage(
+                inside if one["inside"] else data,
+                one["start"],
+                one["num_values"],
+                getattr(torch, one["dtype"]),
+                crc=one["crc"],
+                byte_order=one["byte_order"],
+            )
+            for one in answer["storages"]
+        ]
+
+    def contents(self) -> Contents:
+        """Return the contents; BackboneError for tensors of one name, or without a name."""
+        opaque = {name: Opaque(path, holds) for name, path, holds in self.answer["opaque"]}
+        tensors: dict[str, StoredTensor] = {}
+        for name, fields in self.answer["tensors"]:
+            if len(name) >= MAX_NAME:
+                raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
+            if name in tensors:
+                raise BackboneError(
+                    f"two tensors are called {shorten(name)}; expected distinct names"
+                )
+            tensors[name] = self.tensor(fields)
+        for name, thing in opaque.items():
+            if thing.holds_numbers and not tensors:
+                raise NeedsCodeError(needs_code(thing.path))
+            if name in tensors:
+                raise BackboneError(
+                    f"a tensor and an object of {shorten(thing.path)} are both called "
+                    f"{shorten(name)}; expected distinct names"
+                )
+        values = dict(self.answer["values"])
+        known = tuple(self.answer["configurations"])
+        return Contents(self.node(self.answer["tree"]), tensors, values, opaque, known)
+
+    def tensor(self, fields: list[Any]) -> StoredTensor:
+        """Return a tensor of storage, first value, shape, strides and class."""
+        index, first, shape, strides, kind = fields
+        storage, sizes, steps = self.storages[index], tuple(shape), tuple(strides)
+        return StoredTensor(
+            storage.dtype, sizes, lambda: copy_values(storage, first, sizes, steps), kind
+        )
+
+    def node(self, node: Any) -> Any:
+        """Return a part of an own file's tree."""
+        if isinstance(node, list):
+            return [self.node(one) for one in node]
+        if not isinstance(node, dict):
+            return node
+        if TENSOR in node:
+            return self.tensor(node[TENSOR])
+        return {key: self.node(value) for key, value in node.items()}
+
+
+TENSOR = "\0tensor"
+"""Key that marks a tensor in the tree; see child.py."""
+
+
+def needs_code(path: str) -> str:
+    """Return the sentence on a class or function that would have to be called."""
+    return (
+        f"the pickle names {shorten(path)}, which is neither a tensor nor plain data: the file "
+        f"needs code execution to load, and untrusted pickles are never executed. Where you "
+        f"trust its source, load it there and save only model.state_dict()"
+    )

@@ -1,74 +1,113 @@
-"""Readers of the two containers of torch.save, the zip archive and the legacy file.
+"""The two containers of torch.save, the zip archive and the legacy file.
 
-torch.load also accepts programs, tar archives and classes with their own code; these readers
-accept tensors only. The file is mapped and numbers are read on demand, so that a checkpoint full of
-optimizer state takes no more memory than its backbone.
+Only their pickles are read, in the process of child.py; of the numbers they tell the places.
 """
 
+import io
 import struct
-from functools import cache
-from typing import Any
+import zipfile
+import zlib
+from itertools import pairwise
+from typing import Any, BinaryIO
 
-import torch
-
-from transfer.convert.architectures import BackboneError
-from transfer.convert.safe_pickle import (
-    Budget,
-    ByteReader,
-    Storage,
-    StorageType,
-    load_pickle,
-)
-from transfer.convert.untrusted.budget import shorten
-from transfer.convert.untrusted.zip_directory import FETCH_AGAIN, ZipEntry, read_directory
+from transfer.convert.inert import load_pickle
+from transfer.convert.messages import shorten
+from transfer.convert.rebuilt import ITEM_BYTES, RefusedError, Storage, StorageType
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First pickle of a file that torch before 1.6 wrote; the second is the version, 1001."""
+FETCH_AGAIN = "fetch the file again and compare its size with the source"
+LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 
-def _wrong_byte_order(found: str) -> BackboneError:
-    return BackboneError(
-        f"the file was written on a big-endian machine ({found}); save it again on a "
-        "little-endian one"
-    )
+def read_zip(file: BinaryIO, size: int) -> Any:
+    """Return the object in a torch zip file; of its numbers only their places."""
+    entries = zip_entries(file, size)
+    root = _root(list(entries))
 
+    def content(name: str) -> bytes:
+        info, start = entries[name]
+        file.seek(start)
+        found = file.read(info.file_size)
+        if zlib.crc32(found) != info.CRC:
+            raise RefusedError(f"{shorten(name)} does not match its checksum; {FETCH_AGAIN}")
+        return found
 
-def read_zip(data: memoryview, budget: Budget) -> Any:
-    """Return the object in a torch zip file."""
-    entries = read_directory(data)
-    root = _root(entries)
-    order = entries.get(f"{root}/byteorder")
-    if order is not None and bytes(order.content(data)) != b"little":
-        raise _wrong_byte_order(f"its byte order is {shorten(bytes(order.content(data)))}")
-    storages: dict[tuple[str, torch.dtype, int], Storage] = {}
+    if f"{root}/byteorder" in entries and content(f"{root}/byteorder") != b"little":
+        raise _wrong_byte_order(f"its byte order is {shorten(content(f'{root}/byteorder'))}")
+
+    storages: dict[tuple[str, str, int], Storage] = {}
 
     def storage(identity: Any) -> Storage:
         dtype, key, num_values = _storage_fields(identity)
-        entry = entries.get(f"{root}/data/{key}")
-        num_bytes = num_values * dtype.itemsize
-        if entry is None or entry.size < num_bytes:
-            size = entry.size if entry else "no"
-            raise BackboneError(
-                f"storage {shorten(key)} should hold {num_bytes} bytes, the archive has {size}; "
+        info, start = entries.get(f"{root}/data/{key}", (None, 0))
+        num_bytes = num_values * ITEM_BYTES[dtype]
+        if info is None or info.file_size < num_bytes:
+            found = info.file_size if info else "no"
+            raise RefusedError(
+                f"storage {shorten(key)} should hold {num_bytes} bytes, the archive has {found}; "
                 + FETCH_AGAIN
             )
-        made = Storage(dtype, num_values, cache(lambda: entry.content(data)))
+        made = Storage(None, start, num_values, dtype, (start, info.file_size, info.CRC))
         return storages.setdefault((key, dtype, num_values), made)
 
-    content = entries[f"{root}/data.pkl"].content(data)
-    return load_pickle(ByteReader(content), budget=budget, storage=storage, nested=read_nested)
+    return load_pickle(io.BytesIO(content(f"{root}/data.pkl")), storage, read_nested)
 
 
-def _root(entries: dict[str, ZipEntry]) -> str:
+def zip_entries(file: BinaryIO, size: int) -> dict[str, tuple[zipfile.ZipInfo, int]]:
+    """Return each entry with the place of its first byte, by name.
+
+    RefusedError if entries are damaged, compressed, of one name or overlap: Python's zipfile would
+    read them one by one.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            listed = archive.infolist()
+            directory = archive.start_dir
+    except (zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:
+        raise _damaged(str(error)[:200]) from error
+    entries: dict[str, tuple[zipfile.ZipInfo, int]] = {}
+    spans = [(directory, size)]
+    for info in listed:
+        name = info.filename
+        if name in entries:
+            raise RefusedError(f"two entries of the zip file are called {shorten(name)}")
+        if info.compress_type or info.flag_bits & 1 or info.compress_size != info.file_size:
+            raise RefusedError(
+                f"{shorten(name)} is compressed or encrypted, which torch.save never does"
+            )
+        file.seek(info.header_offset)
+        header = file.read(LOCAL_HEADER.size)
+        if len(header) < LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
+            raise _damaged(f"{shorten(name)} has no header at byte {info.header_offset}")
+        start = info.header_offset + len(header) + sum(LOCAL_HEADER.unpack(header)[-2:])
+        entries[name] = info, start
+        spans.append((info.header_offset, start + info.file_size))
+    for (_, end), (following, _) in pairwise(sorted(spans)):
+        if end > following:
+            raise _damaged(
+                f"its entries overlap: one ends at {end}, the next begins at {following}"
+            )
+    return entries
+
+
+_DAMAGE = (struct.error, UnicodeDecodeError, ValueError, OSError, EOFError, OverflowError)
+
+
+def _damaged(reason: str) -> RefusedError:
+    return RefusedError(f"the zip file is cut off or damaged ({reason}); {FETCH_AGAIN}")
+
+
+def _root(names: list[str]) -> str:
     """Return the top folder of a torch archive."""
-    roots = [name.removesuffix("/data.pkl") for name in entries if name.endswith("/data.pkl")]
+    roots = [name.removesuffix("/data.pkl") for name in names if name.endswith("/data.pkl")]
     if len(roots) != 1:
-        raise BackboneError(
+        raise RefusedError(
             f"this zip archive was not written by torch.save: expected one data.pkl, "
-            f"found {shorten(list(entries))}"
+            f"found {shorten(names)}"
         )
-    if any(name.startswith(f"{roots[0]}/code/") for name in entries):
-        raise BackboneError(
+    if any(name.startswith(f"{roots[0]}/code/") for name in names):
+        raise RefusedError(
             f"this is a TorchScript program ({shorten(roots[0])}/code/), which needs code "
             f"execution to load; where you trust its source, load it there and save only "
             f"model.state_dict()"
@@ -76,93 +115,86 @@ def _root(entries: dict[str, ZipEntry]) -> str:
     return roots[0]
 
 
-def read_legacy(reader: ByteReader, budget: Budget, *, is_nested: bool = False) -> Any:
-    """Return the object in a legacy torch file; the reader stands behind the magic number.
+def read_legacy(file: BinaryIO, size: int, content: bytes | None) -> Any:
+    """Return the object in a legacy torch file, which stands behind the magic number.
 
-    is_nested: the file lies inside a pickle, and no further file may lie inside it.
+    content: the bytes inside a pickle that are this file; None for the file itself.
     """
-    version = load_pickle(reader, budget=budget)
+    version = load_pickle(file)
     if version != 1001:
-        raise BackboneError(
+        raise RefusedError(
             f"this is a legacy torch file of version {shorten(version)}; expected 1001"
         )
-    system = load_pickle(reader, budget=budget)
+    system = load_pickle(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise _wrong_byte_order("not marked as little-endian")
-    data = reader.data
-    starts: dict[str, int] = {}
     storages: dict[str, Storage] = {}
 
     def storage(identity: Any) -> Storage:
         dtype, key, num_values = _storage_fields(identity)
         if len(identity) > 5 and identity[5] is not None:
-            raise BackboneError(
+            raise RefusedError(
                 f"storage {shorten(key)} shares memory in the way of torch 0.3; save the file again"
             )
-        num_bytes = num_values * dtype.itemsize
-        # the numbers follow the pickles; `starts` is filled before any tensor is read
-        made = Storage(dtype, num_values, lambda: data[starts[key] : starts[key] + num_bytes])
-        known = storages.setdefault(key, made)
+        known = storages.setdefault(key, Storage(content, 0, num_values, dtype))
         if (known.dtype, known.num_values) != (dtype, num_values):
-            raise BackboneError(f"storage {shorten(key)} is described in two ways; {FETCH_AGAIN}")
+            raise RefusedError(f"storage {shorten(key)} is described in two ways; {FETCH_AGAIN}")
         return known
 
-    nested = None if is_nested else read_nested
-    tree = load_pickle(reader, budget=budget, storage=storage, nested=nested)
-    keys = load_pickle(reader, budget=budget)
+    tree = load_pickle(file, storage, None if content is not None else read_nested)
+    keys = load_pickle(file)
     if (
         not isinstance(keys, list)
         or not all(isinstance(key, str | int) for key in keys)
         or len(keys) != len(storages)
         or set(map(str, keys)) != storages.keys()
     ):
-        raise BackboneError(f"the list of tensors differs from the tensors; {FETCH_AGAIN}")
-    _place_storages(data, reader.position, list(map(str, keys)), storages, starts)
+        raise RefusedError(f"the list of tensors differs from the tensors; {FETCH_AGAIN}")
+    position = file.tell()
+    for key in map(str, keys):
+        made = storages[key]
+        file.seek(position)
+        length = file.read(8)
+        made.start = position + 8
+        position += 8 + made.num_values * ITEM_BYTES[made.dtype]
+        if position > size:
+            raise RefusedError(
+                f"the file is cut off: storage {shorten(key)} ends at byte {position}, the file "
+                f"has {size}; {FETCH_AGAIN}"
+            )
+        if length != struct.pack("<q", made.num_values):
+            raise RefusedError(f"storage {shorten(key)} has another length than the pickle says")
     return tree
 
 
-def _place_storages(
-    data: memoryview,
-    position: int,
-    keys: list[str],
-    storages: dict[str, Storage],
-    starts: dict[str, int],
-) -> None:
-    """Fill `starts` with the position of each storage; each follows its length in 8 bytes."""
-    for key in keys:
-        num_values = storages[key].num_values
-        starts[key] = position + 8
-        position += 8 + num_values * storages[key].dtype.itemsize
-        if position > len(data):
-            raise BackboneError(
-                f"the file is cut off: storage {shorten(key)} ends at byte {position}, the file "
-                f"has {len(data)}; {FETCH_AGAIN}"
-            )
-        if struct.unpack_from("<q", data, starts[key] - 8) != (num_values,):
-            raise BackboneError(f"storage {shorten(key)} has another length than the pickle says")
-
-
-def read_nested(budget: Budget, content: object) -> Any:
+def read_nested(content: object) -> Any:
     """Return the object in a legacy torch file inside a pickle.
 
     A plain pickle.dump stores a tensor's numbers in that way.
     """
     if not isinstance(content, bytes | bytearray):
-        raise BackboneError(f"a tensor inside the pickle is a {type(content).__name__}")
-    reader = ByteReader(memoryview(bytes(content)))
-    if load_pickle(reader, budget=budget) != LEGACY_MAGIC:
-        raise BackboneError(
+        raise RefusedError(f"a tensor inside the pickle is a {type(content).__name__}")
+    file = io.BytesIO(content)
+    if load_pickle(file) != LEGACY_MAGIC:
+        raise RefusedError(
             f"a tensor inside the pickle, {len(content)} bytes, is not in torch's format"
         )
-    return read_legacy(reader, budget, is_nested=True)
+    return read_legacy(file, len(content), bytes(content))
 
 
-def _storage_fields(identity: Any) -> tuple[torch.dtype, str, int]:
+def _storage_fields(identity: Any) -> tuple[str, str, int]:
     """Return type, key and length of ("storage", type, key, device, length, ...)."""
     match identity:
         case ("storage", StorageType() as kind, str() as key, _, int() as num_values, *_):
             if type(num_values) is int and 0 <= num_values < 2**62:
                 return kind.dtype, key, num_values
-    raise BackboneError(
+    raise RefusedError(
         f"the pickle refers to outside data as {shorten(identity)}; the file may be damaged"
+    )
+
+
+def _wrong_byte_order(found: str) -> RefusedError:
+    return RefusedError(
+        f"the file was written on a big-endian machine ({found}); save it again on a "
+        "little-endian one"
     )

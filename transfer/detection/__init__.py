@@ -9,10 +9,8 @@ detectron2_engine.py   the reference
 scaled_gradient.py     CO2's divided gradients
 proof.py               check that the loaded backbone computes what its source does
 samples.py             an image and its objects, resized and flipped
-solver.py              parameter groups
 train.py               samples and optimizer, passed to the loop of finetuning/
-detect.py              a trained detector on the images of a split
-kept.py                detections of a split in a file
+detect.py              a trained detector on the images of a split; the file of its detections
 results.py             detections in the original image
 coco_ap.py, voc_ap.py  average precision
 """

@@ -3,12 +3,9 @@
 loop.py                  the training loop
 side_by_side.py          several networks trained on one stream of images
 state.py                 its checkpoint
-schedule.py              the settings that it reads, and the learning rate of a step
+schedule.py              the settings that it reads, recipes, the learning rate of a step
 stream.py                the order of the images
-recipe.py                the interface of a recipe
-length.py                a recipe for another length or batch
-options.py               the options of a user
-prepared.py              preparation of a network and its proof, identity of a training
+options.py               the options of a user; a recipe for another length or batch
 learning_rate_search.py  search for a learning rate on held-out images
 gpu.py                   memory layout, kernels and memory on a GPU
 norms.py                 the norm layer, and the number of images it averages over

@@ -1,19 +1,12 @@
-"""The search for a learning rate on held-out images, and the training that follows it."""
+"""The search for a learning rate on held-out images."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeVar
 
 import torch.distributed as dist
 
-from transfer.finetuning.prepared import Prepared, TrainedNetwork
 from transfer.running.console import print_line
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
-
-Portion = TypeVar("Portion")
-Trained = TypeVar("Trained", bound=TrainedNetwork)
 
 
 def best_rate(scores: dict[float, float], default: float) -> float:
@@ -44,33 +37,6 @@ def search_learning_rates(
     if rates and not scores:
         raise NotFiniteError(f"all of the learning rates {tuple(rates)} diverged")
     return scores
-
-
-def search_then_train(
-    prepared: Prepared[Portion],
-    rates: Sequence[float],
-    default_rate: float,
-    train: Callable[[Portion, float, str], Trained],
-    score: Callable[[Trained], float],
-    metric: str,
-) -> Trained:
-    """Search the rates on held-out images, if there are any; train on all images with the best.
-
-    train: trains on a portion of the images with a rate; its third argument names the folder.
-    score: returns the metric in percent.
-    """
-    held_out = prepared.held_out
-    scores: dict[float, float] = {}
-    if held_out is not None:
-
-        def score_rate(rate: float) -> float:
-            trained = train(held_out, rate, f"rate-{rate:g}")
-            return score(trained) if this_process().is_main else math.nan
-
-        scores = search_learning_rates(rates, score_rate, metric)
-    trained = train(prepared.images, best_rate(scores, default_rate), "all")
-    details = {**trained.details, f"held_out_{metric}": scores_by_name(scores)}
-    return replace(trained, details=details)
 
 
 def scores_by_name(scores: dict[float, float]) -> dict[str, float]:

@@ -1,13 +1,12 @@
-"""Options of a user for long trainings: engine, GPUs and memory, length, learning rates."""
+"""Options of a user for long trainings, and recipes of another length or batch size."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from transfer.finetuning.length import of_length, with_batch
-from transfer.finetuning.recipe import AnyRecipe
-from transfer.finetuning.schedule import Precision
+from transfer.finetuning.schedule import AnyRecipe, Precision
 from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import num_gpus, started_processes
+from transfer.running.schedule import length_fraction
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
 
@@ -106,3 +105,41 @@ class TrainingOptions:
         # --gpus on a machine without any plans for another machine
         if self.precision == "float16" and not gpus and not self.gpus:
             raise ValueError(f"--precision {self.precision} needs a GPU; take bfloat16 on a CPU")
+
+
+def at_schedule(recipe: AnyRecipe, schedule: str) -> AnyRecipe:
+    """Return the recipe for a schedule's share of the iterations; smoke: a tiny network."""
+    if schedule == "paper":
+        return recipe
+    return recipe.tiny() if schedule == "smoke" else of_length(recipe, length_fraction(schedule))
+
+
+def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
+    """Return the recipe for a share of the iterations.
+
+    The warm-up keeps its length, but ends at latest halfway to the first drop: a drop within the
+    warm-up would make all of it ten times lower.
+    """
+    milestones = tuple(max(1, round(step * share)) for step in recipe.milestones)
+    return replace(
+        recipe,
+        iterations=max(1, round(recipe.iterations * share)),
+        milestones=milestones,
+        warmup_iterations=min(recipe.warmup_iterations, max(1, milestones[0] // 2)),
+    )
+
+
+def with_batch(recipe: AnyRecipe, batch_size: int) -> AnyRecipe:
+    """Return the recipe for another batch by the linear scaling rule.
+
+    The learning rate scales with the batch, all counts of iterations with its inverse.
+    """
+    factor = batch_size / recipe.batch_size
+    return replace(
+        recipe,
+        batch_size=batch_size,
+        learning_rate=recipe.learning_rate * factor,
+        iterations=max(1, round(recipe.iterations / factor)),
+        milestones=tuple(max(1, round(step / factor)) for step in recipe.milestones),
+        warmup_iterations=round(recipe.warmup_iterations / factor),
+    )

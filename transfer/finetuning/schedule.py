@@ -1,8 +1,9 @@
-"""The settings of a training that the loop reads, and the learning rate of each step."""
+"""The settings of a training that the loop reads, recipes, and the learning rate of each step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import Field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -75,3 +76,22 @@ def learning_rate(course: TrainingSchedule, iteration: int) -> float:
 
 def _decay(course: TrainingSchedule, iteration: int) -> float:
     return float(course.decay ** sum(iteration >= milestone for milestone in course.milestones))
+
+
+class FineTuningRecipe(TrainingSchedule, Protocol):
+    """A frozen dataclass with every setting of a network, its training and its test."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def synchronized_norm(self) -> Literal["SyncBN", "naiveSyncBN"]:
+        """Kind of norm layer that shares statistics on several GPUs."""
+
+    def tiny(self) -> Self:
+        """Return a recipe for a few steps of a narrow network on small images, to test the code."""
+
+    def at_size(self, px: int, /) -> Self:
+        """Return the recipe for images of another size."""
+
+
+AnyRecipe = TypeVar("AnyRecipe", bound=FineTuningRecipe)

@@ -1,28 +1,24 @@
 """Features of a frozen backbone, and everything that is trained on them.
 
-features.py               data types: features, predictions
-transforms.py             evaluation transforms
-precision.py              arithmetic of frozen networks
-network.py                a frozen network: device, folded batch norms, forward pass
-feature_cache.py          features from the cache, and the key of a cache entry
-extraction.py             extraction of what the cache lacks
-feature_file.py           one file of the cache, written row by row
-pass_hours.py             estimated GPU hours of forward passes
-view_settings.py          settings of random views
-random_views.py           random views as in pre-training, and how much their features differ
-crops.py                  random crops of training images: random draws and order
-kept_images.py            decoded images of a small set, in memory
-device_crops.py           random crops of kept images on a GPU
-probe_training.py         settings of a training on random crops
-linear_heads.py           linear classifiers on random crops, several probes on one stream of crops
-running_probe.py          one of these probes while it is trained: its batches, its state on disk
-head_optimizer.py         SGD and LARS for several learning rates at once
-classifier.py             a trained linear classifier as a file
-head_shares.py            shares of a network's heads in correct predictions
-classifier_evaluation.py  a trained classifier on another data set
-few_shot_heads.py         many small classifiers on features, trained at once
-class_results.py          accuracy of each class, most confused pairs
-nearest.py                k-nearest-neighbor votes
-linear_svm.py             many linear SVMs, solved as one batch
-cost_search.py            the cost of an SVM, by cross-validation
+features.py        features and predictions; the cache of features, and its keys
+transforms.py      evaluation transforms, settings of random views
+precision.py       arithmetic of frozen networks
+network.py         a frozen network: device, folded batch norms, forward pass
+extraction.py      extraction of what the cache lacks
+feature_file.py    one file of the cache, written row by row
+pass_hours.py      estimated GPU hours of forward passes
+random_views.py    random views as in pre-training, and how much their features differ
+crops.py           random crops of training images: random draws and order
+kept_images.py     decoded images of a small set, in memory
+device_crops.py    random crops of kept images on a GPU
+probe_training.py  settings of a training on random crops
+linear_heads.py    linear classifiers on random crops, several probes on one stream of crops
+running_probe.py   one of these probes while it is trained: its batches, its state on disk
+head_optimizer.py  SGD and LARS for several learning rates at once
+classifier.py      linear classifiers: file, results by class, test on another data set
+head_shares.py     shares of a network's heads in correct predictions
+few_shot_heads.py  many small classifiers on features, trained at once
+nearest.py         k-nearest-neighbor votes
+linear_svm.py      many linear SVMs, solved as one batch
+cost_search.py     the cost of an SVM, by cross-validation
 """

@@ -1,7 +1,7 @@
-"""Linear classifiers, and the file of the one that other tasks use.
+"""Linear classifiers, their results by class, and the test of one on another data set.
 
-The file lies in the working folder of the task that trained it. A hash of the weights names it, so
-that trainings which share a folder cannot mix up their classifiers.
+The file of the one that other tasks use lies in the working folder of the task that trained it. A
+hash of the weights names it, so trainings that share a folder cannot mix up their classifiers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from transfer.backbone import Backbone
+from transfer.frozen.features import Features, frozen_features, open_images
+from transfer.frozen.transforms import EvalTransform
+from transfer.running.folders import Folders
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 IMAGES_PER_PART = 65_536
+MOST_PAIRS = 20
 
 
 @dataclass(frozen=True)
@@ -100,3 +106,90 @@ def labels_among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -
             f"{len(unknown) - 1} others of {len(names)}; train it on all of ImageNet-100"
         )
     return torch.tensor([classes.index(name) for name in names])[labels]
+
+
+def class_results(scores: Tensor, labels: Tensor, names: Sequence[str]) -> dict[str, Any]:
+    """Return the accuracy of each class that has images, in percent, and the most confused pairs.
+
+    scores (n, L), labels (n,) of 0..L-1, names: L names. A pair counts the images of one class that
+    were taken for another; pairs of equally many images stand in the order of the classes.
+    """
+    import torch
+
+    if len(names) != scores.shape[1]:
+        raise ValueError(f"{len(names)} names for {scores.shape[1]} classes")
+    num_classes = len(names)
+    predicted = scores.argmax(dim=1).cpu()
+    counts = torch.bincount(labels.cpu() * num_classes + predicted, minlength=num_classes**2)
+    table = counts.reshape(num_classes, num_classes)
+    images, right = table.sum(dim=1).tolist(), table.diagonal().tolist()
+    wrong = table.clone().fill_diagonal_(0).flatten()
+    places = torch.sort(wrong, descending=True, stable=True).indices[:MOST_PAIRS].tolist()
+    return {
+        "accuracy_per_class": {
+            name: round(100 * hits / total, 2)
+            for name, hits, total in zip(names, right, images, strict=True)
+            if total
+        },
+        "most_confused": [
+            {
+                "class": names[place // num_classes],
+                "taken_for": names[place % num_classes],
+                "images": int(wrong[place]),
+                "of": images[place // num_classes],
+            }
+            for place in places
+            if wrong[place]
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class ClassifierTest:
+    """A trained classifier and the test images of another data set."""
+
+    head: Heads
+    classes: tuple[str, ...]
+    """Class names of the classifier."""
+    test: Features
+    names: tuple[str, ...]
+    """Class names of the test labels."""
+    files: tuple[str, ...]
+    """File names of the test images."""
+
+    def scores(self) -> Tensor:
+        """Return scores (n, L) for all L classes of the classifier."""
+        return classifier_scores(self.head, self.test.features)
+
+    def labels(self) -> Tensor:
+        """Return the labels (n,) as indices into the classifier's classes."""
+        return labels_among(self.test.labels, self.names, self.classes)
+
+
+def open_classifier_test(
+    backbone: Backbone,
+    dataset: str,
+    transform: EvalTransform,
+    folders: Folders,
+    *,
+    classifier: str,
+    classes_of: str,
+) -> ClassifierTest:
+    """Load the classifier, and return it with the test features, extracted or from the cache.
+
+    classifier: key of the task that trains it, for messages; classes_of: key of the data set that
+    it is trained on. FileNotFoundError if it is not trained.
+    """
+    head = load_classifier(folders.classifier) if folders.classifier else None
+    if head is None:
+        raise FileNotFoundError(
+            f"no trained classifier in {folders.classifier}; run {classifier} first"
+        )
+    images = open_images(dataset, "test", folders)
+    return ClassifierTest(
+        head,
+        open_images(classes_of, "test", folders).class_names,
+        frozen_features(backbone, dataset, "test", transform, folders),
+        images.class_names,
+        tuple(images.name(i) for i in range(len(images))),
+    )

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from pretrain.pixels import crop_cpu
@@ -24,7 +23,7 @@ from transfer.frozen.extraction import num_workers
 from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
-from transfer.frozen.transforms import QUARTER_TURNS, Normalization, rotate_quarters
+from transfer.frozen.transforms import QUARTER_TURNS, Normalization
 from transfer.running.loader import load_batches
 
 CROPS = "crops/2"
@@ -84,16 +83,6 @@ class RandomView:
         # the flip comes first: flipping afterwards would change one quarter turn into three
         crop_cpu.orient(crop_cpu.crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
-
-    def __call__(self, image: Image.Image, label: int, seed: int) -> tuple[Image.Image, int]:
-        """Return the view that this seed draws in Pillow's pixels, crops/1, and its label."""
-        box, flip, quarters = self.draw(image.height, image.width, seed)
-        cut = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
-        view = cut.resize((self.px, self.px), Image.Resampling.BILINEAR)
-        if flip:
-            view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        turned = rotate_quarters(view, quarters)
-        return turned, quarters if self.labels == "rotations" else label
 
 
 class RandomCrops:

@@ -28,38 +28,24 @@ from transfer.running.lock import lock_file
 MARK = struct.Struct("<8sQ16s")
 """Name of the layout, number of finished rows, digest of these, shape, offset and state."""
 LAYOUT = b"sslrows1"
-HEADER_START_BYTES = 10
-"""Start of a .npy file: magic, version, and the length of the rest of its header in two bytes."""
 LOOK_AGAIN_S = 0.5
 """Time between attempts to lock a file that another process fills."""
-ROWS_PER_LOOK = 8192
-"""Rows that are searched for an empty one at a time."""
-BEFORE = (".count", ".lock")
-"""Suffixes of files that older versions wrote beside an entry."""
 
 Shape = tuple[int, int]
 """Shape (n, C) of the features."""
 
 
 def read_rows(path: Path, shape: Shape) -> np.ndarray | None:
-    """Map a finished entry, (n, C) float32; None if it is absent, unfinished or torn.
-
-    Entries of older versions have no mark and may have unfilled rows at their end, so they are
-    accepted only if no row is all zero.
-    """
+    """Map a finished entry, (n, C) float32; None if it is absent or torn."""
+    header = _header(shape)
     try:
         with path.open("rb") as file:
-            descriptor = file.fileno()
-            offset = _rows_offset(descriptor, shape)
-            if offset is None:
+            whole = os.fstat(file.fileno()).st_size >= len(header) + _num_bytes(shape)
+            if not whole or file.read(len(header)) != header:
                 return None
-            marked = os.fstat(descriptor).st_size != offset + _num_bytes(shape)
-            if marked and _finished_rows(descriptor, shape, offset) != shape[0]:
-                return None
-            rows = np.memmap(file, np.float32, mode="c", offset=offset, shape=shape)
+            return np.memmap(file, np.float32, mode="c", offset=len(header), shape=shape)
     except FileNotFoundError:
         return None
-    return rows if marked or not _has_empty_row(rows) else None
 
 
 class UnfinishedRows:
@@ -69,17 +55,20 @@ class UnfinishedRows:
         self.path, self.descriptor, self.shape = path, descriptor, shape
         self.partial = path.with_suffix(".partial")
         self.state = current_state()
-        self.offset = _rows_offset(descriptor, shape) or 0
+        header = _header(shape)
+        self.offset = len(header)
         """Number of bytes before the rows."""
-        proven = _finished_rows(descriptor, shape, self.offset) if self.offset else None
+        self.marks = self.offset + _num_bytes(shape)
+        """Place of the marks, behind the rows."""
+        proven = self._marked("") if os.pread(descriptor, len(header), 0) == header else None
         self.proven = proven or 0
         """Number of finished rows that a comparison of the images has followed."""
         if proven is None:
-            self._begin()
-        since = _finished_rows(descriptor, shape, self.offset, self.state)
+            self._begin(header)
+        since = self._marked(self.state)
         self.done = max(self.proven, since or 0)
         """Number of finished rows."""
-        place = _place(shape, self.offset, self.state)
+        place = self._place(self.state)
         if self.state and since is None and os.pread(descriptor, len(LAYOUT), place) == LAYOUT:
             told = "its last rows are of other files or older than these: made anew"
             print_line("features", f"{self.partial}: {told}")
@@ -117,9 +106,28 @@ class UnfinishedRows:
     def _mark(self, done: int, state: str) -> None:
         with explain_write_errors(self.partial, "--runs"):
             os.fdatasync(self.descriptor)
-            content = _mark(done, self.shape, self.offset, state)
-            _write_all(self.descriptor, content, _place(self.shape, self.offset, state))
+            _write_all(self.descriptor, self._mark_of(done, state), self._place(state))
             os.fdatasync(self.descriptor)
+
+    def _marked(self, state: str) -> int | None:
+        """Return the number of finished rows; None if the mark is absent, damaged or not of it."""
+        content = os.pread(self.descriptor, MARK.size, self._place(state))
+        if len(content) < MARK.size:
+            return None
+        done: int = MARK.unpack(content)[1]
+        return done if content == self._mark_of(done, state) else None
+
+    def _place(self, state: str) -> int:
+        """Return the place of a mark; that of a state is the second one."""
+        return self.marks + MARK.size * bool(state)
+
+    def _mark_of(self, done: int, state: str) -> bytes:
+        """Return the bytes of a mark.
+
+        state: of the image files for which it is valid; empty: for all of the data's fingerprint.
+        """
+        about = struct.pack("<8sQQQQ", LAYOUT, done, *self.shape, self.offset) + state.encode()
+        return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
 
     def require_in_place(self) -> None:
         """Raise WriteError if the file has been deleted meanwhile."""
@@ -135,17 +143,15 @@ class UnfinishedRows:
         with explain_write_errors(self.path, "--runs"):
             self.partial.replace(self.path)
 
-    def _begin(self) -> None:
+    def _begin(self, header: bytes) -> None:
         """Start the file: reserve its space and mark no row as finished."""
-        header = _header(self.shape)
-        size = len(header) + _num_bytes(self.shape) + 2 * MARK.size
+        size = self.marks + 2 * MARK.size
         try:
             with explain_write_errors(self.partial, "--runs"):
                 os.ftruncate(self.descriptor, 0)
                 # all space is reserved now, so that a full disk is an error at once
                 os.posix_fallocate(self.descriptor, 0, size)
                 _write_all(self.descriptor, header, 0)
-            self.offset = len(header)
             self._mark(0, "")
         except WriteError:
             with suppress(OSError):
@@ -171,16 +177,6 @@ def unfinished_rows(path: Path, shape: Shape) -> Iterator[UnfinishedRows | None]
             yield None
     finally:
         os.close(descriptor)
-
-
-def clear_old_layout(path: Path) -> None:
-    """Remove files that older versions wrote beside an entry; one that stays does no harm."""
-    for suffix in BEFORE:
-        with suppress(OSError):
-            if path.with_suffix(
-                suffix
-            ).exists():  # a read-only cache without such files is no error
-                path.with_suffix(suffix).unlink()
 
 
 def _open_locked(partial: Path) -> int:
@@ -213,53 +209,8 @@ def _header(shape: Shape) -> bytes:
     return header.getvalue()
 
 
-def _rows_offset(descriptor: int, shape: Shape) -> int | None:
-    """Return the offset of the rows; None if the header is not that of this shape.
-
-    Versions of NumPy pad the header with different numbers of spaces. NumPy itself does not read it
-    here, since it raises errors of many kinds if the header is torn.
-    """
-    start = os.pread(descriptor, HEADER_START_BYTES, 0)
-    length = int.from_bytes(start[HEADER_START_BYTES - 2 :], "little")
-    text = os.pread(descriptor, length, HEADER_START_BYTES)
-    mine = _header(shape)
-    same_start = start[:-2] == mine[: HEADER_START_BYTES - 2]
-    same_text = text.split() == mine[HEADER_START_BYTES:].split()
-    return HEADER_START_BYTES + length if same_start and same_text else None
-
-
 def _num_bytes(shape: Shape) -> int:
     return 4 * shape[0] * shape[1]
-
-
-def _place(shape: Shape, offset: int, state: str) -> int:
-    """Return the place of a mark; that of a state is the second one."""
-    return offset + _num_bytes(shape) + MARK.size * bool(state)
-
-
-def _mark(done: int, shape: Shape, offset: int, state: str) -> bytes:
-    """Return the bytes after the rows that store the number of finished rows.
-
-    state: of the image files for which it is valid; empty: for all of the data's fingerprint.
-    """
-    about = struct.pack("<8sQQQQ", LAYOUT, done, *shape, offset) + state.encode()
-    return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
-
-
-def _finished_rows(descriptor: int, shape: Shape, offset: int, state: str = "") -> int | None:
-    """Return the number of finished rows; None if the mark is absent, damaged or not of it."""
-    content = os.pread(descriptor, MARK.size, _place(shape, offset, state))
-    if len(content) < MARK.size:
-        return None
-    done: int = MARK.unpack(content)[1]
-    return done if content == _mark(done, shape, offset, state) else None
-
-
-def _has_empty_row(rows: np.ndarray) -> bool:
-    return any(
-        not rows[start : start + ROWS_PER_LOOK].any(axis=1).all()
-        for start in range(0, len(rows), ROWS_PER_LOOK)
-    )
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:

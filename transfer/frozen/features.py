@@ -1,12 +1,32 @@
-"""The data types of tasks on frozen features."""
+"""Frozen features, extracted once per backbone, split and transform, then read from the cache.
+
+A hash of all that determines an entry names it, so it is never stale and may be deleted at any
+time. Features are written to disk during the extraction and are memory-mapped afterwards. Several
+backbones may share one pass over the images, which are then decoded once for all of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transfer.backbone import Backbone
+from transfer.datasets.catalog import open_split
+from transfer.datasets.unchanged import usable_split
+from transfer.frozen.transforms import EvalTransform
+from transfer.running.atomic_files import WriteError
+from transfer.running.content_hash import content_hash
+from transfer.running.folders import Folders
+
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
+
+    from transfer.datasets.images import Images
+
+CODE_VERSION = 2  # part of every cache key: raise it when the pixels or the forward change
 
 
 @dataclass(frozen=True)
@@ -37,3 +57,81 @@ class TrainAndTest:
     train: Features
     test: Features
     num_classes: int
+
+
+def open_images(key: str, split: str, folders: Folders) -> Images:
+    """Return a split that is unchanged since its check, without the tolerated broken images."""
+    return usable_split(folders, key, split, open_split(key, folders.data, split))
+
+
+def frozen_features(
+    backbone: Backbone, key: str, split: str, transform: EvalTransform, folders: Folders
+) -> Features:
+    """Return features of a split, cached or extracted now; DataError if the data are absent."""
+    (features,) = features_of_backbones([backbone], key, split, transform, folders)
+    return features
+
+
+def train_and_test(
+    backbone: Backbone, key: str, transform: EvalTransform, folders: Folders
+) -> TrainAndTest:
+    """Return features of trainval and test, cached or extracted now."""
+    train = frozen_features(backbone, key, "trainval", transform, folders)
+    test = frozen_features(backbone, key, "test", transform, folders)
+    return TrainAndTest(train, test, int(train.labels.max()) + 1)
+
+
+def features_of_backbones(
+    backbones: Sequence[Backbone],
+    key: str,
+    split: str,
+    transform: EvalTransform,
+    folders: Folders,
+) -> list[Features]:
+    """Return features of a split for each backbone; missing ones are extracted in one pass."""
+    import torch
+
+    images = open_images(key, split, folders)
+    paths = [
+        folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
+        for backbone in backbones
+    ]
+    entries = dict(zip(paths, backbones, strict=True))
+    rows = _read_or_extract(entries, images, transform, f"{key} {split}")
+    return [Features(torch.from_numpy(rows[path]), images.labels) for path in paths]
+
+
+def _read_or_extract(
+    entries: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
+) -> dict[Path, np.ndarray]:
+    """Return the mapped rows of the entries; an entry deleted meanwhile is made once more."""
+    from transfer.frozen.extraction import extract
+    from transfer.frozen.feature_file import read_rows
+
+    for extractions_left in (2, 1, 0):
+        rows = {p: read_rows(p, (len(images), b.feature_dim)) for p, b in entries.items()}
+        absent = {path: entries[path] for path, found in rows.items() if found is None}
+        if not absent:
+            break
+        if not extractions_left:
+            raise WriteError(
+                f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
+                "it, then start the same command again"
+            )
+        extract(absent, images, transform, subject)
+    return {path: found for path, found in rows.items() if found is not None}
+
+
+def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:
+    """Return a hash of weights, data, transform, device type, precision and code version."""
+    from transfer.frozen.network import device
+
+    parts = [
+        backbone.sha256,
+        images.fingerprint,
+        asdict(transform),
+        device().type,
+        backbone.precision,
+        CODE_VERSION,
+    ]
+    return content_hash(parts, 24)

@@ -22,8 +22,7 @@ from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
-from transfer.frozen.class_results import class_results
-from transfer.frozen.classifier import Heads, save_classifier
+from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource, RandomView, crop_batches
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads

@@ -20,8 +20,7 @@ from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.crops import draw_seed
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.network import device, forward, frozen_network
-from transfer.frozen.transforms import Normalization
-from transfer.frozen.view_settings import ViewSettings
+from transfer.frozen.transforms import Normalization, ViewSettings
 from transfer.projector import Projector
 from transfer.running import stop
 from transfer.running.console import progress

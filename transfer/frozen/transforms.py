@@ -1,4 +1,4 @@
-"""Evaluation transforms: from a decoded image to the normalized input of a network."""
+"""From a decoded image to the normalized input of a network; settings of random views."""
 
 from __future__ import annotations
 
@@ -107,3 +107,23 @@ def normalize_pixels(raw: Tensor, form: InputFormat) -> Tensor:
     scaled = v2.functional.to_dtype(raw, torch.float32, scale=True)
     pixels: Tensor = v2.functional.normalize(scaled, list(form.mean), list(form.std))
     return pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSettings:
+    """Number and distribution of the views; the defaults are MoCo v2's: arXiv:2003.04297."""
+
+    num_views: int = 32
+    """V."""
+    size_px: int = 224
+    crop_area: tuple[float, float] = (0.2, 1.0)
+    """Range of the share of the image's area that a crop has."""
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    """x of factors from 1 - x to 1 + x of brightness, contrast and saturation; largest shift of the
+    hue in turns."""
+    jitter_probability: float = 0.8
+    gray_probability: float = 0.2
+    blur_probability: float = 0.5
+    blur_sigma_px: tuple[float, float] = (0.1, 2.0)
+    """Range of the Gaussian's standard deviation."""
+    flip_probability: float = 0.5

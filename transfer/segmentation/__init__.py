@@ -4,7 +4,6 @@ recipe.py   all numbers of network, training and test
 network.py  mmsegmentation's model, with the interface of our loop and test
 proof.py    check that the loaded backbone computes what its source does
 samples.py  images and masks, scaled, flipped and cropped
-train.py    samples and optimizer, passed to the loop of finetuning/
-predict.py  inference of a trained network on a split
+train.py    samples and optimizer for the loop of finetuning/; predictions on a split
 iou.py      intersection over union
 """

@@ -1,17 +1,20 @@
-"""Training of a segmentation network: samples and optimizer, passed to the loop of finetuning/."""
+"""Training of a segmentation network by the loop of finetuning/, and its predictions on a split."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
-from transfer.datasets.segmented import Segmented
+from transfer.datasets.segmented import Segmented, write_mask
 from transfer.finetuning import loop
 from transfer.finetuning.gpu import fused, place
 from transfer.finetuning.state import TrainingSummary
-from transfer.running.processes import Process
+from transfer.running.console import progress
+from transfer.running.processes import Process, indices_of_process
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.segmentation.samples import TrainingSamples
+from transfer.segmentation.samples import TrainingSamples, pixels
 
 
 def train(
@@ -44,3 +47,27 @@ def train(
         name="masks",
         one_size=True,
     )
+
+
+def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:
+    """Write the predicted mask of every image, at its original size, in the format of VOC's masks.
+
+    The mask of image i is at `prediction_path` of i.
+    """
+    network.eval()
+    folder.mkdir(parents=True, exist_ok=True)
+    counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()
+    with torch.inference_mode(), counting as counter:
+        for index in indices_of_process(len(split), process):
+            image = pixels(split.source.decode(index)).to(process.device)
+            classes = network.classes(image).cpu().numpy()
+            write_mask(prediction_path(folder, split, index), classes)
+            if counter is not None:
+                counter.add(min(process.num_processes, len(split) - index))
+    if process.num_processes > 1:
+        dist.barrier()
+
+
+def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
+    """Return the file of an image's predicted mask, named after the image."""
+    return folder / f"{Path(split.name(index)).stem}.png"

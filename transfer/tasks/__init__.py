@@ -2,7 +2,8 @@
 
 A new task needs its file, and its name in the import and in TASKS below.
 
-task.py             interface of a task
+task.py             interface of a task, and parts that tasks on frozen features share
+recipe_training.py  what detection and segmentation have in common
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
 linear_probe.py     linear classifiers with a fixed learning rate (all five papers, MoCo)
@@ -10,8 +11,7 @@ rotation.py         prediction of an image's rotation (LooC Table 1)
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
 low_shot_knn.py     nearest neighbors in a bank of a few labelled images
 few_shot.py         linear classifiers on a few images per class (LooC Tables 2, 4, 5)
-objectnet.py        the ImageNet-100 classifier on ObjectNet (LooC Table 3)
-corruptions.py      the ImageNet-100 classifier on ImageNet-C (LooC Tables 3, 4, 5)
+robustness.py       the ImageNet-100 classifier on ObjectNet and ImageNet-C (LooC Tables 3, 4, 5)
 semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LORAC Table III)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
 segmentation.py     VOC 2012 segmentation (CO2 Table 3)
@@ -24,7 +24,6 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 
 from transfer.running.nearest import nearest
 from transfer.tasks import (
-    corruptions,
     detection,
     few_shot,
     knn,
@@ -32,7 +31,7 @@ from transfer.tasks import (
     linear_transfer,
     low_shot_knn,
     neighbors,
-    objectnet,
+    robustness,
     rotation,
     segmentation,
     semi_supervised,
@@ -49,8 +48,7 @@ TASKS: dict[str, Task] = {
     **knn.TASKS,
     **low_shot_knn.TASKS,
     **few_shot.TASKS,
-    **objectnet.TASKS,
-    **corruptions.TASKS,
+    **robustness.TASKS,
     **semi_supervised.TASKS,
     **detection.TASKS,
     **segmentation.TASKS,

@@ -27,13 +27,18 @@ from transfer.detection.recipe import (
     VOC_C4_NONE,
     DetectorRecipe,
 )
-from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import EngineChoice, TrainingOptions
-from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
+from transfer.running.measured_rates import Rates
 from transfer.running.processes import this_process
-from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
+from transfer.tasks.recipe_training import (
+    Prepared,
+    RecipeTraining,
+    mean_of_three,
+    training_details,
+    why_not_whole,
+)
+from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +50,8 @@ if TYPE_CHECKING:
     from transfer.detection.results import Detections
     from transfer.detection.sample import Detector
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.prepared import Prepared
     from transfer.galleries.tile import Tile
 
-CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
     "boxes": ("bbox",),
     "masks": ("segm", "bbox"),
@@ -117,17 +120,11 @@ class Detected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detection(TaskDefaults):
+class Detection(RecipeTraining[DetectorRecipe], Task):
     """A detector on the backbone, trained in all layers and tested with its last weights."""
 
-    heading: ClassVar[str] = "Detection and segmentation"
     primary_metric: ClassVar[str] = "AP"
 
-    dataset: str
-    protocol: str
-    recipe: DetectorRecipe
-    learning_rates: tuple[float, ...] = ()
-    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
     """Engine that the user chose. It is not part of the hash, since both engines compute the same
     detector; a note in the tables names it."""
@@ -137,69 +134,35 @@ class Detection(TaskDefaults):
         """Return the engine that will run on this machine."""
         return engine_for(self.engine_choice)
 
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
-
-    def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol with a share of the iterations; smoke: with a tiny detector."""
-        return replace(self, recipe=at_schedule(self.recipe, schedule))
-
-    def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with the backbone's pixel scale; the image size is its own."""
-        mean, std = backbone.input.mean, backbone.input.std
-        return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
-
     def with_options(self, options: TrainingOptions) -> Self:
         """Return the protocol with the user's options; a departure from it changes the hash."""
-        return replace(
-            self,
-            recipe=options.applied(self.recipe),
-            learning_rates=options.searched_rates,
-            engine_choice=options.engine,
-        )
-
-    def num_processes(self, options: TrainingOptions) -> int:
-        """Return the number of processes of the training."""
-        return options.num_processes(self.recipe.batch_size)
+        return replace(super().with_options(options), engine_choice=options.engine)
 
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot carry a detector; empty if it can."""
-        from transfer.finetuning.prepared import unfit
-
         if backbone.arch in WIDE and self.engine == "detectron2":
             return (
                 f"the detectron2 engine builds {', '.join(PLAIN)}, not {backbone.arch}: say "
                 f"--engine torchvision, which builds it"
             )
-        return unfit(backbone, "the stages' strides are not the detectors' 4 to 32")
-
-    @property
-    def trains_backbone(self) -> bool:
-        """Return True: the whole network is fine-tuned."""
-        return True
+        return why_not_whole(backbone, "the stages' strides are not the detectors' 4 to 32")
 
     @property
     def varied_image_sizes(self) -> bool:
         """Return True: images keep their shape, and their short side is drawn."""
         return True
 
-    @property
-    def distributed_training(self) -> DetectorRecipe:
-        """Return the recipe, whose batch is divided among GPUs."""
-        return self.recipe
-
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record of this engine counts: any, unless the user chose one."""
         return self.engine_choice == "auto" or engine == self.engine
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours of training on one GPU; a test is short beside it."""
-        recipe = self.recipe
-        rate = self.measured_speed(rates) or IMAGES_PER_GPU_SECOND[recipe.neck, recipe.finds]
-        cost = FORWARD_COST.get(backbone.arch, 1.0) * (recipe.test_short_px / 800) ** 2
-        runs = 1 + len(self.learning_rates)
-        return runs * cost * recipe.iterations * recipe.batch_size / rate / 3600
+    def relative_size(self) -> float:
+        """Return the short side of the images relative to 800 px."""
+        return self.recipe.test_short_px / 800
+
+    def assumed_speed(self) -> float:
+        """Return the images per second of detectron2's model zoo."""
+        return IMAGES_PER_GPU_SECOND[self.recipe.neck, self.recipe.finds]
 
     def measured_speed(self, rates: Rates) -> float:
         """Return the measured images per second of a training of this kind; 0 if there is none."""
@@ -210,14 +173,8 @@ class Detection(TaskDefaults):
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
         """Return hours, wall time and engine of the detectors of a plan."""
-        hours = sum(row.gpu_hours for row in planned)
-        source = "on V100 by detectron2's model zoo (assumed for either engine, not measured)"
-        if all(row.task.measured_speed(row.rates) for row in planned):
-            source = f"({planned[0].rates.source})"
-        lines = [
-            f"detection: about {hours:.1f} GPU hours {source}; "
-            f"{wall_time(planned, options, num_gpus)}"
-        ]
+        zoo = "on V100 by detectron2's model zoo (assumed for either engine, not measured)"
+        lines = [self.hours_note("detection", planned, zoo, options, num_gpus)]
         lines += mean_of_three(planned, "voc0712_det_c4")
         if any(row.task.engine == "torchvision" for row in planned):
             chosen = options.engine == "torchvision"
@@ -227,22 +184,10 @@ class Detection(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[TrainAndTestScenes]:
         """Open all annotations, load the backbone into a detector and check its maps."""
-        from transfer.detection.proof import prove
         from transfer.finetuning.gpu import use_expandable_segments
-        from transfer.finetuning.prepared import prepare_training
 
         use_expandable_segments()
-        return prepare_training(
-            backbone,
-            self.recipe,
-            self.unfit(backbone),
-            open_portion=partial(self.portion, folders),
-            build=lambda images, norm: self.initial(
-                self.recipe, backbone, images.train, norm, seed=0
-            ),
-            prove=lambda detector: prove(detector, backbone.state_dict, backbone.arch, self.recipe),
-            searches=bool(self.learning_rates),
-        )
+        return super().prepare(backbone, folders)
 
     def portion(self, folders: Folders, train: str, test: str) -> TrainAndTestScenes:
         """Return two checked splits, without the broken images that the user tolerates."""
@@ -256,7 +201,7 @@ class Detection(TaskDefaults):
         return TrainAndTestScenes(learned, usable_for_training(learned, self.recipe.finds), tested)
 
     def initial(
-        self, recipe: DetectorRecipe, backbone: Backbone, scenes: Scenes, norm: Norm, *, seed: int
+        self, backbone: Backbone, train: Scenes, norm: Norm, folders: Folders, *, seed: int
     ) -> Detector:
         """Return the detector before training; torch's global generator keeps its state."""
         import torch
@@ -265,29 +210,23 @@ class Detection(TaskDefaults):
             torch.manual_seed(seed)
             detector = build_detector(
                 self.engine,
-                recipe,
+                self.recipe,
                 arch=backbone.arch,
-                num_classes=len(scenes.class_names),
+                num_classes=len(train.class_names),
                 norm=norm,
             )
         detector.load_backbone(backbone.state_dict)
         return detector
 
-    def run(self, prepared: Prepared[TrainAndTestScenes], folders: Folders, seed: int) -> Detected:
-        """Return the detections on test after training on all images.
+    def prove(self, network: Detector, backbone: Backbone) -> dict[str, float]:
+        """Return the largest difference of each stage's map; ValueError if one is too large."""
+        from transfer.detection.proof import prove
 
-        If several learning rates are given, they are compared first.
-        """
-        from transfer.finetuning.learning_rate_search import search_then_train
+        return prove(network, backbone.state_dict, backbone.arch, self.recipe)
 
-        return search_then_train(
-            prepared,
-            self.learning_rates,
-            self.recipe.learning_rate,
-            train=partial(self.train, prepared, folders, seed),
-            score=lambda detected: detected.precisions[detected.first]["AP"],
-            metric="AP",
-        )
+    def score(self, predictions: Detected) -> float:
+        """Return AP in percent, for the kind that the task is named after."""
+        return predictions.precisions[predictions.first]["AP"]
 
     def train(
         self,
@@ -299,30 +238,25 @@ class Detection(TaskDefaults):
         name: str,
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
-        from transfer.detection.detect import detect
-        from transfer.detection.kept import kept_detections
+        from transfer.detection.detect import detect, kept_detections
         from transfer.detection.train import train as train_detector
-        from transfer.finetuning.prepared import training_details, training_hash
 
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
-        detector = self.initial(recipe, prepared.backbone, portion.train, prepared.norm, seed=seed)
+        detector = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
         detector.network.to(process.device)
-        images = portion.train.fingerprint
-        same = training_hash(
-            prepared, recipe, seed, code_version=CODE_VERSION, engine=self.engine, images=images
-        )
+        folder = self.training_folder(prepared, folders, recipe, seed, portion.train, name)
         training = train_detector(
             detector,
             portion.train,
             portion.usable,
             recipe,
             seed=seed,
-            folder=folders.work / f"{name}-{same}",
+            folder=folder,
             process=process,
         )
         detections = kept_detections(
-            folders.work / f"{name}-{same}" / f"detections-{portion.test.fingerprint}.pt.gz",
+            folder / f"detections-{portion.test.fingerprint}.pt.gz",
             len(portion.test),
             partial(detect, detector, portion.test, recipe, process),
             process,

@@ -12,17 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import TrainAndTest
-from transfer.frozen.pass_hours import probe_hours
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +41,7 @@ class FewShotScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(TaskDefaults):
+class FewShot(CenterCrops, Classification, Task):
     """LooC's few-shot protocol: means of ten trials.
 
     The paper names iterations and rate of Adam. It does not name the pool (train and val together
@@ -54,7 +51,6 @@ class FewShot(TaskDefaults):
     heading: ClassVar[str] = "Few labels"
     primary_metric: ClassVar[str] = "acc_5shot"
 
-    dataset: str
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
     """Numbers k of images per class."""
@@ -64,15 +60,6 @@ class FewShot(TaskDefaults):
     """Steps of Adam."""
     learning_rate: float = 0.03
     batch_size: int = 256
-    crop_px: int = 224
-    margin_px: int = 32
-    """Short side of the image minus the crop, for a crop of 224 px; in proportion for other crops.
-    0 takes the whole image (CIFAR)."""
-    engine: Literal["torch"] = "torch"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> FewShot:
         """Return the protocol at the length of a schedule."""
@@ -81,10 +68,6 @@ class FewShot(TaskDefaults):
         if schedule == "paper":
             return self
         return replace(self, iterations=max(1, round(self.iterations * length_fraction(schedule))))
-
-    def for_backbone(self, backbone: Backbone) -> FewShot:
-        """Return the protocol with the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
 
     def too_few_images(self, data: Path) -> str:
         """Return why a class cannot have as many images as are drawn of it; empty if it can."""
@@ -97,16 +80,6 @@ class FewShot(TaskDefaults):
             f"{num_images} training images of {sizes.classes} classes; use the complete data set"
         )
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, rates=rates)
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Return the features, extracted or from the cache."""
-        from transfer.frozen.feature_cache import centered_train_and_test as features
-
-        return features(backbone, self.dataset, self.crop_px, self.margin_px, folders)
-
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> FewShotScores:
         """Train all trials at once; return their scores on test.
 
@@ -114,7 +87,6 @@ class FewShot(TaskDefaults):
         """
         import torch
 
-        from transfer.frozen.feature_cache import open_images
         from transfer.frozen.few_shot_heads import FewShotTraining, train_together
 
         problems = self.problems(prepared, seed)
@@ -136,7 +108,7 @@ class FewShot(TaskDefaults):
         )
         by_shot = dict(zip(self.shots, scores.split(self.trials), strict=True))
         labels = prepared.test.labels
-        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        names = self.class_names(prepared, folders)
         return FewShotScores(by_shot, labels, self.class_numbers(by_shot, labels, names))
 
     def class_numbers(
@@ -147,7 +119,7 @@ class FewShot(TaskDefaults):
         scores (trials, n, L) per number of shots, labels (n,), names: L names. A pair counts the
         images of all these trials.
         """
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         shots = min(scores)
         trials = scores[shots]
@@ -197,18 +169,16 @@ class FewShot(TaskDefaults):
             f"acc_{shots}shot": self.accuracies(predictions, shots) for shots in predictions.scores
         }
         return {
-            **predictions.details,
+            **super().details(predictions),
             "trials": trials,
             "interval95": {name: interval95(values) for name, values in trials.items()},
-            "num_test": len(predictions.labels),
         }
 
     def gallery(self, predictions: FewShotScores, folders: Folders) -> list[Tile]:
         """Return the test images about which the trials of the fewest shots are most wrong."""
-        from transfer.frozen.feature_cache import open_images
         from transfer.galleries.mistakes import mistakes_over_runs
 
-        images = open_images(self.dataset, "test", folders)
+        images = self.test_images(folders)
         shares = predictions.scores[min(predictions.scores)].softmax(dim=2)
         return mistakes_over_runs(images, shares, predictions.labels, "trials")
 

@@ -6,22 +6,19 @@ votes for its class with the weight exp(similarity / temperature).
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import Predictions, TrainAndTest
-from transfer.frozen.pass_hours import probe_hours
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
-    from transfer.galleries.tile import Tile
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNN(TaskDefaults):
+class KNN(CenterCrops, Classification, Task):
     """Weighted nearest neighbors with the settings of MoCo's and SimSiam's CIFAR monitor.
 
     UniCLR does not print its own.
@@ -30,26 +27,13 @@ class KNN(TaskDefaults):
     heading: ClassVar[str] = "Nearest neighbors"
     primary_metric: ClassVar[str] = "top1"
 
-    dataset: str
     protocol: str = "uniclr-2022/1"
     num_neighbors: int = 200
     temperature: float = 0.1
-    crop_px: int = 224
-    margin_px: int = 32
-    """Margin around the crop, as in the linear probe."""
-    engine: Literal["torch"] = "torch"
 
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
-
-    def at_schedule(self, schedule: str) -> "KNN":
+    def at_schedule(self, schedule: str) -> Self:
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=20) if schedule == "smoke" else self
-
-    def for_backbone(self, backbone: Backbone) -> "KNN":
-        """Return the protocol with the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
 
     def too_few_images(self, data: Path) -> str:
         """Return why the bank cannot hold as many neighbors as vote; empty if it can."""
@@ -61,20 +45,9 @@ class KNN(TaskDefaults):
             "use the complete data set, or --schedule smoke for fewer neighbors"
         )
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, rates=rates)
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Return the features, extracted or from the cache."""
-        from transfer.frozen.feature_cache import centered_train_and_test as features
-
-        return features(backbone, self.dataset, self.crop_px, self.margin_px, folders)
-
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
-        from transfer.frozen.class_results import class_results
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.classifier import class_results
         from transfer.frozen.nearest import knn_scores
 
         scores = knn_scores(
@@ -84,8 +57,7 @@ class KNN(TaskDefaults):
             num_neighbors=self.num_neighbors,
             temperature=self.temperature,
         )
-        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
-        labels = prepared.test.labels
+        names, labels = self.class_names(prepared, folders), prepared.test.labels
         return Predictions(scores, labels, class_results(scores, labels, names))
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
@@ -93,18 +65,6 @@ class KNN(TaskDefaults):
         from transfer.metrics import top1
 
         return {"top1": top1(predictions.scores, predictions.labels)}
-
-    def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the number of test images, accuracy by class and the most confused pairs."""
-        return {**predictions.details, "num_test": len(predictions.labels)}
-
-    def gallery(self, predictions: Predictions, folders: Folders) -> "list[Tile]":
-        """Return pictures of the test images about which the classifier is most wrong."""
-        from transfer.frozen.feature_cache import open_images
-        from transfer.galleries.mistakes import mistakes
-
-        images = open_images(self.dataset, "test", folders)
-        return mistakes(images, predictions.scores, predictions.labels)
 
 
 TASKS = {

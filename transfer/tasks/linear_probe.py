@@ -20,11 +20,10 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
-    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,12 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProbe(TaskDefaults):
+class LinearProbe(Classification, Task):
     """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
     primary_metric: ClassVar[str] = "top1"
 
-    dataset: str
-    protocol: str
     learning_rate: float
     epochs: float = 100.0
     decay: Decay = "cosine"
@@ -55,7 +52,6 @@ class LinearProbe(TaskDefaults):
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
-    crop_px: int = 224
     margin_px: int = 32
     """Short side of the test image minus the crop, for a crop of 224 px; in proportion for other
     crops. 0 takes the whole image (CIFAR)."""
@@ -63,7 +59,6 @@ class LinearProbe(TaskDefaults):
     """Optimizer; lars has a trust coefficient of 0.001 (SimSiam's probe)."""
     std: tuple[float, float, float] | None = field(default=None, metadata={"added": True})
     """Pixel standard deviation of the protocol; None: the backbone's."""
-    engine: Literal["torch"] = "torch"
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
     """Learning rate and decay of all readings that are trained with the same updates; empty for a
     single reading."""
@@ -88,10 +83,6 @@ class LinearProbe(TaskDefaults):
             by_default=True,
         )
 
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
-
     def at_schedule(self, schedule: str) -> LinearProbe:
         """Return the protocol at the length of a schedule."""
         if schedule == "paper":
@@ -113,7 +104,7 @@ class LinearProbe(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform.center(self.crop_px, self.margin_px)
         several = network_and_heads(backbone.arch)[1] > 0
@@ -163,27 +154,6 @@ class LinearProbe(TaskDefaults):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-
-    def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Return top-1 and top-5 in percent."""
-        from transfer.metrics import top1, topk
-
-        scores, labels = predictions.scores, predictions.labels
-        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
-
-    def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the number of test images and top-1 after each pass, which chooses nothing."""
-        import torch
-
-        return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
-
-    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return pictures of the test images about which the classifier is most wrong."""
-        from transfer.frozen.feature_cache import open_images
-        from transfer.galleries.mistakes import mistakes
-
-        images = open_images(self.dataset, "test", folders)
-        return mistakes(images, predictions.scores, predictions.labels)
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:

@@ -8,7 +8,7 @@ used to train on train and val together, and the test split is scored once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
@@ -20,14 +20,13 @@ from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.datasets.images import Images
     from transfer.frozen.classifier import Heads
-    from transfer.galleries.tile import Tile
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
@@ -45,12 +44,11 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTransfer(TaskDefaults):
+class LinearTransfer(Classification, Task):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"
 
-    dataset: str
     protocol: str = "lorac-2021/1"
     steps: int = 0
     """Optimizer steps; 0 where the length is given in epochs."""
@@ -60,17 +58,11 @@ class LinearTransfer(TaskDefaults):
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
-    crop_px: int = 224
-    engine: Literal["torch"] = "torch"
 
     @property
     def primary_metric(self) -> str:
         """Return mean_per_class or top1, whichever the data set's column reports."""
         return DATASETS[self.dataset].metric
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> LinearTransfer:
         """Return the protocol at the length of a schedule."""
@@ -82,10 +74,6 @@ class LinearTransfer(TaskDefaults):
         steps = max(1, round(self.steps * part)) if self.steps else 0
         return replace(self, steps=steps, epochs=self.epochs * part)
 
-    def for_backbone(self, backbone: Backbone) -> LinearTransfer:
-        """Return the protocol with crops of the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
-
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         # the rates are searched in one pass, the chosen one is trained in another
@@ -96,7 +84,7 @@ class LinearTransfer(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return Prepared(
@@ -112,7 +100,7 @@ class LinearTransfer(TaskDefaults):
 
         NotFiniteError if the last training diverges.
         """
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
         from transfer.frozen.crops import CROPS
         from transfer.frozen.linear_heads import train_heads
 
@@ -174,20 +162,6 @@ class LinearTransfer(TaskDefaults):
         """Return the accuracy in percent, under the metric's own name."""
         name = DATASETS[self.dataset].metric
         return {name: self.accuracy(predictions.scores, predictions.labels)}
-
-    def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the chosen rate, the val accuracy of each rate, and numbers by class."""
-        import torch
-
-        return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
-
-    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return pictures of the test images about which the classifier is most wrong."""
-        from transfer.frozen.feature_cache import open_images
-        from transfer.galleries.mistakes import mistakes
-
-        images = open_images(self.dataset, "test", folders)
-        return mistakes(images, predictions.scores, predictions.labels)
 
 
 STEPS = {

@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import Features, TrainAndTest
-from transfer.frozen.pass_hours import probe_hours
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,13 +37,12 @@ class LowShotVotes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowShotKNN(TaskDefaults):
+class LowShotKNN(CenterCrops, Classification, Task):
     """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
 
     heading: ClassVar[str] = "Nearest neighbors"
     primary_metric: ClassVar[str] = "top1_1pct"
 
-    dataset: str
     protocol: str = "lowshot/1"
     percents: tuple[int, ...] = (1, 10)
     """Percentages of each class's training images in the bank, at least one image."""
@@ -54,22 +50,10 @@ class LowShotKNN(TaskDefaults):
     """Number of banks drawn per percentage."""
     num_neighbors: int = 20
     temperature: float = 0.1
-    crop_px: int = 224
-    margin_px: int = 32
-    """Margin around the crop, as in the linear probe."""
-    engine: Literal["torch"] = "torch"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> LowShotKNN:
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=3) if schedule == "smoke" else self
-
-    def for_backbone(self, backbone: Backbone) -> LowShotKNN:
-        """Return the protocol with the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
 
     def too_few_images(self, data: Path) -> str:
         """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""
@@ -88,19 +72,8 @@ class LowShotKNN(TaskDefaults):
         """Return the images of each class in a bank, at least one."""
         return max(1, round(num_images / num_classes * percent / 100))
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, rates=rates)
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Return the features, extracted or from the cache."""
-        from transfer.frozen.feature_cache import centered_train_and_test as features
-
-        return features(backbone, self.dataset, self.crop_px, self.margin_px, folders)
-
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> LowShotVotes:
         """Return the votes of all banks."""
-        from transfer.frozen.feature_cache import open_images
         from transfer.frozen.nearest import knn_scores
 
         votes = {
@@ -117,7 +90,7 @@ class LowShotKNN(TaskDefaults):
             for percent in self.percents
         }
         labels = prepared.test.labels
-        names = open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        names = self.class_names(prepared, folders)
         return LowShotVotes(votes, labels, self.class_numbers(votes, labels, names))
 
     @property
@@ -135,7 +108,7 @@ class LowShotKNN(TaskDefaults):
         """
         import torch
 
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         draws = votes[self.smallest]
         percent = min(self.percents)
@@ -171,22 +144,20 @@ class LowShotKNN(TaskDefaults):
         from transfer.metrics import top1
 
         return {
-            **predictions.details,
+            **super().details(predictions),
             "draws": {
                 f"top1_{share}": [top1(votes, predictions.labels) for votes in draws]
                 for share, draws in predictions.votes.items()
             },
-            "num_test": len(predictions.labels),
         }
 
     def gallery(self, predictions: LowShotVotes, folders: Folders) -> list[Tile]:
         """Return the test images about which the smallest banks are most wrong."""
         import torch
 
-        from transfer.frozen.feature_cache import open_images
         from transfer.galleries.mistakes import mistakes_over_runs
 
-        images = open_images(self.dataset, "test", folders)
+        images = self.test_images(folders)
         votes = torch.stack(predictions.votes[self.smallest])
         shares = votes / votes.sum(dim=2, keepdim=True)
         return mistakes_over_runs(images, shares, predictions.labels, "banks")

@@ -7,16 +7,15 @@ once for all backbones, so that figures of two backbones show the same ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import TrainAndTest
-from transfer.frozen.pass_hours import probe_hours
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.datasets.images import Images
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,12 @@ class Neighbors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestImages(TaskDefaults):
+class NearestImages(CenterCrops, Classification, Task):
     """The nearest training images of test images, and how many are of the query's class."""
 
     heading: ClassVar[str] = "Figures"
     primary_metric: ClassVar[str] = "same_class"
 
-    dataset: str
     protocol: str = "looc-2020/1"
     num_neighbors: int = 8
     """k."""
@@ -62,22 +61,6 @@ class NearestImages(TaskDefaults):
     """Test images that the record shows, of as many classes as possible."""
     query_draw: int = 0
     """Seed of the draw of the queries, the same for every run."""
-    crop_px: int = 224
-    margin_px: int = 32
-    """Margin around the crop, as in the linear probe."""
-    engine: Literal["torch"] = "torch"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
-
-    def at_schedule(self, schedule: str) -> NearestImages:
-        """Return the protocol itself: nothing is trained."""
-        return self
-
-    def for_backbone(self, backbone: Backbone) -> NearestImages:
-        """Return the protocol with the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
 
     def too_few_images(self, data: Path) -> str:
         """Return why there are too few training images for the neighbors; empty if enough."""
@@ -85,19 +68,14 @@ class NearestImages(TaskDefaults):
         shown = f"{self.num_neighbors} neighbors are shown"
         return f"{shown}, but {self.dataset} has {bank} images" if bank else ""
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, rates=rates)
-
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the features, extracted or from the cache, and the images."""
-        from transfer.frozen.feature_cache import centered_train_and_test, open_images
+        from transfer.frozen.features import open_images
 
-        crop, margin = self.crop_px, self.margin_px
         return Prepared(
-            centered_train_and_test(backbone, self.dataset, crop, margin, folders),
+            self.train_and_test(backbone, folders),
             open_images(self.dataset, "trainval", folders),
-            open_images(self.dataset, "test", folders),
+            self.test_images(folders),
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Neighbors:
@@ -152,6 +130,10 @@ class NearestImages(TaskDefaults):
     def details(self, predictions: Neighbors) -> dict[str, object]:
         """Return the shown queries with their neighbors, and the number of test images."""
         return {"queries": predictions.queries, "num_test": len(predictions.labels)}
+
+    def gallery(self, predictions: Neighbors, folders: Folders) -> Sequence[Tile]:
+        """Return nothing: the record shows the queries."""
+        return []
 
 
 TASKS = {

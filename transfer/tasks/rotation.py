@@ -8,7 +8,7 @@ all four rotations. The paper names no settings for it; those of its ImageNet-10
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from transfer.backbone import Backbone
 from transfer.frozen.features import Features, Predictions
@@ -18,7 +18,7 @@ from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -36,7 +36,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotationProbe(TaskDefaults):
+class RotationProbe(Classification, Task):
     """Linear probe of four rotations on ImageNet-100."""
 
     heading: ClassVar[str] = "Linear probes"
@@ -49,15 +49,9 @@ class RotationProbe(TaskDefaults):
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
-    crop_px: int = 224
     margin_px: int = 32
     """Short side of the test image minus the crop, for a crop of 224 px; in proportion for other
     crops."""
-    engine: Literal["torch"] = "torch"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule."""
@@ -67,10 +61,6 @@ class RotationProbe(TaskDefaults):
             return self
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
-    def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with crops of the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
-
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
@@ -79,7 +69,7 @@ class RotationProbe(TaskDefaults):
         """Return the training images and the features of the test images in each rotation."""
         import torch
 
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         upright = EvalTransform.center(self.crop_px, self.margin_px)
         positions = [
@@ -116,16 +106,11 @@ class RotationProbe(TaskDefaults):
 
         return {"acc": top1(predictions.scores, predictions.labels)}
 
-    def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the number of test cases and accuracy after each pass, which chooses nothing."""
-        return {**predictions.details, "num_test": len(predictions.labels)}
-
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return turned test images about whose rotation the classifier is most wrong."""
-        from transfer.frozen.feature_cache import open_images
         from transfer.galleries.mistakes import turned_mistakes
 
-        images = open_images(self.dataset, "test", folders)
+        images = self.test_images(folders)
         return turned_mistakes(images, predictions.scores, predictions.labels)
 
 

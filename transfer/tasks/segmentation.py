@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -15,23 +15,26 @@ from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
-from transfer.finetuning.length import at_schedule
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
+from transfer.running.measured_rates import Rates
 from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.tasks.task import PlannedTask, TaskDefaults, mean_of_three, wall_time
+from transfer.tasks.recipe_training import (
+    Prepared,
+    RecipeTraining,
+    mean_of_three,
+    training_details,
+    why_not_whole,
+)
+from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.prepared import Prepared
     from transfer.galleries.tile import Tile
     from transfer.segmentation.iou import Overlap
     from transfer.segmentation.network import FCN
 
-CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 ENGINE = "mmsegmentation"
 IMAGES_PER_GPU_SECOND = 20.0
 """Training speed of a ResNet-50 in float32 on crops of 513 px. It is assumed, not measured: the
@@ -60,7 +63,7 @@ class Predicted:
         import numpy as np
 
         from transfer.segmentation.iou import confusion, overlap
-        from transfer.segmentation.predict import prediction_path
+        from transfer.segmentation.train import prediction_path
 
         num_classes = len(self.split.class_names)
         counts = np.zeros((num_classes, num_classes), dtype=np.int64)
@@ -71,73 +74,31 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segmentation(TaskDefaults):
+class Segmentation(RecipeTraining[SegmentationRecipe], Task):
     """A fully convolutional network on the backbone, trained in all layers, tested at full size."""
 
-    heading: ClassVar[str] = "Detection and segmentation"
     primary_metric: ClassVar[str] = "mIoU"
 
-    protocol: str
-    recipe: SegmentationRecipe
     dataset: str = "voc12_seg"
-    learning_rates: tuple[float, ...] = ()
-    """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
 
     @property
     def engine(self) -> str:
         """Return the library that builds the network."""
         return ENGINE
 
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
-
-    def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol with a share of the iterations; smoke: with a narrow network."""
-        return replace(self, recipe=at_schedule(self.recipe, schedule))
-
-    def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with the backbone's pixel scale; the image size is its own."""
-        mean, std = backbone.input.mean, backbone.input.std
-        return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
-
-    def with_options(self, options: TrainingOptions) -> Self:
-        """Return the protocol with the user's options; a departure from it changes the hash."""
-        return replace(
-            self,
-            recipe=options.applied(self.recipe),
-            learning_rates=options.searched_rates,
-        )
-
-    def num_processes(self, options: TrainingOptions) -> int:
-        """Return the number of processes of the training."""
-        return options.num_processes(self.recipe.batch_size)
-
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
-        from transfer.finetuning.prepared import unfit
-
         if backbone.arch in WIDE:
             return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
-        return unfit(backbone, "layer4 would not have the protocol's stride of 16")
+        return why_not_whole(backbone, "layer4 would not have the protocol's stride of 16")
 
-    @property
-    def trains_backbone(self) -> bool:
-        """Return True: the whole network is fine-tuned."""
-        return True
+    def relative_size(self) -> float:
+        """Return the side of the crops relative to 513 px."""
+        return self.recipe.crop_px / 513
 
-    @property
-    def distributed_training(self) -> SegmentationRecipe:
-        """Return the recipe, whose batch is divided among GPUs."""
-        return self.recipe
-
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours of training on one GPU; a test is short beside it."""
-        recipe = self.recipe
-        cost = FORWARD_COST.get(backbone.arch, 1.0) * (recipe.crop_px / 513) ** 2
-        images = recipe.iterations * recipe.batch_size
-        speed = self.measured_speed(rates) or IMAGES_PER_GPU_SECOND
-        return (1 + len(self.learning_rates)) * cost * images / speed / 3600
+    def assumed_speed(self) -> float:
+        """Return the assumed crops per second."""
+        return IMAGES_PER_GPU_SECOND
 
     def measured_speed(self, rates: Rates) -> float:
         """Return the measured crops of 513 px per second of a training; 0 if there is none."""
@@ -147,33 +108,12 @@ class Segmentation(TaskDefaults):
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
         """Return hours and wall time of the segmentation networks of a plan."""
-        hours = sum(row.gpu_hours for row in planned)
-        source = (
+        assumed = (
             f"if a ResNet-50 trains on {IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second "
             "(assumed, not measured)"
         )
-        if all(row.task.measured_speed(row.rates) for row in planned):
-            source = f"({planned[0].rates.source})"
-        return [
-            f"segmentation: about {hours:.1f} GPU hours {source}; "
-            f"{wall_time(planned, options, num_gpus)}",
-            *mean_of_three(planned, "voc12_seg_fcn"),
-        ]
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[TrainAndTestMasks]:
-        """Find all images and masks, load the backbone into a network and check its maps."""
-        from transfer.finetuning.prepared import prepare_training
-        from transfer.segmentation.proof import prove
-
-        return prepare_training(
-            backbone,
-            self.recipe,
-            self.unfit(backbone),
-            open_portion=partial(self.portion, folders),
-            build=lambda images, norm: self.initial(backbone, images.train, norm, folders, seed=0),
-            prove=lambda network: prove(network, backbone.state_dict, backbone.arch, self.recipe),
-            searches=bool(self.learning_rates),
-        )
+        line = self.hours_note("segmentation", planned, assumed, options, num_gpus)
+        return [line, *mean_of_three(planned, "voc12_seg_fcn")]
 
     def portion(self, folders: Folders, train: str, test: str) -> TrainAndTestMasks:
         """Return two checked splits, without the broken images that the user tolerates."""
@@ -187,7 +127,7 @@ class Segmentation(TaskDefaults):
         return TrainAndTestMasks(learned, tested)
 
     def initial(
-        self, backbone: Backbone, split: Segmented, norm: Norm, folders: Folders, *, seed: int
+        self, backbone: Backbone, train: Segmented, norm: Norm, folders: Folders, *, seed: int
     ) -> FCN:
         """Return the network before training; torch's global generator keeps its state."""
         import torch
@@ -199,28 +139,22 @@ class Segmentation(TaskDefaults):
             network = build_network(
                 self.recipe,
                 arch=backbone.arch,
-                num_classes=len(split.class_names),
+                num_classes=len(train.class_names),
                 norm=norm,
                 log=folders.work / f"mmengine-{this_process().rank}.log",
             )
         load_backbone(network, backbone.state_dict)
         return network
 
-    def run(self, prepared: Prepared[TrainAndTestMasks], folders: Folders, seed: int) -> Predicted:
-        """Return the predictions on test after training on all images.
+    def prove(self, network: FCN, backbone: Backbone) -> dict[str, float]:
+        """Return the largest difference of each stage's map; ValueError if one is too large."""
+        from transfer.segmentation.proof import prove
 
-        If several learning rates are given, they are compared first.
-        """
-        from transfer.finetuning.learning_rate_search import search_then_train
+        return prove(network, backbone.state_dict, backbone.arch, self.recipe)
 
-        return search_then_train(
-            prepared,
-            self.learning_rates,
-            self.recipe.learning_rate,
-            train=partial(self.train, prepared, folders, seed),
-            score=lambda predicted: predicted.overlap.mean,
-            metric="mIoU",
-        )
+    def score(self, predictions: Predicted) -> float:
+        """Return mIoU in percent."""
+        return predictions.overlap.mean
 
     def train(
         self,
@@ -232,18 +166,13 @@ class Segmentation(TaskDefaults):
         name: str,
     ) -> Predicted:
         """Train on a portion's images; return the predictions of the last weights for its test."""
-        from transfer.finetuning.prepared import training_details, training_hash
-        from transfer.segmentation.predict import predict
+        from transfer.segmentation.train import predict
         from transfer.segmentation.train import train as train_network
 
         process = this_process()
         recipe = replace(self.recipe, learning_rate=rate)
         network = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
-        images = portion.train.fingerprint
-        same = training_hash(
-            prepared, recipe, seed, code_version=CODE_VERSION, engine=ENGINE, images=images
-        )
-        folder = folders.work / f"{name}-{same}"
+        folder = self.training_folder(prepared, folders, recipe, seed, portion.train, name)
         training = train_network(
             network, portion.train, recipe, seed=seed, folder=folder, process=process
         )
@@ -277,7 +206,7 @@ class Segmentation(TaskDefaults):
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
         """Return pictures of predicted masks beside the truth."""
         from transfer.galleries.segments import segments
-        from transfer.segmentation.predict import prediction_path
+        from transfer.segmentation.train import prediction_path
 
         split = predicted.split
         return segments(split, lambda i: read_mask(prediction_path(predicted.folder, split, i)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
@@ -25,12 +25,11 @@ from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import this_process
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import PlannedTask, TaskDefaults
+from transfer.tasks.task import Classification, PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
     from transfer.finetuning.classification import FineTuning, TrainedClassifier
-    from transfer.galleries.tile import Tile
 
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
@@ -46,14 +45,12 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SemiSupervised(TaskDefaults):
+class SemiSupervised(Classification, Task):
     """Training of all layers on few labelled images; the classifier has its own learning rate."""
 
     heading: ClassVar[str] = "Few labels"
     primary_metric: ClassVar[str] = "top1"
 
-    dataset: str
-    protocol: str
     drawn_share: float = 0.0
     """Share of the training images that are drawn as labelled, equally from each class; 0: the data
     set is a published list, and all of it is labelled."""
@@ -73,7 +70,6 @@ class SemiSupervised(TaskDefaults):
     weight_decay: float = 0.0
     held_out_share: float = 0.2
     """Share of each class's labelled images that is held out to compare rates."""
-    crop_px: int = 224
     margin_px: int = 32
     """Margin around the crop, as in the linear probe."""
     precision: Precision = field(default="float32", metadata={"added": True})
@@ -81,11 +77,6 @@ class SemiSupervised(TaskDefaults):
     rates_at_once: int = field(default=0, metadata={"hashed": False, "stored": False})
     """Rates of the search that train side by side; 0: as many as the GPU holds, one on a CPU. It is
     not part of the hash, since it changes no weight."""
-    engine: Literal["torch"] = "torch"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule; smoke: one pass, two of the rates."""
@@ -95,10 +86,6 @@ class SemiSupervised(TaskDefaults):
         if schedule == "paper":
             return self
         return replace(self, epochs=self.epochs * length_fraction(schedule))
-
-    def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with crops of the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
 
     def with_options(self, options: TrainingOptions) -> Self:
         """Return the protocol with the user's rates and precision; both change the hash."""
@@ -155,7 +142,7 @@ class SemiSupervised(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
 
         labelled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
@@ -286,7 +273,7 @@ class SemiSupervised(TaskDefaults):
     ) -> Predictions:
         """Return the scores of `judged`; NotFiniteError if the training has diverged."""
         from transfer.finetuning.classification import predict_scores
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         if isinstance(trained, NotFiniteError):
             raise trained
@@ -323,27 +310,6 @@ class SemiSupervised(TaskDefaults):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-
-    def metrics(self, predictions: Predictions) -> dict[str, float]:
-        """Return top-1 and top-5 in percent."""
-        from transfer.metrics import top1, topk
-
-        scores, labels = predictions.scores, predictions.labels
-        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
-
-    def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return the chosen rate, the held-out score of each rate, and details of the training."""
-        import torch
-
-        return {**predictions.details, "num_test": int(torch.numel(predictions.labels))}
-
-    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
-        """Return pictures of the test images about which the classifier is most wrong."""
-        from transfer.frozen.feature_cache import open_images
-        from transfer.galleries.mistakes import mistakes
-
-        images = open_images(self.dataset, "test", folders)
-        return mistakes(images, predictions.scores, predictions.labels)
 
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)

@@ -1,22 +1,28 @@
-"""Interface of a task, and its defaults.
+"""A task, and parts that tasks on frozen features share.
 
 A task is a frozen dataclass in a file of its own. `Task` lists everything that the rest of the
-suite uses; `TaskDefaults` implements it for a task on frozen features in one process. No code
-outside of a task's file tests for its class.
+suite uses, with the answers of a task that evaluates a frozen backbone in one process. No code
+outside of a task's file tests for its class. Shared parts stand before it in a task's bases.
 """
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
+from transfer.frozen.pass_hours import probe_hours
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 
 if TYPE_CHECKING:
+    from transfer.datasets.images import Images
+    from transfer.frozen.features import TrainAndTest
     from transfer.galleries.tile import Tile
 
 AnyTask = TypeVar("AnyTask")
@@ -35,11 +41,28 @@ class PlannedTask(Generic[AnyTask]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskDefaults:
-    """Defaults of a task that evaluates a frozen backbone in one process."""
+class Task(ABC):
+    """Interface of a task, and the answers of one on a frozen backbone in one process."""
 
+    protocol: str
+    """Name and version of the protocol, such as "lorac-2021/1"."""
     by_default: bool = field(default=True, metadata={"hashed": False, "stored": False})
     """Membership in the tasks that run when none is named."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> str:
+        """Return the name of the library or solver that computes."""
+
+    @property
+    @abstractmethod
+    def primary_metric(self) -> str:
+        """Return the metric that stands for the task where there is room for one."""
+
+    @property
+    @abstractmethod
+    def heading(self) -> str:
+        """Return the part of the overview that shows the task."""
 
     @property
     def needs(self) -> str:
@@ -65,6 +88,18 @@ class TaskDefaults:
     def shared_pass(self) -> Hashable | None:
         """Return what tasks have in common whose probes read one stream of crops; None for none."""
         return None
+
+    @abstractmethod
+    def datasets(self) -> tuple[str, ...]:
+        """Return the keys of the data sets it reads."""
+
+    def at_schedule(self, schedule: str) -> Self:
+        """Return the protocol at the length of a schedule: itself where nothing is trained."""
+        return self
+
+    @abstractmethod
+    def for_backbone(self, backbone: Backbone) -> Self:
+        """Return the protocol with the backbone's image size and pixel scale."""
 
     def with_options(self, options: TrainingOptions) -> Self:
         """Return the protocol as the user's options change it."""
@@ -90,91 +125,7 @@ class TaskDefaults:
         """Return whether a record that this engine made counts as finished."""
         return True
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
-        """Extract features of several backbones in one pass; return False if there is none."""
-        return False
-
-    def gallery(self, predictions: Any, folders: Folders) -> "Sequence[Tile]":
-        """Return pictures of a few predictions, for people to look at."""
-        return []
-
-    def plan_notes(
-        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
-    ) -> list[str]:
-        """Return what a plan says of its tasks of this class; num_gpus: of this machine."""
-        return []
-
-
-class Task(Protocol):
-    """Interface of a task."""
-
-    @property
-    def by_default(self) -> bool:
-        """Return whether it runs when no task is named."""
-
-    @property
-    def protocol(self) -> str:
-        """Return name and version of the protocol, such as "lorac-2021/1"."""
-
-    @property
-    def engine(self) -> str:
-        """Return the name of the library or solver that computes."""
-
-    @property
-    def primary_metric(self) -> str:
-        """Return the metric that stands for the task where there is room for one."""
-
-    @property
-    def heading(self) -> str:
-        """Return the part of the overview that shows the task."""
-
-    @property
-    def needs(self) -> str:
-        """Return the key of the task whose trained classifier this one uses; empty for none."""
-
-    @property
-    def trains_backbone(self) -> bool:
-        """Return whether the backbone's weights change."""
-
-    @property
-    def varied_image_sizes(self) -> bool:
-        """Return whether a training sees images of many sizes."""
-
-    @property
-    def distributed_training(self) -> TrainingSchedule | None:
-        """Return the schedule of a training that divides its batch among GPUs, if it has one."""
-
-    @property
-    def shared_pass(self) -> Hashable | None:
-        """Return what tasks have in common whose probes read one stream of crops; None for none."""
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-
-    def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol at the length of a schedule."""
-
-    def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with the backbone's image size and pixel scale."""
-
-    def with_options(self, options: TrainingOptions) -> Self:
-        """Return the protocol as the user's options change it."""
-
-    def with_data(self, data: Path) -> Self:
-        """Return the protocol that the data sets below a folder allow."""
-
-    def num_processes(self, options: TrainingOptions) -> int:
-        """Return in how many processes the task runs."""
-
-    def unfit(self, backbone: Backbone) -> str:
-        """Return why a backbone cannot do the task; empty if it can."""
-
-    def too_few_images(self, data: Path) -> str:
-        """Return why the data below a folder have too few images; empty if they have enough."""
-
-    def accepts_engine(self, engine: str) -> bool:
-        """Return whether a record that this engine made counts as finished."""
-
+    @abstractmethod
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images.
 
@@ -185,39 +136,101 @@ class Task(Protocol):
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
         """Return what a plan says of its tasks of this class; num_gpus: of this machine."""
+        return []
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones in one pass; return False if there is none."""
+        return False
 
+    @abstractmethod
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Touch every file that the run needs; return what `run` works on."""
 
+    @abstractmethod
     def run(self, prepared: Any, folders: Folders, seed: int) -> Any:
         """Return predictions on the test split; may be interrupted and called again."""
 
+    @abstractmethod
     def metrics(self, predictions: Any) -> dict[str, float]:
         """Return metrics in percent, under the names of the paper tables."""
 
+    @abstractmethod
     def details(self, predictions: Any) -> dict[str, object]:
         """Return what the metrics alone do not tell, for the record."""
 
-    def gallery(self, predictions: Any, folders: Folders) -> "Sequence[Tile]":
+    def gallery(self, predictions: Any, folders: Folders) -> Sequence[Tile]:
         """Return pictures of a few predictions, for people to look at."""
+        return []
 
 
-def wall_time(planned: Sequence[PlannedTask[Any]], options: TrainingOptions, num_gpus: int) -> str:
-    """Return how long tasks take one after another, each on as many GPUs as its batch allows."""
-    if not num_gpus and not options.gpus:
-        return "this machine has no GPU: its processor will take hundreds of times as long"
-    processes = [row.task.num_processes(options) for row in planned]
-    hours = sum(row.gpu_hours / n for row, n in zip(planned, processes, strict=True))
-    most = max(processes)
-    return f"{hours:.1f} hours on {most} GPU{'s' * (most > 1)}"
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """Part of a task that classifies the images of one data set, cropped to the backbone's size."""
+
+    dataset: str
+    crop_px: int = 224
+    engine: Literal["torch"] = "torch"
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the keys of the data sets it reads."""
+        return (self.dataset,)
+
+    def for_backbone(self, backbone: Backbone) -> Self:
+        """Return the protocol with crops of the backbone's image size."""
+        return replace(self, crop_px=backbone.input.size_px)
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours to extract the features of the data set once."""
+        return probe_hours(backbone, self.dataset, rates=rates)
+
+    def metrics(self, predictions: Any) -> dict[str, float]:
+        """Return top-1 and top-5 in percent."""
+        from transfer.metrics import top1, topk
+
+        scores, labels = predictions.scores, predictions.labels
+        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
+
+    def details(self, predictions: Any) -> dict[str, object]:
+        """Return the details of the predictions and the number of test images."""
+        return {**predictions.details, "num_test": len(predictions.labels)}
+
+    def gallery(self, predictions: Any, folders: Folders) -> Sequence[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.galleries.mistakes import mistakes
+
+        return mistakes(self.test_images(folders), predictions.scores, predictions.labels)
+
+    def test_images(self, folders: Folders) -> Images:
+        """Return the images of the test split."""
+        from transfer.frozen.features import open_images
+
+        return open_images(self.dataset, "test", folders)
 
 
-def mean_of_three(planned: Sequence[PlannedTask[Any]], key: str) -> list[str]:
-    """Return the advice to run three seeds of a task whose published number averages three runs."""
-    seeds = {row.seed for row in planned if row.key == key}
-    if 0 < len(seeds) < 3:
-        return [f"{key}: the paper's numbers are means of three runs: --seeds 0,1,2"]
-    return []
+@dataclass(frozen=True, kw_only=True)
+class CenterCrops:
+    """Part of a task on the features of center crops of training and test images."""
+
+    dataset: str
+    crop_px: int = 224
+    margin_px: int = 32
+    """Short side of the image minus the crop, for a crop of 224 px; in proportion for other crops.
+    0 takes the whole image (CIFAR)."""
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Any:
+        """Return the features of trainval and test, extracted or from the cache."""
+        return self.train_and_test(backbone, folders)
+
+    def train_and_test(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
+        """Return the features of trainval and test, extracted or from the cache."""
+        from transfer.frozen.features import train_and_test
+        from transfer.frozen.transforms import EvalTransform
+
+        transform = EvalTransform.center(self.crop_px, self.margin_px)
+        return train_and_test(backbone, self.dataset, transform, folders)
+
+    def class_names(self, prepared: TrainAndTest, folders: Folders) -> tuple[str, ...]:
+        """Return the names of the classes that the training images have."""
+        from transfer.frozen.features import open_images
+
+        return open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]

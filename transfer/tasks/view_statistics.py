@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
 from transfer.frozen.pass_hours import forward_hours
-from transfer.frozen.view_settings import ViewSettings
+from transfer.frozen.transforms import ViewSettings
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.schedule import length_fraction
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +52,7 @@ class ImageStatistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewStatistics(TaskDefaults):
+class ViewStatistics(Task):
     """Statistics of random views in one space, on images drawn from one split."""
 
     heading: ClassVar[str] = "Figures"
@@ -95,7 +95,7 @@ class ViewStatistics(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images, and the projector if embeddings are asked."""
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
         from transfer.projector import load_projector
 
         projector = load_projector(backbone) if self.space == "embedding" else None

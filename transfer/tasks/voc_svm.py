@@ -17,7 +17,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ class SVMData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VOCSVM(TaskDefaults):
+class VOCSVM(Task):
     """Protocol of 20 class-weighted SVMs on unit-length features of squashed images; mAP on test.
 
     CO2 cites Goyal et al. for the protocol and says that costs are chosen on a held-out part of the
@@ -109,7 +109,7 @@ class VOCSVM(TaskDefaults):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
-        from transfer.frozen.feature_cache import frozen_features, open_images
+        from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
@@ -252,7 +252,7 @@ class VOCSVM(TaskDefaults):
 
         Difficult images of a class are not ranked, as in the metric.
         """
-        from transfer.frozen.feature_cache import open_images
+        from transfer.frozen.features import open_images
         from transfer.galleries.rankings import misplaced
 
         images = open_images("voc07", "test", folders)

@@ -18,11 +18,11 @@ from benchmarks.cluster.arrays import (
 from benchmarks.cluster.cell_status import failed_helper_lines, render_statuses, statuses
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
-from benchmarks.execution.one_cell import AND, PREPARE, THEN
+from benchmarks.execution.one_cell import AND, PREPARE
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
+from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.planning.slurm_options import SlurmOptions
 from benchmarks.run_all import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
@@ -101,28 +101,7 @@ def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) ->
     assert (len(tables.work), tables.after) == (1, (0,))
 
 
-def test_cells_that_share_features_wait_for_one_extraction(rows: Rows) -> None:
-    found = rows("voc07_svm", "voc07_svm@11point", "in100_knn", names=("mine", "random"))
-    extract, *others = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert len(extract.work) == 2
-    for work in extract.work:
-        assert isinstance(work, Command)
-        assert work.words[work.words.index(PREPARE) + 1] == "voc07_svm,voc07_svm@11point"
-    assert sorted((len(array.work), array.after) for array in others[:-1]) == [(2, ()), (4, (0,))]
-
-
 PASS = ("in100_linear@jcl", "in100_linear@looc")
-
-
-def test_cells_of_one_pass_are_one_job_as_long_as_both(rows: Rows) -> None:
-    found = [replace(row, gpu_hours=2.0) for row in rows("objectnet13_eval", *PASS)]
-    extract, probes, using, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert (extract.name, len(probes.work), len(using.work), using.after) == ("extract", 1, 1, (1,))
-    (work,) = probes.work
-    assert isinstance(work, Command)
-    assert [word for word in work.words if word in PASS] == list(PASS)
-    assert work.words.count(THEN) == 1
-    assert probes.resources.hours == 4 * MARGIN
 
 
 def test_cells_of_one_pass_have_one_job_and_a_state_each(
@@ -148,13 +127,6 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
     assert len({cell.job for cell in again.cells}) == 1
 
 
-def test_cells_that_use_a_classifier_wait_for_the_array_that_trains_it(rows: Rows) -> None:
-    found = rows("objectnet13_eval", "in100_linear@looc", "cifar10_knn")
-    trained, others, using, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert [len(array.work) for array in (trained, others, using)] == [1, 1, 1]
-    assert (trained.after, others.after, using.after) == ((), (), (0,))
-
-
 def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
     found = rows(*keys, names=("mine", "random"))
@@ -169,27 +141,6 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
     assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
 
 
-def test_a_pass_of_many_backbones_may_take_the_hours_of_all(rows: Rows) -> None:
-    found = [
-        replace(row, gpu_hours=1.0)
-        for row in rows("imagenet_c100_eval", names=("mine", "random"), seeds=2)
-    ]
-    extract, *_ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert extract.resources.hours == 2 * MARGIN
-
-
-def test_the_rest_of_a_pass_that_is_under_way_has_the_hours_of_the_whole_pass(
-    rows: Rows, settings: CellSettings, programs: Path
-) -> None:
-    first, second = rows(*PASS)
-    found = [replace(first, gpu_hours=2.0), replace(second, gpu_hours=0.0)]
-    assert submit_cells(found[:1], ORIGINS, OPTIONS, settings.runs, Cluster({})) is not None
-    (programs / "queue").write_text("1|RUNNING|None|n1\n1_0|RUNNING|None|n1\n")
-    rest = submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
-    assert rest is not None
-    assert [(cell.key, cell.resources.hours) for cell in rest.cells] == [(PASS[1], 2 * MARGIN)]
-
-
 def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> None:
     found = rows("objectnet13_eval", "imagenet_c100_eval")
     found.append(replace(rows("in100_linear@looc")[0], state="cached"))
@@ -197,24 +148,11 @@ def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> N
     assert (len(using.work), using.after) == (2, ())
 
 
-def test_few_labels_share_no_features(rows: Rows) -> None:
-    extract, *_ = plan_arrays(rows("cifar10_knn", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
-    assert extract.name == "extract"
-    cells, _ = plan_arrays(rows("cifar10_semi_1pct", seeds=2), ORIGINS, OPTIONS, Path("x")).arrays
-    assert (cells.name, cells.after) == ("cells", ())
-
-
 def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
     found = rows("in100_knn", "cifar10_knn")
     found[0] = replace(found[0], gpu_hours=5.0)
     arrays = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert [array.resources.hours for array in arrays[:-1]] == [15, 1]
-
-
-def test_an_extraction_may_take_as_long_as_the_longest_cell_that_waits(rows: Rows) -> None:
-    found = rows("voc07_svm", "voc07_svm@11point")
-    found[1] = replace(found[1], gpu_hours=5.0)
-    assert plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays[0].resources.hours == 15
+    assert [array.resources.hours for array in arrays[:-1]] == [5 * MARGIN, 1]
 
 
 def test_the_tables_may_have_a_partition_of_their_own(rows: Rows) -> None:
@@ -274,25 +212,17 @@ def test_each_state_is_told_from_what_there_is(
     assert second.cell.path.name in str(submission.cells[1].record)
 
 
-@pytest.mark.parametrize(
-    ("queue", "state", "detail"),
-    [
+def test_a_job_without_a_word_is_told_by_slurm(
+    submission: Submission, settings: CellSettings, programs: Path
+) -> None:
+    for queue, state, detail in (
         ("1_0|TIMEOUT|None|n1", "failed", "TIMEOUT"),
         ("1_0|CANCELLED|None|n1", "cancelled", "by a user or an administrator"),
         ("", "failed", "killed; the cluster does not say why"),
-    ],
-)
-def test_a_job_without_a_word_is_told_by_slurm(
-    submission: Submission,
-    settings: CellSettings,
-    programs: Path,
-    queue: str,
-    state: str,
-    detail: str,
-) -> None:
-    (programs / "queue").write_text(queue)
-    status = statuses(settings.runs)[0][0]
-    assert (status.state, status.detail) == (state, detail)
+    ):
+        (programs / "queue").write_text(queue)
+        status = statuses(settings.runs)[0][0]
+        assert (status.state, status.detail) == (state, detail)
 
 
 def test_a_silent_cluster_is_said_and_nothing_is_called_failed(
@@ -382,13 +312,6 @@ def test_helpers_that_fail_are_told(
     (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
     (line,) = failed_helper_lines(settings.runs)
     assert "TIMEOUT on n1" in line
-
-
-def test_where_nothing_was_submitted_it_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--status", "--runs", str(tmp_path)]) == 0
-    assert "nothing was submitted" in capsys.readouterr().out
 
 
 def test_what_has_not_ended_is_cancelled(

@@ -143,7 +143,7 @@ def command_of(problem: str) -> Any:
 def test_the_option_that_the_readme_names_exists() -> None:
     from pretrain.command import parse
 
-    text = (Path(__file__).parents[3] / "benchmarks" / "README.md").read_text()
+    text = (Path(__file__).parents[3] / "benchmarks" / "drawing" / "README.md").read_text()
     (option,) = set(re.findall(r"`(--\S*consistency-temperature)`", text))
     command: Any = parse("moco/cifar10-cpu", [option, "0.05", "--data", "a", "--out", "b"])
     assert command.recipe.config.consistency_temperature == 0.05

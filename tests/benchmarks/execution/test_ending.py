@@ -20,6 +20,7 @@ COLUMNS = 80
 def failed_cell(results: Path, task: str, seed: int) -> None:
     content = {"format": "ssl-failure/1", "backbone": "mine", "task": task, "seed": seed}
     content |= {"protocol": "lorac-2021/1", "schedule": "paper", "reason": REASON}
+    content |= {"primary_metric": "top1", "heading": "Linear transfer"}
     put(results / "mine", f"{task}.seed{seed}.failed.json", content)
 
 

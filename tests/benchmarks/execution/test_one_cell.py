@@ -46,6 +46,7 @@ def same_cell(cell: Cell, origin: Origin) -> bool:
     """Return whether the arguments of a cell stand for the cell."""
     other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
     assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
+    assert other.with_weights == cell.with_weights
     assert other.settings.features_in == cell.settings.features_in
     assert other.settings.image_memory_gb == cell.settings.image_memory_gb
     assert other.backbone.made_by == cell.backbone.made_by
@@ -54,25 +55,20 @@ def same_cell(cell: Cell, origin: Origin) -> bool:
     return other.backbone.sha256 == cell.backbone.sha256
 
 
-@pytest.mark.parametrize("key", ["in100_knn", "coco_det"])
-@pytest.mark.parametrize("random", [False, True])
 def test_a_cells_words_mean_the_cell(
-    checkpoint: Path, settings: CellSettings, key: str, random: bool
+    checkpoint: Path, four_heads: Path, settings: CellSettings
 ) -> None:
-    origin = Origin(ckpt=checkpoint, name="a name", random=random)
-    (backbone,) = load_backbones([origin])
     settings = replace(settings, training=SPARE, features_in="bfloat16", image_memory_gb=0.5)
-    assert same_cell(Cell(key=key, backbone=backbone, seed=3, settings=settings), origin)
-
-
-@pytest.mark.parametrize(("heads", "random"), [((2,), False), ((2, 0), False), ((), True)])
-def test_words_of_heads_and_of_their_random_twin_mean_the_cell(
-    four_heads: Path, settings: CellSettings, heads: tuple[int, ...], random: bool
-) -> None:
-    origin = Origin(ckpt=four_heads, heads=heads, random=random)
-    (backbone,) = load_backbones([origin])
-    cell = Cell(key="objectnet13_eval", backbone=backbone, seed=0, settings=settings)
-    assert same_cell(cell, origin)
+    for key, origin in (
+        ("coco_det", Origin(ckpt=checkpoint, name="a name")),
+        ("in100_knn", Origin(ckpt=checkpoint, name="a name", random=True)),
+        ("objectnet13_eval", Origin(ckpt=four_heads, heads=(2, 0))),
+        ("objectnet13_eval", Origin(ckpt=four_heads, random=True)),
+    ):
+        (backbone,) = load_backbones([origin])
+        cell = Cell(key=key, backbone=backbone, seed=3, settings=settings)
+        assert same_cell(cell, origin)
+        assert same_cell(replace(cell, with_weights=True), origin)
 
 
 def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,13 +190,6 @@ def test_preparing_for_several_backbones_decodes_once(
     monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
-
-
-def test_words_ask_for_weights_that_others_use(cell: Cell, checkpoint: Path) -> None:
-    origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
-    needed = replace(cell, key="in100_linear@looc", with_weights=True)
-    assert cell_from_arguments(arguments_of(needed, origins)).with_weights
-    assert not cell_from_arguments(arguments_of(cell, origins)).with_weights
 
 
 def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:

@@ -35,24 +35,14 @@ def change(cell: Cell, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_cell_waits_until_it_has_files_of_its_own(cell: Cell) -> None:
+def test_a_cell_waits_runs_and_ends_by_a_record_written_since_the_start(cell: Cell) -> None:
     assert state(cell) == ("queued", "")
-
-
-def test_a_running_cell_tells_its_progress(cell: Cell) -> None:
     with progress_file(cell.folders.work / PROGRESS_FILE):
         assert state(cell) == ("running", "starts")
     assert state(cell)[0] == "queued"
-
-
-def test_a_record_ends_a_cell(cell: Cell) -> None:
     evaluate(cell)
     assert state(cell) == ("done", "")
     assert is_over(local_rows(cell.settings.runs))
-
-
-def test_only_a_record_written_since_the_start_counts(cell: Cell) -> None:
-    evaluate(cell)
     write_run_file([cell], cell.settings.runs)
     assert state(cell)[0] == "queued"
 
@@ -87,11 +77,11 @@ def test_files_of_ended_runs_give_way_to_a_new_one(cell: Cell) -> None:
     assert state(cell)[0] == "queued"
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '{"format": "other"}'])
-def test_a_torn_file_is_no_run(cell: Cell, content: str) -> None:
+def test_a_torn_file_is_no_run(cell: Cell) -> None:
     (path,) = (cell.settings.runs / FOLDER).glob("*.json")
-    path.write_text(content)
-    assert local_rows(cell.settings.runs) == []
+    for content in ("", "[1]", '{"format": "other"}'):
+        path.write_text(content)
+        assert local_rows(cell.settings.runs) == []
 
 
 def test_another_folder_of_results_is_left_out(cell: Cell, tmp_path: Path) -> None:
@@ -107,15 +97,11 @@ def test_the_page_shows_hostile_names_as_text() -> None:
     assert 'http-equiv="refresh"' in page
 
 
-def test_a_run_of_another_machine_that_is_long_silent_has_ended(cell: Cell) -> None:
+def test_a_run_of_another_machine_ends_by_silence_and_keeps_its_file(cell: Cell) -> None:
     change(cell, host="other")
     assert state(cell)[0] == "queued"
     change(cell, host="other", started="2026-01-01T00:00:00Z")
     assert state(cell)[0] == "stopped"
-
-
-def test_a_run_of_another_machine_with_the_same_number_keeps_its_file(cell: Cell) -> None:
-    change(cell, host="other")
     (path,) = (cell.settings.runs / FOLDER).glob("*.json")
     path.rename(path.with_name("other.json"))
     write_run_file([cell], cell.settings.runs)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.planning.cluster_resources import resource_notes, resources, with_cluster_gpus
+from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.planning.slurm_options import SlurmOptions
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions

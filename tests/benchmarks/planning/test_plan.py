@@ -9,8 +9,6 @@ import pytest
 
 from benchmarks.planning.plan import (
     PlannedCell,
-    State,
-    groups_sharing_passes,
     plan_cell,
     render_plan,
     with_passes_counted_once,
@@ -57,36 +55,17 @@ def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(
     assert [row.gpu_hours for row in with_passes_counted_once(rows[1:])] == [2.5, 0.0]
 
 
-def test_rows_of_one_pass_form_a_group_where_its_first_row_stands(
+def test_too_few_images_are_named_in_the_plan(
     small_backbone: Backbone, settings: CellSettings
 ) -> None:
-    keys = ("in100_linear@jcl", "in100_knn", "in100_linear@looc", "rotation4_linear")
-    states: tuple[State, ...] = ("run", "run", "cached")
-    rows = [
-        PlannedCell(
-            Cell(key=key, backbone=small_backbone, seed=seed, settings=settings), state, (), 0
-        )
-        for seed, state in enumerate(states)
-        for key in keys
-    ]
-    groups = [[rows.index(row) for row in group] for group in groups_sharing_passes(rows)]
-    assert groups == [[0, 2], [1], [3], [4, 6], [5], [7], [8], [9], [10], [11]]
-
-
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
-        ("cifar10_knn", "200 neighbors vote, but cifar10 has 192 training images"),
-        ("cifar10_lowshot_knn", "20 neighbors vote, but a bank of 1 % of cifar10 has 6 training"),
-    ],
-)
-def test_too_few_images_are_named_in_the_plan(
-    key: str, reason: str, small_backbone: Backbone, settings: CellSettings
-) -> None:
     paper = replace(settings, schedule="paper")
-    row = plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
-    assert row.state == "no data"
-    assert reason in render_plan([row])
+    for key, facts in (
+        ("cifar10_knn", "200 neighbors vote, but cifar10 has 192"),
+        ("cifar10_lowshot_knn", "20 neighbors vote, but a bank of 1 % of cifar10 has 6"),
+    ):
+        row = plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
+        assert row.state == "no data"
+        assert facts in render_plan([row])
 
 
 @pytest.fixture
@@ -128,30 +107,15 @@ def test_measured_rates_take_the_place_of_assumed_ones(
     assert exact == pytest.approx(60_000 / 2000 / 3600)
 
 
-def test_crops_of_a_probe_cost_what_a_probe_was_measured_to_cost(
-    settings: CellSettings, measured: Rates
-) -> None:
-    alone = replace(measured, probe_crops=8000.0)
-    key = "in100_linear@jcl"
-    assert hours(key, settings, measured) == pytest.approx(
-        hours(key, settings, alone) * 2, rel=0.02
-    )
-
-
-def test_whole_networks_on_few_labels_take_the_rate_of_the_classifier(
-    settings: CellSettings, measured: Rates
-) -> None:
-    key = "in1k_semi_10pct@co2"
+def test_each_training_takes_the_rate_of_its_kind(settings: CellSettings, measured: Rates) -> None:
     faster = {"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}}
-    twice = replace(measured, trainings=faster)
-    tested = 50_000 / 8000 / 3600
-    trained = hours(key, settings, measured) - tested
-    assert hours(key, settings, twice) - tested == pytest.approx(trained / 2)
-
-
-def test_what_was_not_measured_keeps_its_assumed_hours(
-    settings: CellSettings, measured: Rates
-) -> None:
+    twice = replace(measured, probe_crops=8000.0, trainings=faster)
+    probe, few, tested = "in100_linear@jcl", "in1k_semi_10pct@co2", 50_000 / 8000 / 3600
+    assert hours(probe, settings, measured) == pytest.approx(
+        hours(probe, settings, twice) * 2, rel=0.02
+    )
+    trained = [hours(few, settings, rates) - tested for rates in (measured, twice)]
+    assert trained[1] == pytest.approx(trained[0] / 2)
     for key in ("coco_keypoint", "voc0712_det_c4"):
         assert hours(key, settings, measured) == hours(key, settings, ASSUMED)
 
@@ -166,10 +130,10 @@ def test_another_network_costs_its_share_of_a_measured_one(
 
 
 def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings, measured: Rates
+    small_backbone: Backbone, small_data: Path, settings: CellSettings, measured: Rates
 ) -> None:
     training = TrainingOptions(engine="torchvision", gpus=1)
-    paper = replace(settings, data=small_detection_data, schedule="paper", training=training)
+    paper = replace(settings, data=small_data, schedule="paper", training=training)
     rows = [
         plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
         for key in ("coco_det", "voc12_seg_fcn")

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.pages.paper_page import tasks_of
 from benchmarks.pages.published import AVERAGE, ELSEWHERE, Paper, papers, transfer_tasks
-from benchmarks.planning.suites import suites
+from benchmarks.planning.cells import suites
 from transfer.tasks import TASKS, default_tasks, reading_of
 
 SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7}

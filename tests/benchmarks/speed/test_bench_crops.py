@@ -32,20 +32,16 @@ def test_both_ways_make_batches_of_one_shape_and_size_of_values(folder: Path) ->
     assert (usual.mean() - ours.mean()).abs() < 0.5
 
 
-def test_fine_tuning_gets_the_crops_of_a_probe_and_pillows_are_close(folder: Path) -> None:
+def test_fine_tuning_gets_the_crops_of_a_probe(folder: Path) -> None:
     work: dict[str, Any] = ways(photographs(folder, 5), folder, 32)
-    (samples,), by_pillow = work["fine-tuning"](), work["fine-tuning by Pillow"]()
+    (samples,) = work["fine-tuning"]()
     assert torch.equal(samples.pixels, work["bytes"]()[0])
-    assert (samples.pixels.int() - by_pillow.permute(0, 3, 1, 2).int()).abs().max() <= 2
 
 
 def test_the_command_prints_a_ratio_of_each_way(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = f"--data {folder} --images 4 --crop-px 32 --rounds 1 --arch resnet18 --batch-size 2"
+    words = f"--data {folder} --images 4 --crop-px 32 --rounds 1"
     assert main(words.split()) == 0
     printed = capsys.readouterr().out
-    assert printed.count(" times as fast") == 9
-    assert "forward pass of a resnet18 at 32 px, float32: " in printed
-    assert "\nextraction in float32: " in printed
-    assert "\nprobe training in float32: " in printed
+    assert printed.count(" times as fast") == 7

@@ -254,15 +254,6 @@ def test_loss_is_the_entropy_of_the_targets_and_the_divergence_from_them() -> No
     assert result["target_divergence"] > 0
 
 
-def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
-    method, copy = tiny_dino(), tiny_dino()
-    method(tiny_views(method), 0.3)
-    copy.load_state_dict(method.state_dict())
-    views = tiny_views(method, seed=1)
-    assert torch.equal(method(views, 0.4)["loss"], copy(views, 0.4)["loss"])
-    assert torch.equal(method.center, copy.center)
-
-
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return the results of two steps in one process."""
     size = NUM_IMAGES // num_processes

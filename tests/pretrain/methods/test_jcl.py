@@ -154,13 +154,6 @@ def test_step_pushes_key_means_and_contrasts_with_the_queue_before_them() -> Non
     assert torch.equal(method.queue.keys[5:], before[5:])
 
 
-def test_no_gradient_reaches_the_key_encoder() -> None:
-    method = tiny_jcl()
-    method(list(torch.randn(4, 5, 3, 4, 4)), 1.0)["loss"].backward()
-    assert all(p.grad is None for p in method.key_encoder.parameters())
-    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
-
-
 def test_training_separates_images_from_a_fixed_queue() -> None:
     method = tiny_jcl(covariance_weight=1.0)
     views = list(torch.randn(4, 5, 3, 4, 4))
@@ -184,20 +177,6 @@ def test_a_linear_ramp_scales_the_covariance_weight_by_progress() -> None:
     ramped = tiny_jcl(covariance_ramp="linear", covariance_weight=8.0)(views, 0.25)
     constant = tiny_jcl(covariance_weight=2.0)(views, 0.25)
     assert torch.equal(ramped["loss"], constant["loss"])
-
-
-def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
-    views = list(torch.randn(4, 5, 3, 4, 4))
-    method = tiny_jcl()
-    method(views, 0.1)
-    copy = tiny_jcl(momentum=0.999)
-    copy.load_state_dict(method.state_dict())
-    losses = []
-    for one in (method, copy):
-        torch.manual_seed(3)  # of the permutation: a row's place in a product decides its rounding
-        losses.append(one(views, 0.2)["loss"])
-    assert torch.equal(*losses)
-    assert torch.equal(method.queue.keys, copy.queue.keys)
 
 
 def test_concatenated_keys_share_batch_statistics_and_single_views_do_not() -> None:

@@ -275,20 +275,6 @@ def test_an_augmentation_named_twice_is_refused() -> None:
         tiny_looc(designated=("color", "color"))
 
 
-@pytest.mark.parametrize("build", [tiny_looc, tiny_looc_pp, tiny_moco_pp])
-def test_a_copy_from_the_state_dict_goes_on_equally(build: Any) -> None:
-    method, copy = build(), build()
-    views = tiny_views(len(method.views))
-    method(views, 0.1)
-    copy.load_state_dict(method.state_dict())
-    results = []
-    for one in (method, copy):
-        torch.manual_seed(3)  # of the permutations
-        results.append(one(views, 0.2)["loss"])
-    assert torch.equal(*results)
-    assert torch.equal(method.queues.keys(), copy.queues.keys())
-
-
 def test_training_separates_images_from_fixed_queues() -> None:
     method = tiny_looc()
     views = tiny_views(4)

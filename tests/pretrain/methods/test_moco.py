@@ -133,14 +133,6 @@ def test_a_symmetric_step_pushes_the_second_views_keys_and_then_the_firsts() -> 
     assert torch.equal(method.queue.keys[10:], before[10:])
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_no_gradient_reaches_the_key_encoder(symmetric: bool) -> None:
-    method = tiny_moco(symmetric=symmetric)
-    method(two_views(), 1.0)["loss"].backward()
-    assert all(p.grad is None for p in method.key_encoder.parameters())
-    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
-
-
 def test_the_consistency_of_co2_is_logged_and_not_minimized() -> None:
     method = tiny_moco(consistency_temperature=0.04)
     views = two_views()
@@ -195,15 +187,3 @@ def test_the_linear_projector_is_a_single_layer() -> None:
     bias = method.encoder[1].bias
     expected = method.backbone(image) @ weight.T + bias
     torch.testing.assert_close(method.encoder(image), expected)
-
-
-def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
-    method, copy = tiny_moco(), tiny_moco()
-    method(two_views(), 0.1)
-    copy.load_state_dict(method.state_dict())
-    losses = []
-    for one in (method, copy):
-        torch.manual_seed(3)  # of the permutation: a row's place in a product decides its rounding
-        losses.append(one(two_views(), 0.2)["loss"])
-    assert torch.equal(*losses)
-    assert torch.equal(method.queue.keys, copy.queue.keys)

@@ -94,12 +94,5 @@ def test_with_one_key_it_takes_the_steps_of_moco() -> None:
     torch.testing.assert_close(method.queue.keys, moco.queue.keys)
 
 
-def test_no_gradient_reaches_the_key_encoder() -> None:
-    method = tiny_multi_key()
-    method(list(torch.randn(4, 5, 3, 4, 4)), 1.0)["loss"].backward()
-    assert all(p.grad is None for p in method.key_encoder.parameters())
-    assert all(p.grad is not None and p.grad.any() for p in method.encoder.parameters())
-
-
 def test_there_is_one_view_more_than_keys() -> None:
     assert tiny_multi_key(num_keys=3).views == (View(),) * 4

@@ -246,16 +246,6 @@ def test_codes_with_a_queue_are_those_of_past_and_present_embeddings_together() 
     )
 
 
-def test_a_copy_from_the_state_dict_goes_on_equally() -> None:
-    method, copy = (tiny_swav(queue_size=2 * NUM_IMAGES) for _ in range(2))
-    for step in range(2):
-        method(tiny_views(method, seed=step), 1.0)
-    copy.load_state_dict(method.state_dict())
-    views = tiny_views(method, seed=3)
-    assert torch.equal(method(views, 1.0)["loss"], copy(views, 1.0)["loss"])
-    assert method.num_queued == copy.num_queued == 3 * NUM_IMAGES
-
-
 def test_more_assigned_than_large_views_are_refused() -> None:
     with pytest.raises(ValueError, match="num_assigned_views is 3"):
         tiny_swav(num_assigned_views=3)

@@ -10,7 +10,8 @@ import pytest
 
 import benchmarks.execution.sequence
 import benchmarks.run_all
-from benchmarks.run_all import RunAll, plan, run
+from benchmarks.planning.options import RunAll
+from benchmarks.run_all import plan, run
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings

@@ -26,9 +26,9 @@ TWO = TrainingOptions(gpus=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
 def test_two_processes_share_batch_norms_and_test_images(
-    key: str, small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    key: str, small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    settings = replace(settings, data=small_detection_data, training=TWO)
+    settings = replace(settings, data=small_data, training=TWO)
     cell = Cell(key=key, backbone=small_backbone, seed=0, settings=settings)
     record = evaluate_on_gpus(cell)
     assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
@@ -38,10 +38,10 @@ def test_two_processes_share_batch_norms_and_test_images(
 
 @pytest.mark.slow
 def test_what_a_process_raises_is_raised_here(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
     options = replace(TWO, learning_rates=(1e6,))
-    settings = replace(settings, data=small_detection_data, training=options)
+    settings = replace(settings, data=small_data, training=options)
     cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
     with pytest.raises(NotFiniteError, match="iteration"):
         evaluate_on_gpus(cell)
@@ -72,11 +72,11 @@ def test_missing_data_are_told_before_a_process_starts(
 
 def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
     small_backbone: Backbone,
-    small_detection_data: Path,
+    small_data: Path,
     settings: CellSettings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = replace(settings, data=small_detection_data, training=TWO)
+    settings = replace(settings, data=small_data, training=TWO)
     cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
 
     def dies(workers: object) -> list[int]:
@@ -95,7 +95,7 @@ def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_the_cell_to_be_started_again(
-    checkpoint: Path, small_detection_data: Path, settings: CellSettings
+    checkpoint: Path, small_data: Path, settings: CellSettings
 ) -> None:
     words = [
         sys.executable,
@@ -105,7 +105,7 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(
         "--ckpt",
         str(checkpoint),
     ]
-    words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
+    words += ["--data", str(small_data), "--schedule", "smoke", "--engine", "torchvision"]
     words += ["--results", str(settings.results), "--runs", str(settings.runs), "--gpus", "2"]
     with subprocess.Popen(
         [*words, "--iterations", "200"], stderr=subprocess.PIPE, text=True
@@ -121,10 +121,10 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(
 
 @pytest.mark.slow
 def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
-    checkpoint: Path, small_detection_data: Path, settings: CellSettings
+    checkpoint: Path, small_data: Path, settings: CellSettings
 ) -> None:
     words = [sys.executable, "-m", "transfer", "coco_det", "--ckpt", str(checkpoint)]
-    words += ["--data", str(small_detection_data), "--schedule", "smoke", "--engine", "torchvision"]
+    words += ["--data", str(small_data), "--schedule", "smoke", "--engine", "torchvision"]
     words += ["--results", str(settings.results), "--runs", str(settings.runs), "--gpus", "2"]
     words += ["--iterations", "60"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as first:

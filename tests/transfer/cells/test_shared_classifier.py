@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from benchmarks.execution.sequence import run_cells
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
-from benchmarks.run_all import RunAll, origins_by_name, plan
+from benchmarks.run_all import origins_by_name, plan
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.execution import evaluate, note_failure, prepare
 from transfer.cells.request import Cell, CellSettings

@@ -3,6 +3,7 @@
 Each is read in another process with a limit of its memory.
 """
 
+import io
 import pickle
 import random
 from collections.abc import Iterator
@@ -17,11 +18,8 @@ from tests.transfer.convert.bombs import FILES, SPARSE
 from tests.transfer.convert.guarded import Reader
 from transfer.__main__ import main
 from transfer.backbone import BackboneError, load_backbone
+from transfer.convert.inert import load_pickle
 from transfer.convert.read_file import read_file
-from transfer.convert.safe_pickle import Budget, ByteReader, load_pickle
-from transfer.convert.torch_file import read_nested
-from transfer.convert.untrusted import budget, containers
-from transfer.convert.untrusted.budget import MAX_OPERATIONS
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +52,13 @@ def test_small_bombs_are_refused_within_the_budget(reader: Reader, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FILES))
-def test_each_bomb_is_refused_within_the_budget(name: str, reader: Reader, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(FILES[name])
-    outcome = reader.read(tmp_path / "file")
-    assert outcome.end == "refused", outcome
+@pytest.mark.parametrize("part", range(8))
+def test_each_bomb_is_refused_within_the_budget(part: int, reader: Reader, tmp_path: Path) -> None:
+    ends = {}
+    for name in sorted(FILES)[part::8]:
+        (tmp_path / "file").write_bytes(FILES[name])
+        ends[name] = reader.read(tmp_path / "file")
+    assert [(name, end) for name, end in ends.items() if end.end != "refused"] == []
 
 
 @pytest.mark.parametrize(
@@ -122,27 +122,6 @@ def image_list(num_images: int) -> list[tuple[str, int]]:
     return [(f"/data/train/n{i:08d}/n{i:08d}_{i}.JPEG", i % 1000) for i in range(num_images)]
 
 
-@pytest.mark.parametrize("protocol", [2, 4])
-def test_a_list_of_images_may_cost_in_proportion_to_its_file(
-    protocol: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # all limits and the list are a thousandth of the real ones
-    monkeypatch.setattr(budget, "MAX_OPERATIONS", MAX_OPERATIONS // 1000)
-    monkeypatch.setattr(budget, "MAX_FURTHER_OPERATIONS", budget.MAX_FURTHER_OPERATIONS // 1000)
-    monkeypatch.setattr(containers, "MAX_CONTAINERS", containers.MAX_CONTAINERS // 1000)
-    monkeypatch.setattr(containers, "MAX_PLAIN", containers.MAX_PLAIN // 1000)
-    images = image_list(1281)
-    content = {
-        "weight": torch.ones(2),
-        "data": {"samples": images, "imgs": images, "targets": [label for _, label in images]},
-    }
-    (tmp_path / "file").write_bytes(pickle.dumps(content, protocol=protocol))
-    assert list(read_file(tmp_path / "file").tensors) == ["weight"]
-    (tmp_path / "file").write_bytes(pickle.dumps({**content, "more": [0] * 5000}, protocol))
-    with pytest.raises(BackboneError, match="operations to read"):
-        read_file(tmp_path / "file")
-
-
 @pytest.mark.slow
 def test_a_list_of_all_images_of_imagenet_is_read_beside_the_network(tmp_path: Path) -> None:
     content = {"weight": torch.ones(2), "samples": image_list(1_281_167)}
@@ -162,25 +141,6 @@ def test_the_list_of_imagenet_stays_within_the_memory(reader: Reader, tmp_path: 
     assert "MemoryError" not in outcome.message
 
 
-def test_a_cycle_around_shared_lists_ends_within_the_budget() -> None:
-    lists: list[Any] = [[]]
-    for _ in range(60):
-        lists.append([lists[-1], lists[-1]])
-    lists[0].append(lists[-1])
-    limits = Budget(100)
-    limits.operations = 10_000
-    with pytest.raises(BackboneError, match="operations"):
-        containers.check_extent(lists[-1], limits)
-
-
-def test_shared_lists_are_measured_once() -> None:
-    shared: list[Any] = [[["a"] * 100] * 10] * 10
-    limits = Budget(100)
-    before = limits.operations
-    containers.check_extent(shared, limits)
-    assert before - limits.operations < 50  # the text holds over 1000 values
-
-
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_thousands_of_tensors_with_their_optimizer_stay_within_the_budget(
     is_zip: bool, tmp_path: Path
@@ -195,23 +155,6 @@ def test_thousands_of_tensors_with_their_optimizer_stay_within_the_budget(
     tensors = read_file(tmp_path / "file").tensors
     assert len(tensors) == 2000
     assert torch.equal(tensors["model.499"].read(), parameters[499])
-
-
-def test_a_plain_number_takes_one_operation() -> None:
-    content = memoryview(pickle.dumps(list(range(50_000)), protocol=2))
-    limits = Budget(len(content))
-    assert load_pickle(ByteReader(content), budget=limits) == list(range(50_000))
-    assert limits.operations > MAX_OPERATIONS - 51_000
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_arrays_of_any_protocol_cost_at_most_twice_their_file(protocol: int) -> None:
-    array = np.arange(100_000, dtype=np.float32)
-    content = memoryview(pickle.dumps({"a": array, "b": torch.from_numpy(array)}, protocol))
-    limits = Budget(len(content))
-    before = limits.bytes_left
-    load_pickle(ByteReader(content), budget=limits, nested=read_nested)
-    assert before - limits.bytes_left < 2.1 * len(content)
 
 
 def nested_values(dice: random.Random, depth: int) -> Any:
@@ -232,4 +175,4 @@ def test_plain_values_are_read_as_python_reads_them(protocol: int) -> None:
     for _ in range(100):
         value = nested_values(dice, 4)
         content = pickle.dumps([value, value], protocol=protocol)
-        assert load_pickle(ByteReader(memoryview(content))) == [value, value]
+        assert load_pickle(io.BytesIO(content)) == [value, value]

@@ -94,7 +94,7 @@ def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_truncated_file_is_refused_wherever_it_ends(name: str, tmp_path: Path) -> None:
     whole = FORMATS[name]({"weight": torch.ones(100), "bias": torch.zeros(100)})
-    for length in range(20, len(whole) - 1, max(1, len(whole) // 40)):
+    for length in range(20, len(whole) - 1, max(1, len(whole) // 20)):
         (tmp_path / "file").write_bytes(whole[:length])
         with pytest.raises(BackboneError):
             [tensor.read() for tensor in read_file(tmp_path / "file").tensors.values()]
@@ -106,7 +106,7 @@ def test_damage_is_an_error_in_words_or_harmless_never_another_exception(
 ) -> None:
     whole = FORMATS[name]({"weight": torch.ones(10), "values": torch.zeros(3)})
     dice = random.Random(0)
-    for _ in range(100):
+    for _ in range(40):
         damaged = bytearray(whole)
         for _ in range(dice.randint(1, 4)):
             damaged[dice.randrange(min(len(whole), 700))] = dice.randrange(256)
@@ -208,12 +208,12 @@ def raw_safetensors(header: str, num_bytes: int) -> bytes:
     return len(header).to_bytes(8, "little") + header.encode() + bytes(num_bytes)
 
 
-@pytest.mark.parametrize("name", BAD_HEADERS)
-def test_a_safetensors_header_with_wrong_fields_is_refused(name: str, tmp_path: Path) -> None:
-    fields = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **BAD_HEADERS[name]}
-    (tmp_path / "file").write_bytes(raw_safetensors(json.dumps({"w": fields}), 8))
-    with pytest.raises(BackboneError, match="safetensors"):
-        read_file(tmp_path / "file")
+def test_a_safetensors_header_with_wrong_fields_is_refused(tmp_path: Path) -> None:
+    for wrong in BAD_HEADERS.values():
+        fields = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **wrong}
+        (tmp_path / "file").write_bytes(raw_safetensors(json.dumps({"w": fields}), 8))
+        with pytest.raises(BackboneError, match="safetensors"):
+            read_file(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -252,22 +252,21 @@ OTHER_TYPES = {
 }
 
 
-@pytest.mark.parametrize("name", OTHER_TYPES)
-def test_safetensors_of_types_without_weights_are_read(name: str, tmp_path: Path) -> None:
-    tensor = torch.tensor([1, 0, 2]).to(OTHER_TYPES[name])
-    (tmp_path / "file").write_bytes(save_safetensors({"w": tensor}))
-    assert f'"{name}"'.encode() in (tmp_path / "file").read_bytes()
-    stored = read_file(tmp_path / "file").tensors["w"]
-    assert stored.dtype == tensor.dtype
-    assert torch.equal(stored.read().to(torch.complex64), tensor.to(torch.complex64))
+def test_safetensors_of_types_without_weights_are_read(tmp_path: Path) -> None:
+    for name, dtype in OTHER_TYPES.items():
+        tensor = torch.tensor([1, 0, 2]).to(dtype)
+        (tmp_path / "file").write_bytes(save_safetensors({"w": tensor}))
+        assert f'"{name}"'.encode() in (tmp_path / "file").read_bytes()
+        stored = read_file(tmp_path / "file").tensors["w"]
+        assert stored.dtype == tensor.dtype
+        assert torch.equal(stored.read().to(torch.complex64), tensor.to(torch.complex64))
 
 
-@pytest.mark.parametrize("name", OTHER_TYPES)
 def test_only_within_the_network_do_such_types_refuse_the_file(
-    name: str, weights: Callable[..., dict[str, Tensor]], tmp_path: Path
+    weights: Callable[..., dict[str, Tensor]], tmp_path: Path
 ) -> None:
     content = {f"module.{key}": tensor for key, tensor in weights().items()}
-    other = torch.ones(64).to(OTHER_TYPES[name])
+    other = torch.ones(64).to(torch.float8_e4m3fn)
     (tmp_path / "file").write_bytes(save_safetensors({**content, "queue": other}))
     assert load_backbone(tmp_path / "file").arch == "resnet18"
     (tmp_path / "file").write_bytes(save_safetensors({**content, "module.bn1.weight": other}))

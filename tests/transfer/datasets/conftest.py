@@ -1,4 +1,4 @@
-"""One generated tree for all tests of the room; a test that changes it takes a copy of one set."""
+"""A test that changes generated data takes a copy of one set."""
 
 import shutil
 from collections.abc import Callable
@@ -8,15 +8,6 @@ import pytest
 
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA
-from transfer.datasets.synthetic.generate import generate
-
-
-@pytest.fixture(scope="session")
-def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every layout, small. Only to be read."""
-    data = tmp_path_factory.mktemp("small-data")
-    generate(data)
-    return data
 
 
 @pytest.fixture

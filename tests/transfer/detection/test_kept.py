@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transfer.detection.kept import kept_detections, read_detections, write_detections
+from transfer.detection.detect import kept_detections, read_detections, write_detections
 from transfer.detection.results import Detections
 from transfer.running.processes import Process, this_process
 

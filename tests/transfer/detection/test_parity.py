@@ -38,7 +38,7 @@ from transfer.checks.small_samples import small_samples
 from transfer.detection import detectron2_engine, torchvision_engine
 from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 from transfer.detection.sample import Detector, Sample
-from transfer.detection.solver import sgd
+from transfer.detection.train import sgd
 from transfer.finetuning.schedule import learning_rate, set_rate
 
 pytestmark = pytest.mark.detectron2

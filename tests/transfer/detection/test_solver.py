@@ -9,8 +9,8 @@ from torch import nn
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import COCO_FPN, VOC_C4, DetectorRecipe
-from transfer.detection.solver import sgd
-from transfer.finetuning.length import of_length
+from transfer.detection.train import sgd
+from transfer.finetuning.options import of_length
 from transfer.finetuning.schedule import learning_rate, set_rate
 
 

@@ -3,13 +3,12 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import transfer.datasets.images
-from transfer.backbone import Backbone, InputFormat, random_backbone
+from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.finetuning import classification, loop
@@ -21,8 +20,6 @@ from transfer.finetuning.classification import (
     train,
     training_folder,
 )
-from transfer.finetuning.schedule import learning_rate, set_rate
-from transfer.frozen.crops import RandomCrops, RandomView, draw_seed
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
 from transfer.running import stop
@@ -67,17 +64,6 @@ def trained(
         name="test",
     )
     return classifier
-
-
-def test_both_rates_drop_to_a_fifth_at_each_milestone(small_backbone: Backbone) -> None:
-    classifier = Classifier(small_backbone, 6, seed=0)
-    optimizer = classifier.optimizer(COURSE)
-    told = []
-    for iteration in range(5):
-        set_rate(optimizer, learning_rate(COURSE, iteration))
-        told.append([group["lr"] for group in optimizer.param_groups])
-    expected = [[0.01, 0.1], [0.01, 0.1], [0.01, 0.1], [0.002, 0.02], [0.0004, 0.004]]
-    assert told == [pytest.approx(pair) for pair in expected]
 
 
 def test_every_parameter_is_in_one_group_and_the_head_in_the_second(
@@ -133,18 +119,6 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(
     assert all(torch.equal(resumed[name], tensor) for name, tensor in whole.state_dict().items())
 
 
-def test_crops_are_those_of_a_probe_within_two_levels_of_pillows(images: Images) -> None:
-    places = [(7 * index, index) for index in range(12)]
-    (batch,) = TrainingSamples(images, 32, seed=3).batch(places)
-    view = RandomView(px=32)
-    pixels, labels = RandomCrops(images, view, seed=3)(places)
-    assert torch.equal(batch.pixels, pixels)
-    assert torch.equal(batch.labels, labels)
-    by_pillow = [view(*images[index], draw_seed(3, place))[0] for place, index in places]
-    expected = torch.tensor(np.stack([np.asarray(crop) for crop in by_pillow])).permute(0, 3, 1, 2)
-    assert (batch.pixels.int() - expected.int()).abs().max() <= 2
-
-
 def test_kept_images_give_the_same_crops_without_decoding(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,12 +128,6 @@ def test_kept_images_give_the_same_crops_without_decoding(
     monkeypatch.setattr(transfer.datasets.images, "decoding", None)
     (found,) = TrainingSamples(kept, 32, seed=0).batch(places)
     assert torch.equal(found.pixels, expected.pixels)
-
-
-def test_crops_travel_as_one_tensor_of_bytes(images: Images) -> None:
-    (crops,) = TrainingSamples(images, 16, seed=0).batch([(0, 4), (1, 5), (2, 6)])
-    assert (crops.pixels.dtype, crops.pixels.shape) == (torch.uint8, (3, 3, 16, 16))
-    assert crops.pixels.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_number_of_loader_processes_changes_no_bit(
@@ -194,16 +162,6 @@ def test_a_training_on_older_crops_starts_anew_and_says_so(
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(classification, "CROPS", "crops/3")
     assert folder() not in (found, older)
-
-
-def test_a_network_of_heads_and_one_with_a_cifar_stem_learn_too(images: Images) -> None:
-    for arch, stem in (("resnet18-heads2", "imagenet"), ("resnet18", "cifar")):
-        form = InputFormat(size_px=32)
-        backbone = random_backbone(arch=arch, stem=stem, seed=0, input=form)  # type: ignore[arg-type]
-        classifier = Classifier(backbone, 6, seed=0)
-        samples = TrainingSamples(images, 32, seed=0)
-        classifier(samples.batch([(0, 0), (1, 5)]))["cross-entropy"].backward()
-        assert all(parameter.grad is not None for parameter in classifier.parameters())
 
 
 def test_scores_are_those_of_the_network_in_eval_mode(

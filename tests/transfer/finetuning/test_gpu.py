@@ -30,8 +30,6 @@ from transfer.finetuning.state import Training, restore, save
 from transfer.segmentation.network import build_network
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
-from transfer.tasks import TASKS
-from transfer.tasks.detection import Detection
 
 CPU = torch.device("cpu")
 
@@ -89,21 +87,6 @@ def test_a_segmentation_network_in_channels_last_has_the_same_loss_and_gradients
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10 * scale)
 
 
-def test_only_detectors_are_trained_on_images_of_many_sizes() -> None:
-    varied = {key for key, task in TASKS.items() if task.varied_image_sizes}
-    assert varied == {key for key, task in TASKS.items() if isinstance(task, Detection)}
-
-
-def test_a_cpu_keeps_the_layout() -> None:
-    network, strides = layers(), [weight.stride() for weight in layers().parameters()]
-    gpu.place(network, CPU)
-    assert [weight.stride() for weight in network.parameters()] == strides
-    assert gpu.fused(network) is None
-    gpu.use_channels_last(network)
-    weight = network.get_parameter("0.weight")
-    assert weight.is_contiguous(memory_format=torch.channels_last)
-
-
 def test_algorithms_are_measured_for_one_size_on_a_gpu_only_and_only_within() -> None:
     before = torch.backends.cudnn.benchmark
     for device, one_size in (("cpu", True), ("cuda", False), ("cuda", True)):
@@ -120,14 +103,6 @@ def test_what_the_user_says_of_the_memory_stays(name: str, monkeypatch: pytest.M
     gpu.use_expandable_segments()
     found = {variable: os.environ.get(variable) for variable in gpu.ALLOCATOR_VARIABLES}
     assert {*found.values()} == {"max_split_size_mb:64", None}
-
-
-def test_else_segments_expand(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in gpu.ALLOCATOR_VARIABLES:
-        monkeypatch.setenv(variable, "")  # restores what it was
-        monkeypatch.delenv(variable)
-    gpu.use_expandable_segments()
-    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
 
 
 def steps(training: Training, numbers: Sequence[int]) -> None:

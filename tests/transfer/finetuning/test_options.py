@@ -71,13 +71,3 @@ def test_without_a_wish_the_most_gpus_that_divide_the_batch_are_taken(
 def test_impossible_numbers_are_refused(wrong: TrainingOptions) -> None:
     with pytest.raises(ValueError, match=r"^--[a-z-]+ [-0-9]+: expected "):
         wrong.applied(COCO_FPN)
-
-
-def test_half_precision_on_a_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    with pytest.raises(ValueError, match="float16 needs a GPU"):
-        TrainingOptions(precision="float16").applied(COCO_FPN)
-
-
-def test_a_single_rate_is_taken_without_a_search() -> None:
-    assert TrainingOptions(learning_rates=(0.04,)).applied(COCO_FPN).learning_rate == 0.04

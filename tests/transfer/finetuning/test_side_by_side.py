@@ -1,6 +1,5 @@
 """Networks that train side by side have the bits of networks that train alone."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,21 +103,6 @@ def test_weights_and_losses_are_those_of_trainings_alone(
         assert (summary.losses, summary.curve) == (expected.losses, expected.curve)
 
 
-def test_the_batches_are_made_once(
-    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[int, int]] = []
-    batch = TrainingSamples.batch
-
-    def counted(self: TrainingSamples, places: Sequence[tuple[int, int]]) -> object:
-        made.extend(places)
-        return batch(self, places)
-
-    monkeypatch.setattr(TrainingSamples, "batch", counted)
-    together(small_backbone, images, tmp_path)
-    assert len(made) == COURSE.iterations * COURSE.batch_size
-
-
 def test_a_stopped_group_goes_on_to_the_same_bits(
     small_backbone: Backbone,
     images: Images,
@@ -149,19 +133,6 @@ def test_runs_whose_checkpoints_differ_meet_on_the_way(
             alone(small_backbone, images, tmp_path, RATES[1])
     for rate, classifier in zip(RATES, together(small_backbone, images, tmp_path)[0], strict=True):
         assert_same_bits(classifier, references[rate][0])
-
-
-def test_a_finished_group_is_only_loaded(
-    small_backbone: Backbone,
-    images: Images,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    references: References,
-) -> None:
-    together(small_backbone, images, tmp_path)
-    monkeypatch.setattr(side_by_side, "step", lambda *_: pytest.fail("trained again"))
-    classifiers, _ = together(small_backbone, images, tmp_path)
-    assert_same_bits(classifiers[0], references[RATES[0]][0])
 
 
 def test_a_rate_that_diverges_leaves_the_others(

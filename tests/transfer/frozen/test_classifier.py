@@ -18,14 +18,6 @@ from transfer.frozen.classifier import (
 HEAD = Heads(torch.arange(12.0).view(1, 3, 4), torch.tensor([[0.0, 1.0, 2.0]]))
 
 
-def test_a_kept_classifier_scores_as_before(tmp_path: Path) -> None:
-    found = load_classifier(classifier_file(tmp_path, save_classifier(tmp_path, HEAD)))
-    assert found is not None
-    features = torch.arange(20.0).view(5, 4)  # whole numbers, whose products and sums are exact
-    expected = features @ HEAD.weight[0].T + HEAD.bias[0]
-    assert torch.equal(classifier_scores(found, features), expected)
-
-
 def test_more_images_than_one_part_holds_are_scored_in_their_order() -> None:
     features = (torch.arange(4.0 * (IMAGES_PER_PART + 9)) % 61).view(-1, 4)
     expected = features @ HEAD.weight[0].T + HEAD.bias[0]  # whole numbers: exact

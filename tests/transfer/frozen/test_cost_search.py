@@ -135,17 +135,6 @@ def test_an_interruption_while_solving_changes_no_bit(tmp_path: Path) -> None:
     assert torch.equal(resumed.table, search(tmp_path / "undisturbed").table)
 
 
-def test_finished_stages_are_not_computed_again(tmp_path: Path) -> None:
-    first = search(tmp_path)
-    features, positive = toy()
-
-    def never(problems: Problems, costs: Tensor, start: Tensor | None) -> Solution:
-        raise AssertionError("a finished stage was solved again")
-
-    again = choose_costs(never, SEARCH, features, positive, tmp_path)
-    assert torch.equal(again.table, first.table)
-
-
 @pytest.mark.parametrize("damaged", range(4))
 @pytest.mark.parametrize("size", [0, 20, 200])
 def test_a_torn_stage_is_computed_again(tmp_path: Path, damaged: int, size: int) -> None:
@@ -177,14 +166,6 @@ def test_other_settings_never_read_these_stages(tmp_path: Path, change: dict[str
     assert len(list(tmp_path.glob("*.stage"))) == 8
 
 
-def test_other_images_never_read_these_stages(tmp_path: Path) -> None:
-    search(tmp_path)
-    features, positive = toy()
-    features[3, 3] += 1e-6
-    choose_costs(batched(features), SEARCH, features, positive, tmp_path)
-    assert len(list(tmp_path.glob("*.stage"))) == 8
-
-
 def test_a_longer_grid_goes_on_from_the_shorter_one(tmp_path: Path) -> None:
     longer = replace(SEARCH, costs=(*SEARCH.costs, 100.0))
     search(tmp_path)
@@ -200,11 +181,6 @@ def test_a_signal_ends_the_search_where_its_stage_is_saved(
     with pytest.raises(stop.Stopped):
         search(tmp_path)
     assert len(list(tmp_path.glob("*.stage"))) == 1
-
-
-def test_of_equal_costs_the_smallest_is_chosen() -> None:
-    table = torch.tensor([[70.0, 50.0], [80.0, 50.0], [80.0, 40.0], [60.0, 50.0]])
-    assert CostSearchResult(table, unconverged=0).best.tolist() == [1, 0]
 
 
 def test_a_fold_that_holds_out_no_positive_does_not_count(tmp_path: Path) -> None:
@@ -225,13 +201,6 @@ def test_folds_share_positives_and_images_evenly(num_positive: int) -> None:
         for side in (positive[:, index], ~positive[:, index]):
             counts = folds[side, index].bincount(minlength=3)
             assert int(counts.max() - counts.min()) <= 1
-
-
-def test_the_seed_draws_the_folds() -> None:
-    _, positive = toy()
-    first = stratified_folds(positive, 3, seed=0)
-    assert torch.equal(first, stratified_folds(positive, 3, seed=0))
-    assert not torch.equal(first, stratified_folds(positive, 3, seed=1))
 
 
 @pytest.mark.parametrize("costs", [(), (1.0, 0.1), (1.0, 1.0), (0.0, 1.0)])

@@ -1,7 +1,5 @@
 """The cache gives what a plain forward pass gives, and never something stale."""
 
-import errno
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +12,8 @@ import transfer.frozen.extraction
 import transfer.frozen.network
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
-from transfer.frozen.feature_cache import cache_key, features_of_backbones, frozen_features
 from transfer.frozen.feature_file import unfinished_rows
-from transfer.frozen.features import Features
+from transfer.frozen.features import Features, cache_key, features_of_backbones, frozen_features
 from transfer.frozen.precision import feature_precision
 from transfer.frozen.transforms import EvalTransform
 from transfer.running import stop
@@ -46,14 +43,6 @@ def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: 
     assert torch.equal(found.labels, images.labels)
 
 
-def test_the_second_call_computes_nothing(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = extract(small_backbone, folders).features
-    monkeypatch.delattr(transfer.frozen.extraction, "forward")
-    assert torch.equal(extract(small_backbone, folders).features, first)
-
-
 def test_an_interrupted_extraction_goes_on_and_ends_the_same(
     small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,20 +64,6 @@ def test_an_interrupted_extraction_goes_on_and_ends_the_same(
         extract(small_backbone, elsewhere)
     assert torch.equal(extract(small_backbone, elsewhere).features, whole)
     assert sum(calls) == len(whole) + 32  # only the part under way was done twice
-
-
-def test_a_full_disk_is_an_error_and_leaves_nothing_that_is_believed(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int, offset: int, length: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "posix_fallocate", full)
-        with pytest.raises(OSError, match="No space left"):
-            extract(small_backbone, folders)
-    assert not list(folders.cache.rglob("*.npy"))
-    assert len(extract(small_backbone, folders).features) == 80
 
 
 def test_a_request_to_stop_is_heard_while_another_process_extracts(
@@ -136,23 +111,6 @@ def test_weights_data_and_transform_shape_the_key(
         cache_key(small_backbone, images, replace(TRANSFORM, squash=True)),
     }
     assert len(keys) == 4
-
-
-def test_the_short_side_is_resized_and_the_center_cropped() -> None:
-    stripes = np.zeros((64, 128, 3), np.uint8)
-    stripes[:, 32:96] = 255  # the central square
-    pixels = np.asarray(EvalTransform(resize_px=32, crop_px=32).pixels(Image.fromarray(stripes)))
-    assert pixels.shape == (32, 32, 3)
-    assert pixels[:, 2:-2].min() == 255
-
-
-def test_squashing_keeps_the_whole_image() -> None:
-    stripes = np.zeros((64, 128, 3), np.uint8)
-    stripes[:, 32:96] = 255
-    transform = EvalTransform(resize_px=32, crop_px=32, squash=True)
-    pixels = np.asarray(transform.pixels(Image.fromarray(stripes)))
-    assert pixels[:, :6].max() == 0
-    assert pixels[:, 10:22].min() == 255
 
 
 def test_a_border_is_cut_off_before_anything_else() -> None:

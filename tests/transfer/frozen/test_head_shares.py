@@ -18,12 +18,6 @@ def head_shares(heads: Heads, features: torch.Tensor, labels: torch.Tensor, num_
     return share_details(heads, features, labels, num_heads).get("head_shares", [])
 
 
-def test_a_head_whose_weights_are_zero_has_no_share() -> None:
-    weight = torch.cat([torch.eye(2), torch.zeros(2, 2)], dim=1)
-    features = torch.tensor([[1.0, 0.0, 5.0, 3.0], [0.0, 1.0, 2.0, 7.0]])
-    assert head_shares(classifier(weight), features, torch.tensor([0, 1]), 2) == [1.0, 0.0]
-
-
 def test_equal_heads_share_equally() -> None:
     weight = torch.cat([torch.eye(3)] * 4, dim=1)
     features = torch.cat([torch.eye(3)] * 4, dim=1)
@@ -77,13 +71,6 @@ def test_classes_and_examples_have_the_shares_of_their_images() -> None:
     assert details["class_head_shares"] == [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]
     assert details["head_share_examples"][2] == {"index": 2, "label": 2, "shares": [0.5, 0.5]}
     assert details["head_is_largest"][0] >= 2 / 3
-
-
-def test_a_class_without_correct_images_has_no_shares() -> None:
-    weight = torch.cat([torch.eye(2), torch.zeros(2, 2)], dim=1)
-    features = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
-    details = share_details(classifier(weight), features, torch.tensor([0, 1]), 2)
-    assert details["class_head_shares"] == [[1.0, 0.0], None]
 
 
 def test_parts_of_the_images_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

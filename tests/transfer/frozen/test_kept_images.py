@@ -72,19 +72,6 @@ def test_images_are_kept_up_to_the_limit(
     assert told != keeps
 
 
-def test_nothing_is_told_of_a_set_that_is_not_to_be_kept(
-    images: Images, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with image_memory(0):
-        assert keep_images(images, 100) is None
-    assert capsys.readouterr().err == ""
-
-
-def test_images_that_are_hardly_passed_twice_are_not_kept(images: Images) -> None:
-    assert keep_images(images, 2 * NUM_IMAGES - 1) is None
-    assert keep_images(images, 2 * NUM_IMAGES) is not None
-
-
 def test_a_set_that_is_far_too_large_is_not_looked_through(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,14 +97,6 @@ def test_a_broken_image_is_named(images: Images, workers: int, tmp_path: Path) -
 def test_a_file_without_an_image_is_named(images: Images, tmp_path: Path) -> None:
     (tmp_path / "3.jpg").write_bytes(b"")
     with image_memory(1), pytest.raises(DataError, match=r"3\.jpg: cannot be decoded"):
-        keep_images(images, 100)
-
-
-def test_memory_that_is_not_there_is_an_error_with_advice(
-    images: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer.frozen.kept_images, "free_memory", lambda: 1000)
-    with image_memory(1), pytest.raises(ImageMemoryError, match="give a smaller --image-memory-gb"):
         keep_images(images, 100)
 
 
@@ -154,7 +133,3 @@ def test_images_with_kept_pixels_and_their_parts_read_no_file(
     part = kept.subset([5, 2, 2])
     assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
     assert all(np.array_equal(part.source.read(k), expected[i]) for k, i in enumerate((5, 2, 2)))
-
-
-def test_images_that_are_passed_once_stay_files(images: Images) -> None:
-    assert with_kept_pixels(images, 1.0) is images

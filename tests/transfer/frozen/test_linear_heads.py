@@ -23,7 +23,7 @@ from transfer.frozen.linear_heads import (
     weights_of,
 )
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import EpochAccuracies, SavedTraining
+from transfer.frozen.running_probe import SavedTraining
 from transfer.metrics import top1
 from transfer.running import stop
 
@@ -75,22 +75,6 @@ def test_each_head_equals_torch_sgd_of_its_own(weight_decay: float) -> None:
         torch.testing.assert_close(together.bias[index], bias.detach(), rtol=1e-9, atol=1e-11)
 
 
-def test_heads_trained_together_are_those_trained_alone() -> None:
-    training = ProbeTraining(learning_rates=RATES, steps=10)
-    together = train(RATES, training, 10)
-    for index, rate in enumerate(RATES):
-        alone = train((rate,), ProbeTraining(learning_rates=(rate,), steps=10), 10)
-        torch.testing.assert_close(together.weight[index], alone.weight[0], rtol=1e-9, atol=1e-12)
-
-
-def test_step_returns_the_cross_entropy_of_each_head() -> None:
-    heads = start()
-    optimizer = HeadOptimizer(heads, ProbeTraining(learning_rates=RATES, steps=1), CPU)
-    features, labels = batches(1)[0]
-    expected = torch.stack([F.cross_entropy(rows, labels) for rows in heads.scores(features)])
-    torch.testing.assert_close(optimizer.step(features, labels, 0.0), expected)
-
-
 def test_step_decay_divides_by_ten_at_sixty_and_eighty_percent() -> None:
     training = ProbeTraining(learning_rates=(1.0,), epochs=100, decays=("step",))
     factors = [training.rate_factors(epoch / 100)[0] for epoch in (0, 59, 60, 79, 80, 99)]
@@ -106,16 +90,6 @@ def test_each_head_has_its_own_decay() -> None:
     assert training.rate_factors(0.7) == pytest.approx((0.1, 0.5 * (1 + math.cos(0.7 * math.pi))))
     with pytest.raises(ValueError, match="2 learning rates, 3 decays"):
         ProbeTraining(learning_rates=(1.0, 2.0), decays=("step",) * 3).rate_factors(0.5)
-
-
-def test_a_hundred_epochs_of_imagenet_100_are_this_many_steps() -> None:
-    training = ProbeTraining(learning_rates=(1.0,), epochs=100)
-    assert training.num_steps(126_689) == round(100 * 126_689 / 256)
-
-
-def test_epochs_and_steps_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="epochs or steps"):
-        ProbeTraining(learning_rates=(1.0,), epochs=1, steps=1).num_steps(10)
 
 
 def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
@@ -229,15 +203,6 @@ def test_the_last_head_is_scored_and_the_best_only_told(
     # found again, not made again
     again = train_and_score(small_backbone, images, training, test, 0, tmp_path)
     assert again.details == found.details
-
-
-def test_a_head_that_diverged_counts_minus_one_in_the_curve() -> None:
-    curve = EpochAccuracies(Features(torch.eye(8, dtype=torch.float64), torch.arange(8) % 5))
-    heads = start()
-    heads.weight[1, 0, 0] = float("inf")
-    curve.add(heads)
-    assert curve.top1[0][1] == -1.0
-    assert min(curve.top1[0][0], curve.top1[0][2]) >= 0.0
 
 
 def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(

@@ -1,6 +1,5 @@
 """Statistics of views against torch.linalg, and views that only seed and image decide."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from transfer.frozen.random_views import (
     statistics_of_views,
     view_statistics,
 )
-from transfer.frozen.view_settings import ViewSettings
+from transfer.frozen.transforms import ViewSettings
 from transfer.running import stop
 
 SETTINGS = ViewSettings(num_views=4, size_px=16)
@@ -48,18 +47,6 @@ def test_statistics_are_those_of_torchs_covariance_and_singular_values(dim: int)
     # the root of an eigenvalue near zero keeps half of its digits
     expected = torch.linalg.svdvals(rows).sum(dim=1)
     torch.testing.assert_close(norm, expected, atol=8 * 1e-7, rtol=0)
-
-
-def test_equal_views_have_the_smallest_norm_and_no_variance() -> None:
-    statistics = view_statistics(unit_rows(1, 1, 16).expand(1, 32, 16))[0]
-    torch.testing.assert_close(
-        statistics, torch.tensor([1.0, 0.0, math.sqrt(32)]).double(), atol=1e-5, rtol=0
-    )
-
-
-def test_orthogonal_views_have_the_largest_norm() -> None:
-    statistics = view_statistics(torch.eye(4)[None])[0]
-    assert_equal_up_to_rounding(statistics, torch.tensor([1 / 4, (1 - 1 / 4) / 4, 4.0]).double())
 
 
 def test_views_of_an_image_differ_and_depend_on_seed_and_index_alone(images: Images) -> None:
@@ -104,15 +91,3 @@ def test_an_interrupted_computation_goes_on_to_the_same_statistics(
             compute(tmp_path / "parts")
     assert len(list((tmp_path / "parts").iterdir())) == 1
     assert torch.equal(compute(tmp_path / "parts"), whole)
-
-
-def test_loading_processes_change_nothing(
-    images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def compute(name: str, workers: int) -> torch.Tensor:
-        monkeypatch.setattr("transfer.frozen.random_views.num_workers", lambda _: workers)
-        (tmp_path / name).mkdir()
-        arguments = (None, images, range(10), SETTINGS, 0, tmp_path / name)
-        return statistics_of_views(small_backbone, *arguments)["feature"]
-
-    assert torch.equal(compute("alone", 0), compute("workers", 2))

@@ -183,16 +183,6 @@ def every(count: int) -> object:
     return lambda: next(calls) % count == 0
 
 
-def test_a_longer_probe_goes_on_where_a_shorter_one_has_left(
-    small_backbone: Backbone, images: Images, tmp_path: Path, counted: list[int]
-) -> None:
-    train_heads(small_backbone, images, SMALL, 0, tmp_path, peers=(LONG,))
-    assert sum(counted) == 40  # two passes
-    counted.clear()
-    train_heads(small_backbone, images, LONG, 0, tmp_path, peers=(SMALL,))
-    assert sum(counted) == 40
-
-
 def test_one_that_lags_behind_does_not_delay_another(
     small_backbone: Backbone, images: Images, tmp_path: Path, counted: list[int]
 ) -> None:

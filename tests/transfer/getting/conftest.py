@@ -12,19 +12,16 @@ from tests.transfer.getting.server import Server, serve
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.source import Source
-from transfer.datasets.synthetic.generate import generate
 from transfer.getting import download
 from transfer.getting.request import all_sources
 
 Publish = Callable[..., Source]
 
 
-@pytest.fixture(scope="session")
-def small_sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def small_sets(small_data: Path) -> Path:
     """Every layout, small. Only to be read."""
-    data = tmp_path_factory.mktemp("small-sets")
-    generate(data)
-    return data
+    return small_data
 
 
 @pytest.fixture

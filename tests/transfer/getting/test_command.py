@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planning.suites import suites
+from benchmarks.planning.cells import suites
 from benchmarks.run_all import main as run_all
 from tests.transfer.getting.conftest import Publish
 from tests.transfer.getting.published import PACKERS, Packed, tar, zip_

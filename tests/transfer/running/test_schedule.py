@@ -2,7 +2,7 @@
 
 import pytest
 
-from transfer.finetuning.length import with_batch
+from transfer.finetuning.options import with_batch
 from transfer.running.schedule import length_fraction
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection

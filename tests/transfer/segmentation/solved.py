@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.segmentation.predict import prediction_path
+from transfer.segmentation.train import prediction_path
 from transfer.tasks.segmentation import Predicted
 
 

@@ -12,7 +12,7 @@ from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer.datasets.segmented import read_mask, voc_palette
 from transfer.running import stop
 from transfer.running.processes import Process
-from transfer.segmentation.predict import predict, prediction_path
+from transfer.segmentation.train import predict, prediction_path
 
 ALONE = Process(device=torch.device("cpu"))
 

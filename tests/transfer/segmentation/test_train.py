@@ -18,9 +18,8 @@ from transfer.running import stop
 from transfer.running.processes import Process
 from transfer.segmentation.iou import confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
-from transfer.segmentation.predict import predict, prediction_path
 from transfer.segmentation.recipe import VOC_FCN
-from transfer.segmentation.train import train
+from transfer.segmentation.train import predict, prediction_path, train
 
 slow = pytest.mark.slow  # mmsegmentation takes seconds to import
 ALONE = Process(device=torch.device("cpu"))

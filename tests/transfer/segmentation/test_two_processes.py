@@ -14,9 +14,8 @@ from transfer.backbone import random_backbone
 from transfer.finetuning.norms import norm_for
 from transfer.running.processes import Process
 from transfer.segmentation.network import FCN, build_network, load_backbone
-from transfer.segmentation.predict import predict
 from transfer.segmentation.recipe import VOC_FCN
-from transfer.segmentation.train import train
+from transfer.segmentation.train import predict, train
 
 pytestmark = pytest.mark.slow
 FOLDER = "SEGMENTATIONS"

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+import transfer.frozen.features
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
 from transfer.datasets.images import ImageArrays, Images, encode_names
-from transfer.frozen import feature_cache
-from transfer.frozen.classifier import Heads
-from transfer.frozen.classifier_evaluation import ClassifierTest
+from transfer.frozen.classifier import ClassifierTest, Heads
 from transfer.frozen.features import Features
 from transfer.running.folders import Folders
-from transfer.tasks.corruptions import Corrupted, CorruptionEval, accuracies
+from transfer.tasks.robustness import Corrupted, CorruptionEval, accuracies
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
@@ -83,7 +82,7 @@ def test_each_picture_is_the_worst_that_is_left_and_of_another_corruption(
     labels = torch.tensor([classes.index(file.split("/")[3]) for file in files])
     pixels = np.zeros((len(files), 2, 2, 3), np.uint8)
     images = Images(ImageArrays(pixels, encode_names(files)), labels.numpy(), classes)
-    monkeypatch.setattr(feature_cache, "open_images", lambda *_: images)
+    monkeypatch.setattr(transfer.frozen.features, "open_images", lambda *_: images)
     generator = torch.Generator().manual_seed(0)
     head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
     features = Features(torch.randn(len(files), 4, generator=generator), labels)

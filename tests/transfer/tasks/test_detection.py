@@ -13,7 +13,6 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.convert.architectures import STEMS, Stem
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import protocol_hash
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
 
@@ -25,19 +24,6 @@ def cell(
     key: str, backbone: Backbone, settings: CellSettings, options: TrainingOptions = CPU
 ) -> Cell:
     return Cell(key=key, backbone=backbone, seed=0, settings=replace(settings, training=options))
-
-
-@pytest.mark.parametrize("key", DETECTION)
-def test_the_engine_is_no_part_of_the_protocol(key: str) -> None:
-    task = DETECTION[key]
-    other = replace(task, engine_choice="torchvision")
-    assert protocol_hash(key, task) == protocol_hash(key, other)
-
-
-@pytest.mark.parametrize("arch", ["resnet18-heads4"])
-def test_several_heads_are_unfit(arch: str) -> None:
-    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
-    assert "give the file of one head" in DETECTION["coco_det"].unfit(backbone)
 
 
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if stem != "imagenet"])
@@ -72,10 +58,10 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02, 0.001))
-    settings = replace(settings, data=small_detection_data)
+    settings = replace(settings, data=small_data)
     record = evaluate(cell("coco_det", small_backbone, settings, options))
     assert set(record.details["held_out_AP"]) == {"0.02", "0.001"}
     assert record.details["learning_rate"] in (0.02, 0.001)
@@ -84,9 +70,9 @@ def test_learning_rates_are_tried_on_held_out_training_images(
 
 @pytest.mark.slow
 def test_a_record_tells_norms_sizes_and_classes(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell("coco_insseg", small_backbone, replace(settings, data=small_detection_data))
+    asked = cell("coco_insseg", small_backbone, replace(settings, data=small_data))
     record = evaluate(asked)
     assert set(record.metrics) == {"AP", "AP50", "AP75"}
     assert set(record.details["precisions"]) == {"segm", "bbox"}

@@ -1,6 +1,5 @@
 """The report of the few-shot task."""
 
-import math
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -12,20 +11,7 @@ from transfer.datasets.catalog import open_split
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.running.folders import Folders
-from transfer.tasks import TASKS
-from transfer.tasks.few_shot import FewShot, FewShotScores, interval95
-
-
-def test_the_protocol_has_the_papers_numbers() -> None:
-    task = TASKS["flowers102_fewshot"]
-    assert isinstance(task, FewShot)
-    numbers = (task.shots, task.trials, task.iterations, task.learning_rate, task.batch_size)
-    assert numbers == ((5, 10), 10, 250, 0.03, 256)
-
-
-def test_the_interval_is_that_of_a_mean_of_ten() -> None:
-    values = [70.0, 71.0, 69.5, 70.2, 70.8, 69.9, 70.4, 70.1, 70.6, 69.7]
-    assert interval95(values) == pytest.approx(1.96 * stdev(values) / math.sqrt(10))
+from transfer.tasks.few_shot import FewShot, FewShotScores
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:

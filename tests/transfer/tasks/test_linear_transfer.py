@@ -9,15 +9,13 @@ from torch import Tensor
 
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import ImageArrays, Images
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
-from transfer.tasks import TASKS
-from transfer.tasks.linear_transfer import RATES, LinearTransfer, Prepared
+from transfer.tasks.linear_transfer import LinearTransfer, Prepared
 
 TASK = LinearTransfer(dataset="dtd", steps=10, learning_rates=(0.1, 1.0, 10.0))
 
@@ -81,42 +79,6 @@ def test_a_diverged_head_is_never_chosen() -> None:
     heads = heads_scoring([1, 3])
     heads.weight[1, 0, 0] = float("nan")
     assert TASK.val_accuracies(heads, EYE) == [20.0, -1.0]
-
-
-def test_the_rates_are_seven_log_spaced_from_a_tenth_to_a_hundred() -> None:
-    expected = torch.logspace(-1, 2, 7)
-    torch.testing.assert_close(torch.tensor(RATES), expected, rtol=1e-4, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("key", "steps", "metric"),
-    [
-        ("aircraft", 5_000, "mean_per_class"),
-        ("birdsnap", 30_000, "top1"),
-        ("caltech101", 5_000, "mean_per_class"),
-        ("cars", 30_000, "top1"),
-        ("cifar10", 30_000, "top1"),
-        ("cifar100", 30_000, "top1"),
-        ("dtd", 5_000, "top1"),
-        ("flowers", 5_000, "mean_per_class"),
-        ("food", 30_000, "top1"),
-        ("pets", 5_000, "mean_per_class"),
-        ("sun397", 30_000, "top1"),
-    ],
-)
-def test_length_and_metric_are_those_of_section_6(key: str, steps: int, metric: str) -> None:
-    task = TASKS[f"transfer_linear/{key}"]
-    assert isinstance(task, LinearTransfer)
-    training = task.training(task.learning_rates)
-    assert (training.num_steps(10**6), DATASETS[key].metric) == (steps, metric)
-    assert (training.batch_size, training.sgd_momentum, training.weight_decay) == (256, 0.9, 0.0)
-    assert training.decays == ("cosine",)
-
-
-def test_places_is_trained_for_a_hundred_epochs() -> None:
-    task = TASKS["transfer_linear/places365"]
-    assert isinstance(task, LinearTransfer)
-    assert task.training((1.0,)).num_steps(256_000) == 100_000
 
 
 def test_mean_per_class_weighs_classes_not_images() -> None:

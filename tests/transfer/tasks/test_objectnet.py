@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+import transfer.frozen.features
 from transfer.datasets.imagenet.objectnet import WNIDS, with_words
 from transfer.datasets.images import ImageArrays, Images, encode_names
-from transfer.frozen import feature_cache
-from transfer.frozen.classifier import Heads
-from transfer.frozen.classifier_evaluation import ClassifierTest
+from transfer.frozen.classifier import ClassifierTest, Heads
 from transfer.frozen.features import Features
 from transfer.running.folders import Folders
-from transfer.tasks.objectnet import ObjectNetEval
+from transfer.tasks.robustness import ObjectNetEval
 
 
 def test_only_classes_that_objectnet_names_get_its_label() -> None:
@@ -32,7 +31,7 @@ def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
         "objectnet13": Images(source, truth.numpy() - 1, classes[1:]),
         "in100": Images(source, truth.numpy(), classes),
     }
-    monkeypatch.setattr(feature_cache, "open_images", lambda key, *_: splits[key])
+    monkeypatch.setattr(transfer.frozen.features, "open_images", lambda key, *_: splits[key])
     generator = torch.Generator().manual_seed(0)
     head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
     features = torch.randn(30, 4, generator=generator)

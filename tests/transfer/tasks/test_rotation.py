@@ -15,12 +15,6 @@ from transfer.tasks.rotation import RotationProbe
 TASK = RotationProbe(crop_px=32)
 
 
-def test_it_is_the_imagenet_100_probe_of_looc() -> None:
-    task = RotationProbe()
-    assert (task.learning_rate, task.epochs, task.batch_size) == (30.0, 200.0, 256)
-    assert (task.dataset, task.crop_px, task.crop_px + task.margin_px) == ("in100", 224, 256)
-
-
 def test_features_of_a_position_are_those_of_the_turned_image(
     small_backbone: Backbone, small_data: Path, tmp_path: Path
 ) -> None:

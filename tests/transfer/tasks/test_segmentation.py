@@ -25,9 +25,7 @@ from transfer.datasets.images import DataError
 from transfer.datasets.objects.voc_masks import FOLDER
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 from transfer.finetuning.options import TrainingOptions
-from transfer.running.not_finite import NotFiniteError
-from transfer.tasks import TASKS
-from transfer.tasks.segmentation import Predicted, Segmentation, TrainAndTestMasks
+from transfer.tasks.segmentation import Predicted, Segmentation
 
 KEY = "voc12_seg_fcn"
 CPU = TrainingOptions(gpus=1)
@@ -75,13 +73,13 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 def test_broken_masks_stop_a_run_before_it_starts(
     small_backbone: Backbone,
     settings: CellSettings,
-    small_detection_data: Path,
+    small_data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = tmp_path / "data"
-    shutil.copytree(small_detection_data / FOLDER, data / FOLDER)
-    shutil.copy(small_detection_data / "small-data.json", data)
+    shutil.copytree(small_data / FOLDER, data / FOLDER)
+    shutil.copy(small_data / "small-data.json", data)
     unknown, other_size, missing, *_ = sorted((data / FOLDER / "SegmentationClass").iterdir())
     write_mask(unknown, np.full_like(read_mask(unknown), 77))
     write_mask(other_size, read_mask(other_size)[:-1])
@@ -99,10 +97,10 @@ def test_broken_masks_stop_a_run_before_it_starts(
 
 @pytest.mark.slow
 def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
-    checkpoint: Path, small_detection_data: Path, settings: CellSettings
+    checkpoint: Path, small_data: Path, settings: CellSettings
 ) -> None:
     words = [sys.executable, "-m", "transfer", KEY, "--ckpt", str(checkpoint), "--gpus", "1"]
-    words += ["--data", str(small_detection_data), "--schedule", "smoke"]
+    words += ["--data", str(small_data), "--schedule", "smoke"]
     words += ["--results", str(settings.results), "--runs", str(settings.runs)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     (file,) = settings.results.rglob("*.json")
@@ -122,9 +120,9 @@ def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
 
 @pytest.mark.slow
 def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predictions(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell(small_backbone, settings, small_detection_data)
+    asked = cell(small_backbone, settings, small_data)
     record = evaluate(asked)
     details = record.details
     assert (record.engine, details["norm"], details["tensors_placed"]) == (
@@ -133,7 +131,7 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     # float32, 17 layers: 256 eps of each map's largest value
     assert max(details["largest_difference_of_maps"].values()) < 256 * 2**-23
     assert finished(asked) == record
-    split = open_segmented("voc12_seg", small_detection_data, "test")
+    split = open_segmented("voc12_seg", small_data, "test")
     truth = np.concatenate([split.mask(i).ravel() for i in range(len(split))])
     folder = asked.folders.work / details["predictions"]
     files = [folder / f"{Path(split.name(i)).stem}.png" for i in range(len(split))]
@@ -146,9 +144,9 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
 
 
 def test_held_out_images_are_training_images_and_none_of_vals(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
+    small_backbone: Backbone, small_data: Path, settings: CellSettings
 ) -> None:
-    asked = cell(small_backbone, settings, small_detection_data)
+    asked = cell(small_backbone, settings, small_data)
     assert isinstance(asked.task, Segmentation)
     whole, search = (
         asked.task.portion(asked.folders, *splits)
@@ -157,7 +155,7 @@ def test_held_out_images_are_training_images_and_none_of_vals(
     learned, held_out = names(search.train), names(search.test)
     assert learned | held_out == names(whole.train)
     assert not learned & held_out
-    lists = small_detection_data / "VOCdevkit/VOC2012/ImageSets/Segmentation"
+    lists = small_data / "VOCdevkit/VOC2012/ImageSets/Segmentation"
     tested = set(lists.joinpath("val.txt").read_text().split())
     assert names(whole.test) == tested
     assert not names(whole.train) & tested
@@ -187,94 +185,8 @@ def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
     assert [first for first, *_ in trainings[:-1]] == ["held out"] * 3
 
 
-@pytest.mark.slow
-def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Backbone,
-    small_detection_data: Path,
-    settings: CellSettings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    used: list[tuple[str, set[str], set[str]]] = []
-    plain = Segmentation.train
-
-    def noted(
-        self: Segmentation,
-        prepared: object,
-        folders: object,
-        seed: int,
-        part: TrainAndTestMasks,
-        *rest: object,
-    ) -> Predicted:
-        done = plain(self, prepared, folders, seed, part, *rest)  # type: ignore[arg-type]
-        predictions = {file.stem for file in done.folder.iterdir()}
-        used.append((str(rest[-1]), names(part.train), predictions))
-        return done
-
-    monkeypatch.setattr(Segmentation, "train", noted)
-    options = replace(CPU, learning_rates=(0.01, 0.001))
-    record = evaluate(cell(small_backbone, settings, small_detection_data, options))
-    found = record.details["held_out_mIoU"]
-    assert set(found) == {"0.01", "0.001"}
-    assert record.details["learning_rate"] == float(max(found, key=found.get))
-    assert any("learning_rates" in line for line in record.departures)
-    *tries, (_, whole, tested) = used
-    assert [name for name, _, _ in used] == ["rate-0.01", "rate-0.001", "all"]
-    assert (len(whole), len(tested)) == (100, 40)
-    for _, learned, predicted in tries:
-        assert (len(learned), len(predicted)) == (70, 30)
-        assert learned | predicted == whole
-        assert not predicted & (learned | tested)
-
-
-def test_a_rate_that_diverges_is_left_out_and_only_divergence_is_an_error(
-    small_backbone: Backbone,
-    settings: CellSettings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def trained(self: Segmentation, *rest: object) -> Predicted:
-        if rest[-2] == 9.0:
-            raise NotFiniteError("iteration 3: a loss is not finite")
-        (folder := tmp_path / str(rest[-1])).mkdir()
-        return solved_segmentation(folder, right=True)
-
-    monkeypatch.setattr(Segmentation, "train", trained)
-    prepared: Any = SimpleNamespace(images=object(), held_out=object())
-    asked = cell(small_backbone, settings, settings.data, replace(CPU, learning_rates=(9.0, 0.01)))
-    assert isinstance(asked.task, Segmentation)
-    done = asked.task.run(prepared, asked.folders, 0)
-    assert done.details["held_out_mIoU"] == {"0.01": 100.0}
-    with pytest.raises(NotFiniteError, match="all of the learning rates"):
-        replace(asked.task, learning_rates=(9.0,)).run(prepared, asked.folders, 0)
-
-
-@pytest.mark.parametrize(("gpus", "expected"), [(0, 1), (6, 4), (8, 8)])
-def test_its_processes_divide_the_batch(
-    gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    task = TASKS[KEY]
-    assert isinstance(task, Segmentation)
-    assert task.num_processes(TrainingOptions()) == expected
-    assert task.with_options(TrainingOptions()) == task
-
-
 def test_a_single_rate_is_the_recipes(small_backbone: Backbone, settings: CellSettings) -> None:
     options = replace(CPU, learning_rates=(0.02,))
     task = cell(small_backbone, settings, settings.data, options).task
     assert isinstance(task, Segmentation)
     assert (task.recipe.learning_rate, task.learning_rates) == (0.02, ())
-
-
-@pytest.mark.slow
-def test_a_single_learning_rate_is_not_tried(
-    small_backbone: Backbone, small_detection_data: Path, settings: CellSettings
-) -> None:
-    options = replace(CPU, learning_rates=(0.02,))
-    record = evaluate(cell(small_backbone, settings, small_detection_data, options))
-    assert (record.details["learning_rate"], record.details["held_out_mIoU"]) == (0.02, {})
-
-
-def test_both_readings_are_named() -> None:
-    protocols = {key: TASKS[key].protocol for key in (KEY, f"{KEY}@moco")}
-    assert list(protocols.values()) == ["co2-2021/1", "moco-2020/1"]

@@ -1,6 +1,6 @@
 """The papers' numbers, the choice of the rate on held-out labels, lists and draws kept apart."""
 
-import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,38 +49,6 @@ def test_length_drops_and_rates_are_those_of_the_papers(
     assert (course.batch_size, course.sgd_momentum) == (256, 0.9)
 
 
-def test_weight_decay_is_that_of_the_host_in_co2_and_none_in_lorac() -> None:
-    found = {key.partition("@")[2]: task.weight_decay for key, task in IMAGENET.items()}
-    assert found == {"co2": 1e-4, "co2-v1": 5e-4, "lorac": 0.0}
-
-
-def test_lorac_searches_seven_log_spaced_rates_and_co2_none() -> None:
-    for key, task in IMAGENET.items():
-        if key.endswith("@lorac"):
-            expected = torch.logspace(-2, 1, 7)
-            torch.testing.assert_close(torch.tensor(task.head_rates), expected, rtol=1e-2, atol=0)
-        else:
-            assert task.head_rates == (1.0,)
-
-
-@pytest.mark.parametrize(
-    ("percent", "epochs", "head_factor"), [(1, 30.0, 250.0), (10, 50.0, 20.0), (100, 50.0, 20.0)]
-)
-def test_cifars_few_labels_are_a_protocol_of_their_own_after_loracs(
-    percent: int, epochs: float, head_factor: float
-) -> None:
-    task = TASKS[f"cifar10_semi_{percent}pct"]
-    assert isinstance(task, SemiSupervised)
-    assert (task.epochs, task.head_factor) == (epochs, head_factor)
-    assert (task.protocol, task.batch_size) == ("lorac-2021-cifar10/1", 64)
-
-
-def test_the_precision_came_later_and_leaves_older_records_their_hash() -> None:
-    task = TASKS["in1k_semi_1pct@co2"]
-    assert protocol_hash("in1k_semi_1pct", task) == "8c0657a93b13"
-    assert protocol_hash("in1k_semi_1pct", replace(task, precision="bfloat16")) != "8c0657a93b13"
-
-
 def test_a_gpu_trains_in_float32_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(transfer.tasks.semi_supervised, "this_process", lambda: gpu)
@@ -121,26 +89,16 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
-    listed: Path, small_backbone: Backbone, settings: CellSettings
+    listed: Path, only: Callable[..., Path], small_backbone: Backbone, settings: CellSettings
 ) -> None:
     key = "in1k_semi_1pct@co2"
     task = TASKS[key]
     assert task.with_data(listed) == task
-    drawn = Cell(
-        key=key, backbone=small_backbone, seed=0, settings=replace(settings, schedule="paper")
-    )
+    unlisted = replace(settings, data=only("in1k"), schedule="paper")
+    drawn = Cell(key=key, backbone=small_backbone, seed=0, settings=unlisted)
     assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in drawn.path.name
     assert "drawn_share 0.01 instead of 0.0" in departures(drawn)
-
-
-def test_each_share_of_the_labels_has_a_list_of_its_own(listed: Path, tmp_path: Path) -> None:
-    (tmp_path / "imagenet").symlink_to(listed / "imagenet")
-    (tmp_path / "imagenet_subsets").mkdir()
-    shutil.copy(listed / "imagenet_subsets" / "1percent.txt", tmp_path / "imagenet_subsets")
-    few, more = (TASKS[f"in1k_semi_{part}@lorac"] for part in ("1pct", "10pct"))
-    assert few.with_data(tmp_path) == few
-    assert more.with_data(tmp_path).protocol == "lorac-2021-drawn/1"
 
 
 def folders(data: Path, work: Path) -> Folders:
@@ -220,19 +178,6 @@ def test_a_rate_that_ends_in_no_number_is_told_and_the_others_count(
         replace(task, head_rates=(100.0,)).run(prepared, folders(listed, tmp_path), seed=0)
 
 
-def test_a_single_rate_is_trained_once_on_all(
-    scored: list[tuple[set[str], float]],
-    listed: Path,
-    small_backbone: Backbone,
-    tmp_path: Path,
-) -> None:
-    task = TASKS["in1k_semi_1pct@co2"]
-    prepared = task.prepare(small_backbone, folders(listed, tmp_path))
-    found = task.details(task.run(prepared, folders(listed, tmp_path), seed=0))
-    assert [len(names) for names, _ in scored] == [60]
-    assert (found["held_out_top1"], found["at_grid_edge"]) == ({}, False)
-
-
 def test_a_drawn_list_is_stored_and_named_in_the_record(
     scored: list[tuple[set[str], float]],
     listed: Path,
@@ -258,10 +203,6 @@ def test_a_run_reports_every_setting(
     assert set(record.details["held_out_top1"]) == {"0.1", "1"}
     assert record.details["training"]["iterations"] == 4
     assert record.details["num_labelled"] == 60
-
-
-def test_every_key_of_few_labels_is_a_task() -> None:
-    assert all(isinstance(TASKS[key], SemiSupervised) for key in TASKS)
 
 
 def test_rates_side_by_side_score_and_train_as_one_after_another(

@@ -1,6 +1,6 @@
 """VOC 2007 SVMs: protocol, difficult images, both engines, and a set whose answer is known."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import transfer.frozen.features
 from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import DataError
-from transfer.frozen import feature_cache
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
@@ -146,12 +146,6 @@ def test_features_that_are_not_finite_are_an_error() -> None:
         unit_length(torch.tensor([[1.0, 2.0], [float("inf"), 0.0]]), 1e-5)
 
 
-def test_the_grid_is_the_union_of_the_public_ones() -> None:
-    listed = {0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000}
-    assert set(VOCSVM().costs) == listed | {2.0**-k for k in range(4, 20)}
-    assert VOCSVM().costs == tuple(sorted(VOCSVM().costs))
-
-
 def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, data = [], solved_toy()
 
@@ -159,27 +153,15 @@ def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatc
         asked.append((key, split, transform))
         return data.train if split == "trainval" else data.test
 
-    monkeypatch.setattr(feature_cache, "frozen_features", record)
+    monkeypatch.setattr(transfer.frozen.features, "frozen_features", record)
     monkeypatch.setattr(
-        feature_cache, "open_images", lambda *_: type("", (), {"class_names": "abc"})
+        transfer.frozen.features, "open_images", lambda *_: type("", (), {"class_names": "abc"})
     )
     task = replace(VOCSVM(), min_classes=3)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     task.for_backbone(backbone).prepare(backbone, folders(Path()))
     squash = EvalTransform(resize_px=256, crop_px=224, squash=True)
     assert asked == [("voc07", "trainval", squash), ("voc07", "test", squash)]
-
-
-def test_a_shorter_schedule_never_touches_the_rest_of_the_protocol() -> None:
-    paper = VOCSVM()
-    assert paper.at_schedule("paper") == paper
-    for schedule in ("short", "smoke"):
-        other = paper.at_schedule(schedule)
-        assert set(other.costs) < set(paper.costs)
-        changed = {
-            f.name for f in fields(paper) if getattr(other, f.name) != getattr(paper, f.name)
-        }
-        assert changed <= {"costs", "crop_px", "min_classes"}
 
 
 def test_images_are_never_larger_than_the_backbone_knows() -> None:

@@ -1,13 +1,9 @@
 """The torchvision engine: numerically detectron2's detector, on torchvision's blocks.
 
-anchors.py    anchor boxes of the RPN
-coding.py     boxes as deltas from other boxes
-matching.py   matching of boxes to objects, and sampling for the losses
-proposals.py  the RPN
-regions.py    boxes that the heads learn from
+proposals.py  the RPN and its anchors
+regions.py    boxes that the heads learn from: their matching to objects, their deltas
 pooling.py    RoIAlign
-extra_norms.py  the norms of a C4 detector by MoCo and CO2
-heads.py      heads of boxes, masks and keypoints, and their initial weights
+heads.py      heads of boxes, masks and keypoints, their initial weights, the norms of a C4 detector
 boxes.py      losses and detections of boxes
 masks.py      targets, loss and probabilities of masks
 keypoints.py  loss and positions of keypoints

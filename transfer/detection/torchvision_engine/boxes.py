@@ -12,8 +12,7 @@ from torchvision.ops import batched_nms, clip_boxes_to_image
 
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
-from transfer.detection.torchvision_engine.coding import decode, encode
-from transfer.detection.torchvision_engine.regions import Regions
+from transfer.detection.torchvision_engine.regions import Regions, decode, encode
 
 
 def box_losses(

@@ -93,3 +93,19 @@ def keypoint_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
 
 def _norm_of(part: Part, recipe: DetectorRecipe, norm: NormLayer) -> NormLayer | None:
     return norm if part in recipe.normed else None
+
+
+def norm_after_layer4(recipe: DetectorRecipe, norm: NormLayer, channels: int) -> nn.Module:
+    """Return the norm of layer4's output in a C4 box head, for MoCo's and CO2's recipes.
+
+    Else the identity. He et al., CVPR 2020, arXiv:1911.05722.
+    """
+    return norm(channels) if recipe.extra_norms in ("moco", "co2") else nn.Identity()
+
+
+def norm_before_rpn(recipe: DetectorRecipe, norm: NormLayer, channels: int) -> nn.Module:
+    """Return the norm of the RPN's input, for CO2's recipe; else the identity.
+
+    Wei et al., ICLR 2021, arXiv:2010.02217.
+    """
+    return norm(channels) if recipe.extra_norms == "co2" else nn.Identity()

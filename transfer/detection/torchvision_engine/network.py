@@ -19,7 +19,6 @@ from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, Detecto
 from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine import heads
 from transfer.detection.torchvision_engine.boxes import box_losses, select_detections
-from transfer.detection.torchvision_engine.extra_norms import norm_after_layer4
 from transfer.detection.torchvision_engine.keypoints import (
     keypoint_loss,
     peaks,
@@ -54,7 +53,7 @@ class RCNN(nn.Module):
         self.backbone = new_network(arch, norm_layer=make_norm)
         self.backbone.fc = nn.Identity()
         width = FEATURE_DIM[arch]
-        extra = norm_after_layer4(recipe, make_norm, width)
+        extra = heads.norm_after_layer4(recipe, make_norm, width)
         self.pyramid = _pyramid(recipe, width, norm) if self.is_pyramid else None
         self.rpn = RPN(
             recipe,

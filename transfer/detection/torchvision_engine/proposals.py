@@ -3,6 +3,7 @@
 Faster R-CNN (Ren et al., NeurIPS 2015, arXiv:1506.01497).
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,12 +14,12 @@ from torchvision.ops import Conv2dNormActivation, batched_nms, box_iou, clip_box
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Sample
 from transfer.detection.scaled_gradient import scale_gradient
-from transfer.detection.torchvision_engine.anchors import cell_anchors, grid_anchors
-from transfer.detection.torchvision_engine.coding import decode, encode
-from transfer.detection.torchvision_engine.extra_norms import norm_before_rpn
-from transfer.detection.torchvision_engine.matching import (
+from transfer.detection.torchvision_engine.heads import norm_before_rpn
+from transfer.detection.torchvision_engine.regions import (
     BACKGROUND,
     OBJECT,
+    decode,
+    encode,
     match,
     sample_positives_and_negatives,
 )
@@ -180,3 +181,27 @@ def _sample_anchors(
         positive_share=recipe.rpn_positive_share,
     )
     return positives, negatives, sample.boxes[objects[positives]]
+
+
+def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
+    """Return boxes (A, 4) around 0 with area size squared and the ratios height over width.
+
+    The ratios of the first size come first.
+    """
+    sides = [
+        (math.sqrt(size**2 / ratio), ratio * math.sqrt(size**2 / ratio))
+        for size in sizes_px
+        for ratio in ratios
+    ]
+    return torch.tensor([(-w / 2, -h / 2, w / 2, h / 2) for w, h in sides])
+
+
+def grid_anchors(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:
+    """Return boxes (H * W * A, 4): those of the cell (A, 4) at every position, row by row."""
+    y, x = torch.meshgrid(
+        torch.arange(height, device=cell.device) * stride_px,
+        torch.arange(width, device=cell.device) * stride_px,
+        indexing="ij",
+    )
+    centers = torch.stack([x, y, x, y], dim=-1).to(cell.dtype)
+    return (centers.reshape(-1, 1, 4) + cell).reshape(-1, 4)

@@ -1,5 +1,6 @@
 """Regions: the boxes that the heads learn from, sampled among proposals and objects."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,11 +10,6 @@ from torchvision.ops import box_iou
 
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Sample
-from transfer.detection.torchvision_engine.matching import (
-    OBJECT,
-    match,
-    sample_positives_and_negatives,
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,3 +55,76 @@ def sample_regions(
 def select_foreground(regions: Sequence[Regions], num_classes: int) -> list[Regions]:
     """Return the regions of each image that are on an object."""
     return [each.select(each.classes < num_classes) for each in regions]
+
+
+LARGEST_GROWTH = math.log(1000 / 16)
+"""Upper limit of dw and dh, so that an extreme prediction does not overflow."""
+
+Weights = tuple[float, float, float, float]
+
+
+def encode(boxes: Tensor, goals: Tensor, weights: Weights) -> Tensor:
+    """Return deltas (r, 4) from boxes (r, 4) to goals (r, 4), times the weights."""
+    sizes, goal_sizes = boxes[:, 2:] - boxes[:, :2], goals[:, 2:] - goals[:, :2]
+    centers, goal_centers = boxes[:, :2] + 0.5 * sizes, goals[:, :2] + 0.5 * goal_sizes
+    factors = _on_device(weights, boxes)
+    shifts = factors[:2] * (goal_centers - centers) / sizes
+    growths = factors[2:] * torch.log(goal_sizes / sizes)
+    return torch.cat([shifts, growths], dim=1)
+
+
+def decode(boxes: Tensor, deltas: Tensor, weights: Weights) -> Tensor:
+    """Return boxes (..., 4) moved by deltas (..., 4), always in float32."""
+    deltas = deltas.float() / _on_device(weights, boxes)
+    sizes = boxes[..., 2:] - boxes[..., :2]
+    centers = boxes[..., :2] + 0.5 * sizes
+    centers = deltas[..., :2] * sizes + centers
+    sizes = deltas[..., 2:].clamp(max=LARGEST_GROWTH).exp() * sizes
+    return torch.cat([centers - 0.5 * sizes, centers + 0.5 * sizes], dim=-1)
+
+
+def _on_device(weights: Weights, boxes: Tensor) -> Tensor:
+    """Return the weights (4,) in the type of the boxes, written by the device itself.
+
+    A copy of them would wait for all work that the device has been given before.
+    """
+    return torch.stack([boxes.new_full((), weight) for weight in weights])
+
+
+OBJECT, BACKGROUND, NEITHER = 1, 0, -1
+
+
+def match(
+    iou: Tensor, *, below: float, above: float, best_too: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return for r boxes the object (r,) that each overlaps most, and its label (r,).
+
+    iou (m, r) with m objects; labels are OBJECT, BACKGROUND or NEITHER, all background for m = 0.
+    best_too: the boxes that overlap an object most are labeled OBJECT however small the overlap.
+    """
+    if len(iou) == 0:
+        zeros = iou.new_zeros(iou.shape[1], dtype=torch.int64)
+        return zeros, zeros + BACKGROUND
+    overlap, objects = iou.max(dim=0)
+    labels = torch.full_like(objects, NEITHER)
+    labels[overlap < below] = BACKGROUND
+    labels[overlap >= above] = OBJECT
+    if best_too:
+        # such a box keeps the object that it overlaps most, which may be another one
+        labels[(iou == iou.amax(dim=1, keepdim=True)).any(dim=0)] = OBJECT
+    return objects, labels
+
+
+def sample_positives_and_negatives(
+    positive: Tensor, negative: Tensor, *, num_samples: int, positive_share: float
+) -> tuple[Tensor, Tensor]:
+    """Return indices of a random sample: positives up to their share, then negatives.
+
+    positive and negative are masks (r,). The two permutations are drawn from torch's generator in
+    detectron2's order, so that the same seed gives the same sample.
+    """
+    positives, negatives = positive.nonzero()[:, 0], negative.nonzero()[:, 0]
+    num_positives = min(len(positives), int(num_samples * positive_share))
+    some = torch.randperm(len(positives), device=positive.device)[:num_positives]
+    others = torch.randperm(len(negatives), device=negative.device)[: num_samples - num_positives]
+    return positives[some], negatives[others]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transfer.detection.torchvision_engine.anchors import cell_anchors, grid_anchors
+from transfer.detection.torchvision_engine.proposals import cell_anchors, grid_anchors
 
 
 def test_a_tall_anchor_of_size_32_is_not_rounded() -> None:

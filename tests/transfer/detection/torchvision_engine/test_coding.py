@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transfer.detection.torchvision_engine.coding import decode, encode
+from transfer.detection.torchvision_engine.regions import decode, encode
 
 WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 

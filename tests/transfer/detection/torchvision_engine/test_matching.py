@@ -2,7 +2,7 @@
 
 import torch
 
-from transfer.detection.torchvision_engine.matching import (
+from transfer.detection.torchvision_engine.regions import (
     BACKGROUND,
     NEITHER,
     OBJECT,

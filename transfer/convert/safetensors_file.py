@@ -8,15 +8,9 @@ from typing import Any
 import torch
 
 from transfer.convert.architectures import BackboneError
-from transfer.convert.untrusted.budget import shorten
-from transfer.convert.untrusted.objects import (
-    Storage,
-    StoredTensor,
-    check_shape,
-    check_sizes,
-    num_values_of,
-)
-from transfer.convert.untrusted.replacements import copy_values
+from transfer.convert.messages import shorten
+from transfer.convert.rebuilt import check_shape, check_sizes, num_values_of
+from transfer.convert.stored import Storage, StoredTensor, copy_values
 
 MAX_HEADER_BYTES = 2**24
 """Longest header; 10,000 tensors take about a tenth."""
@@ -114,6 +108,6 @@ def _tensor(
     if not start <= end <= len(numbers) or end - start != num_values * kind.itemsize:
         raise ValueError(f"a tensor lies at bytes {start} to {end} of {len(numbers)}")
     spans.append((start, end))
-    storage = Storage(kind, num_values, lambda: numbers[start:end])
+    storage = Storage(numbers, start, num_values, kind)
     steps = tuple(num_values_of(sizes[axis + 1 :]) for axis in range(len(sizes)))
     return StoredTensor(kind, sizes, lambda: copy_values(storage, 0, sizes, steps))

@@ -1,16 +1,18 @@
-"""A reader that treats pickles as data: nothing that a file names is ever imported or called.
+"""Pickles as data: nothing that a file names is imported or called. It runs in a child process.
 
-A pickle is a small program. Its only way to foreign code is a *global*, "module.name", which the
-ordinary reader imports and then calls with arguments from the file. Here a global is looked up
-instead:
+A pickle's only way to foreign code is a *global*, "module.name", which the ordinary reader imports
+and then calls with arguments from the file. Python's own reader works here, too, but it gets for
+each global what `find_global` hands out instead:
 
-- what rebuilds tensors, arrays and containers is replaced (untrusted/replacements.py);
-- classes become inert: their objects store the arguments and do nothing, so that the tensors
-  beside them can be read. Tensors *inside* an object of an unknown class stay hidden, since only
-  the class knows what they mean;
-- other functions of torch and NumPy are not called: what they would have made is inert, too;
-- what is known to run code is an error that names it, and so is every function of Python's own
-  library. Its classes are inert unless they belong to a module that runs code.
+- what rebuilds tensors, arrays and containers: functions of rebuilt.py, which only describe them;
+- classes that keep their arguments and do nothing, so that the tensors beside such objects can be
+  read. Tensors *inside* an object of an unknown class stay hidden: only the class knows what they
+  mean;
+- for other functions of torch and NumPy such a class as well;
+- for what is known to run code, and for every function of Python's own library, an error that
+  names it. Classes of the library are inert unless they belong to a module that runs code.
+
+Time and memory are bounded by the limits of the process (child.py). Nothing here needs torch.
 """
 
 import pickle
@@ -18,35 +20,16 @@ import re
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
-from transfer.convert.architectures import BackboneError
-from transfer.convert.untrusted.budget import Budget
-from transfer.convert.untrusted.machine import ByteReader, PickleMachine
-from transfer.convert.untrusted.objects import (
-    ForeignFunction,
-    Inert,
-    InertClass,
+from transfer.convert.rebuilt import (
+    REPLACEMENTS,
     NeedsCodeError,
+    RefusedError,
     Replacement,
     Storage,
-    StorageType,
-    StoredTensor,
+    inert_class,
 )
-from transfer.convert.untrusted.opcodes import OPCODES
-from transfer.convert.untrusted.replacements import REPLACEMENTS, NumpyArray
-
-__all__ = [
-    "Budget",
-    "ByteReader",
-    "Inert",
-    "NeedsCodeError",
-    "NumpyArray",
-    "Storage",
-    "StorageType",
-    "StoredTensor",
-    "load_pickle",
-]
 
 MALFORMED = (
     pickle.UnpicklingError,
@@ -57,7 +40,6 @@ MALFORMED = (
     AttributeError,
     LookupError,
     OverflowError,
-    MemoryError,
     RecursionError,
 )
 """Errors that reading a damaged or hostile pickle can raise."""
@@ -113,28 +95,26 @@ RUNS_CODE = re.compile(
 )
 """Functions of torch and NumPy that load pickles or libraries, or execute text."""
 
-_PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
-def find_replacement(module: str, name: str) -> object:
+def find_global(module: str, name: str) -> object:
     """Return what stands for a global; NeedsCodeError if nothing may."""
-    path = f"{_PYTHON_2.get(module, module)}.{name}"
+    path = f"{PYTHON_2.get(module, module)}.{name}"
     if path in REPLACEMENTS:
         return REPLACEMENTS[path]
     if re.fullmatch(r"torch\.(b?float|u?int|complex|bool)\w*", path):
         return path
     parents = {path.rsplit(".", depth)[0] for depth in range(min(path.count("."), 20) + 1)}
     if parents & INERT_PACKAGES:
-        return InertClass(path)
+        return inert_class(path)
     package = path.split(".")[0]
     if _is_library(package, module):
         if package in RUNNING_MODULES or not all(map(_names_class, name.split("."))):
-            raise NeedsCodeError.for_global(path)
-    elif package in ("torch", "numpy") and not _names_class(path.rsplit(".", 1)[1]):
-        if RUNS_CODE.match(path):
-            raise NeedsCodeError.for_global(path)
-        return ForeignFunction(path)
-    return InertClass(path, is_known=False)
+            raise NeedsCodeError(path)
+    elif RUNS_CODE.match(path) and not _names_class(path.rsplit(".", 1)[1]):
+        raise NeedsCodeError(path)
+    return inert_class(path, is_known=False)
 
 
 def _is_library(package: str, module: str) -> bool:
@@ -147,39 +127,53 @@ def _names_class(word: str) -> bool:
     return word.lstrip("_")[:1].isupper()
 
 
-def load_pickle(
-    reader: ByteReader,
-    *,
-    budget: Budget | None = None,
-    storage: Callable[[Any], Storage] | None = None,
-    nested: Callable[[Budget, object], object] | None = None,
-) -> Any:
-    """Return the next pickle as plain containers of StoredTensor, numbers, text and Inert.
+class InertUnpickler(pickle.Unpickler):
+    """Python's reader of pickles, with what `find_global` hands out in place of every global."""
 
-    budget: what the whole file may cost; `storage` looks up a persistent id, `nested` reads a torch
-    file inside the pickle. BackboneError if the pickle is damaged, needs code execution or costs
-    too much.
-    """
-    budget = budget or Budget(len(reader.data))
+    def __init__(
+        self,
+        file: BinaryIO,
+        storage: Callable[[Any], Storage] | None = None,
+        nested: Callable[[object], object] | None = None,
+    ) -> None:
+        """Read from a file.
 
-    def find_global(module: str, name: str) -> object:
-        if (module, name) == ("torch.storage", "_load_from_bytes") and nested is not None:
-            return Replacement(nested, copies=False)
-        return find_replacement(module, name)
+        storage: looks up a persistent id; nested: reads a torch file that is a value of a pickle.
+        """
+        super().__init__(file, encoding="latin1")
+        self.storage, self.nested = storage, nested
+        self.known: dict[tuple[str, str], object] = {}
 
-    def load_persistent(identity: object) -> Storage:
-        if storage is None:
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Return what stands for a global."""
+        if (module, name) == ("torch.storage", "_load_from_bytes") and self.nested is not None:
+            return Replacement(self.nested)
+        if (module, name) not in self.known:
+            self.known[module, name] = find_global(module, name)
+        return self.known[module, name]
+
+    def persistent_load(self, identity: Any, /) -> Storage:
+        """Return the storage that a persistent id names."""
+        if self.storage is None:
             raise pickle.UnpicklingError(
                 f"the pickle refers to data outside of it by a {type(identity).__name__}"
             )
-        return storage(identity)
+        return self.storage(identity)
 
+
+def load_pickle(
+    file: BinaryIO,
+    storage: Callable[[Any], Storage] | None = None,
+    nested: Callable[[object], object] | None = None,
+) -> Any:
+    """Return the next pickle of a file as plain containers of StorageView, numbers, text and Inert.
+
+    RefusedError if the pickle is damaged or needs code execution.
+    """
     try:
-        return PickleMachine(reader, budget, find_global, load_persistent).run(OPCODES)
-    except BackboneError:
-        raise
+        return InertUnpickler(file, storage, nested).load()
     except MALFORMED as error:
-        raise BackboneError(
+        raise RefusedError(
             f"the pickle in it is cut off or damaged ({type(error).__name__}: "
             f"{str(error)[:300]}); fetch the file again and compare its size with the source"
         ) from error

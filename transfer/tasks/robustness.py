@@ -1,32 +1,128 @@
-"""ImageNet-C on the classes of ImageNet-100, without training: LooC, arXiv:2008.05659, Table 3.
+"""The ImageNet-100 classifier on other images, without training: LooC, arXiv:2008.05659, Table 3.
 
-The ImageNet-100 classifier of the same backbone is tested on the val images under nineteen
-corruptions at five severities. The metric is accuracy, not the benchmark's corruption error.
+ObjectNet: photographs of thirteen of the classes from other viewpoints; the classifier may answer
+with any of its hundred. ImageNet-C: the val images under nineteen corruptions at five severities;
+the metric is accuracy, not the benchmark's corruption error.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
-from transfer.frozen.pass_hours import probe_hours
+from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
+from transfer.frozen.features import Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.tasks.task import TaskDefaults
+from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.classifier_evaluation import ClassifierTest
+    from transfer.frozen.classifier import ClassifierTest
     from transfer.galleries.tile import Tile
 
 SEVERE = 3
 """Lowest severity of the paper's d >= 3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedClassifier(ABC):
+    """Part of a task that tests the ImageNet-100 classifier on images of another kind."""
+
+    heading: ClassVar[str] = "Robustness"
+
+    dataset: str
+    protocol: str = "looc-2020/1"
+    classifier: str = "in100_linear@looc"
+    """Key of the task that trains the classifier; only that training, another task, has a
+    length."""
+    classes_of: str = "in100"
+    """Key of the data set that the classifier is trained on."""
+
+    @property
+    def needs(self) -> str:
+        """Return the key of the task whose trained classifier this one uses."""
+        return self.classifier
+
+    def datasets(self) -> tuple[str, ...]:
+        """Return the keys of the data sets it reads, the classifier's included."""
+        return (self.dataset, self.classes_of)
+
+    @property
+    @abstractmethod
+    def transform(self) -> EvalTransform:
+        """Return the transform of the test images."""
+
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+        """Extract features of several backbones of one image size; decode every image once."""
+        from transfer.frozen.features import features_of_backbones
+
+        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
+        return True
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> ClassifierTest:
+        """Return the classifier with the test features, extracted or from the cache.
+
+        FileNotFoundError if the classifier is not trained.
+        """
+        from transfer.frozen.classifier import open_classifier_test
+
+        return open_classifier_test(
+            backbone,
+            self.dataset,
+            self.transform,
+            folders,
+            classifier=self.classifier,
+            classes_of=self.classes_of,
+        )
+
+    def classifier_classes(self, folders: Folders) -> tuple[str, ...]:
+        """Return the names of the classes that the classifier knows."""
+        from transfer.frozen.features import open_images
+
+        return open_images(self.classes_of, "test", folders).class_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectNetEval(TrainedClassifier, Classification, Task):
+    """LooC's test of a trained ImageNet-100 classifier on other viewpoints."""
+
+    primary_metric: ClassVar[str] = "top1"
+
+    dataset: str = "objectnet13"
+    border_px: int = BORDER_PX
+    """Width of the red border, which is cut off."""
+    margin_px: int = 32
+    """Margin around the crop, as in the linear probe."""
+
+    @property
+    def transform(self) -> EvalTransform:
+        """Return the transform of the test images."""
+        centered = EvalTransform.center(self.crop_px, self.margin_px)
+        return replace(centered, border_px=self.border_px)
+
+    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
+        """Return the scores of all classes of the classifier, and numbers by class."""
+        from transfer.frozen.classifier import class_results
+
+        scores, labels = prepared.scores(), prepared.labels()
+        return Predictions(
+            scores, labels, class_results(scores, labels, with_words(prepared.classes))
+        )
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return pictures of the test images about which the classifier is most wrong."""
+        from transfer.galleries.mistakes import mistakes
+
+        classes = with_words(self.classifier_classes(folders))
+        images = self.test_images(folders)
+        return mistakes(images, predictions.scores, predictions.labels, classes)
 
 
 @dataclass(frozen=True)
@@ -46,80 +142,31 @@ class Corrupted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorruptionEval(TaskDefaults):
+class CorruptionEval(TrainedClassifier, Classification, Task):
     """LooC's test of a trained ImageNet-100 classifier under corruptions.
 
     The paper's column All exceeds the mean over the fifteen corruptions that it prints in groups,
     and agrees with a mean over all nineteen that are published. Both are reported.
     """
 
-    heading: ClassVar[str] = "Robustness"
     primary_metric: ClassVar[str] = "all_top1"
 
     dataset: str = "imagenet_c100"
-    protocol: str = "looc-2020/1"
-    classifier: str = "in100_linear@looc"
-    """Key of the task that trains the classifier."""
-    classes_of: str = "in100"
-    """Key of the data set that the classifier is trained on."""
     resize_px: int = 224
     """Length of the short side; published images are as large as the crop."""
-    crop_px: int = 224
-    engine: Literal["torch"] = "torch"
 
-    @property
-    def needs(self) -> str:
-        """Return the key of the task whose trained classifier this one uses."""
-        return self.classifier
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads, the classifier's included."""
-        return (self.dataset, self.classes_of)
-
-    def at_schedule(self, schedule: str) -> CorruptionEval:
-        """Return the same protocol: only the classifier's training, another task, has a length."""
-        return self
-
-    def for_backbone(self, backbone: Backbone) -> CorruptionEval:
+    def for_backbone(self, backbone: Backbone) -> Self:
         """Return the protocol with the backbone's image size."""
-        size_px = backbone.input.size_px
-        return replace(self, resize_px=size_px, crop_px=size_px)
+        return replace(super().for_backbone(backbone), resize_px=backbone.input.size_px)
 
     @property
     def transform(self) -> EvalTransform:
         """Return the transform of the test images."""
         return EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
-        """Extract features of several backbones of one image size; decode every image once."""
-        from transfer.frozen.feature_cache import features_of_backbones
-
-        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
-        return True
-
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, rates=rates)
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> ClassifierTest:
-        """Return the classifier with the test features, extracted or from the cache.
-
-        FileNotFoundError if the classifier is not trained.
-        """
-        from transfer.frozen.classifier_evaluation import open_classifier_test
-
-        return open_classifier_test(
-            backbone,
-            self.dataset,
-            self.transform,
-            folders,
-            classifier=self.classifier,
-            classes_of=self.classes_of,
-        )
-
     def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.class_results import class_results
+        from transfer.frozen.classifier import class_results
 
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
         scores, labels = prepared.scores(), prepared.labels()
@@ -150,26 +197,21 @@ class CorruptionEval(TaskDefaults):
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
         """Return top-1 in percent of every corruption, by severity, and numbers by class."""
-        return {
-            **predictions.details,
-            "top1": accuracies(predictions),
-            "num_test": len(predictions.labels),
-        }
+        return {**super().details(predictions), "top1": accuracies(predictions)}
 
     def gallery(self, predictions: Corrupted, folders: Folders) -> list[Tile]:
         """Return pictures of the images about which the classifier is most wrong.
 
         A corruption has at most one picture.
         """
-        from transfer.frozen.feature_cache import open_images
         from transfer.galleries.mistakes import corrupted_mistakes
 
         return corrupted_mistakes(
-            open_images(self.dataset, "test", folders),
+            self.test_images(folders),
             predictions.scores,
             predictions.labels,
             list(zip(predictions.kinds, predictions.severities, strict=True)),
-            open_images(self.classes_of, "test", folders).class_names,
+            self.classifier_classes(folders),
         )
 
 
@@ -191,7 +233,8 @@ def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
     return top1_by_kind
 
 
-TASKS = {
+TASKS: dict[str, Task] = {
+    "objectnet13_eval": ObjectNetEval(),
     "imagenet_c100_eval": CorruptionEval(),
     "imagenet_c100_eval@made": CorruptionEval(
         dataset="imagenet_c100_made", protocol="looc-2020-made/1", by_default=False

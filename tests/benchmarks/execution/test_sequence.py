@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.execution.overall import LEAST_HOURS, Overall, overall_progress
+from benchmarks.execution.sequence import LEAST_HOURS, Overall, overall_progress
 
 
 def test_each_cell_is_announced_outside_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,7 +15,7 @@ def test_each_cell_is_announced_outside_of_a_terminal(capsys: pytest.CaptureFixt
 
 def test_the_time_left_follows_the_estimated_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Overall(total=3, hours=4.0, start=0.0)
-    monkeypatch.setattr("benchmarks.execution.overall.time.monotonic", lambda: 600.0)
+    monkeypatch.setattr("benchmarks.execution.sequence.time.monotonic", lambda: 600.0)
     shown.end(1.0, failed=True)
     assert shown.state() == "1/3 cells, 1 failed, about 30 min 00 s left"
 

@@ -1,0 +1,113 @@
+"""Jobs of a run: what one process works on, here or on a cluster, and what has to end before.
+
+Cells that read the same pass over images are one job, and run one after another. Cells that use a
+classifier wait for the job that trains it. Cells that share features may wait for a job that only
+extracts these: those of one backbone and one data set, or those of one task that uses a classifier,
+over all backbones, so that their images are decoded once for all.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.execution.one_cell import arguments_of, arguments_of_all, preparation_arguments
+from benchmarks.planning.checkpoints import Origins
+from benchmarks.planning.plan import PlannedCell, pass_of
+from transfer.cells.request import Cell
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Work of one process: cells of one pass over images, or features that cells share."""
+
+    rows: tuple[PlannedCell, ...]
+    prepares: bool = False
+    """It only extracts features."""
+
+    @property
+    def cell(self) -> Cell:
+        """First cell, whose GPUs and classifier are those of all."""
+        return self.rows[0].cell
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Cells of the rows."""
+        return tuple(row.cell for row in self.rows)
+
+    @property
+    def hours(self) -> float:
+        """Estimated GPU hours.
+
+        Extraction is most of the work of the cells that wait for it. So it counts, for each of its
+        backbones, as the longest of their cells.
+        """
+        if not self.prepares:
+            return sum(row.gpu_hours for row in self.rows)
+        longest: dict[str, float] = {}
+        for row in self.rows:
+            sha256 = row.cell.backbone.sha256
+            longest[sha256] = max(row.gpu_hours, longest.get(sha256, 0.0))
+        return sum(longest.values())
+
+    @property
+    def needs(self) -> Path | None:
+        """Record of the cell that must train the classifier first; None if there is none."""
+        return None if self.prepares or self.cell.needed is None else self.cell.needed.path
+
+    def waits_for(self, other: "Job") -> bool:
+        """Return whether the other job has to end first."""
+        paths = [cell.path for cell in other.cells]
+        if other.prepares:
+            return not self.prepares and self.cell.path in paths
+        return self.needs in paths
+
+    def arguments(self, origins: Origins) -> tuple[str, ...]:
+        """Return the arguments of benchmarks.execution.one_cell."""
+        if self.prepares:
+            return preparation_arguments(self.cells, origins)
+        return arguments_of_all(arguments_of(cell, origins) for cell in self.cells)
+
+
+def extractions(rows: Sequence[PlannedCell]) -> list[Job]:
+    """Return the jobs that extract features which two or more cells in state "run" share."""
+    groups: dict[object, list[PlannedCell]] = {}
+    for row in rows:
+        task = row.cell.task
+        if row.state == "run" and task.needs:
+            groups.setdefault(task, []).append(row)
+        elif row.state == "run" and not task.trains_backbone:
+            groups.setdefault((row.cell.backbone.sha256, task.datasets()), []).append(row)
+    return [Job(tuple(group), prepares=True) for group in groups.values() if len(group) > 1]
+
+
+def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
+    """Return the jobs that evaluate the cells in state "run"; those that use classifiers last."""
+    jobs = [Job(tuple(g)) for g in groups_sharing_passes([r for r in rows if r.state == "run"])]
+    return sorted(jobs, key=lambda job: job.cell.needed is not None)
+
+
+def groups_sharing_passes(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
+    """Return the rows in groups that one process runs: those of one pass over images, or one row.
+
+    Groups stand at the place of their first row.
+    """
+    groups: dict[object, list[PlannedCell]] = {}
+    for row in rows:
+        read = pass_of(row)
+        groups.setdefault(id(row) if read is None else read, []).append(row)
+    return list(groups.values())
+
+
+def without_cells(rows: Sequence[PlannedCell], records: Collection[str]) -> list[PlannedCell]:
+    """Return the rows but those of these records; what is left of a pass costs the whole pass.
+
+    The readings that are left wait for the pass of those that are not, or make it themselves.
+    """
+    left: list[PlannedCell] = []
+    for group in groups_sharing_passes(rows):
+        kept = [row for row in group if str(row.cell.path.absolute()) not in records]
+        if kept and len(kept) < len(group):
+            hours = sum(row.gpu_hours for row in group)
+            kept = [replace(kept[0], gpu_hours=hours), *(replace(r, gpu_hours=0) for r in kept[1:])]
+        left += kept
+    return left

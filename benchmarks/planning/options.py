@@ -1,0 +1,155 @@
+"""The options of run_all: what is evaluated, how, and where it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from slurm.resources import Queue
+from transfer.cells.request import CellSettings
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.precision import RequestedPrecision
+from transfer.running.folders import data_folder
+from transfer.running.option_ranges import COUNT, RANGES, Range
+from transfer.running.schedule import length_fraction
+
+OPTION_RANGES: Mapping[str, Range] = {
+    **RANGES,
+    "cell_gpus": Range(0, 1024),
+    "cpus": Range(0, 4096),
+    "hours": Range(0, 1e5),
+    "memory_gb": Range(0, 1e6),
+    "parallel": COUNT,
+}
+"""Ranges by the name of the field; a name means the same in all commands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmOptions:
+    """Options for cells that run as jobs of a SLURM cluster."""
+
+    slurm: bool = False
+    """Submit the cells that are not finished as job arrays, and exit. With --plan, only print the
+    scripts that sbatch would get."""
+    status: bool = False
+    """Print the states of all cells that were submitted, or started on a machine."""
+    watch: bool = False
+    """Show the states until all cells have ended, and write runs/status.html; needs --status."""
+    retry_failed: bool = False
+    """Submit the failed and cancelled cells again; each continues from its last checkpoint."""
+    cancel: bool = False
+    """Cancel all submitted cells that are not finished."""
+    parallel: int = 0
+    """Cells of one array that run at a time; there is one array for each size of job. 0: as many as
+    the cluster allows."""
+    hours: float = 0.0
+    """Time limit of every cell in h; a cell that needs longer continues in a new job. 0: from the
+    protocol, at most 24."""
+    cell_gpus: int = 1
+    """GPUs of a cell on a frozen network; cells that train the whole network use --gpus. 0: a
+    cluster without GPUs."""
+    cpus: int = 0
+    """Processors of every cell. 0: 8 for each of its GPUs."""
+    memory_gb: float = 0.0
+    """Memory of every cell in GB. 0: the cluster's default."""
+    tables_partition: str = ""
+    """Partition of the job that writes the tables, which needs no GPU; the cells' if not given."""
+    queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
+    """Options of the queue."""
+
+    @property
+    def concerns_submitted_cells(self) -> bool:
+        """Return whether the options concern cells that were submitted before."""
+        return self.status or self.watch or self.retry_failed or self.cancel
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunAll:
+    """Evaluate checkpoints on every downstream task whose data is there."""
+
+    ckpt: tuple[Path, ...] = ()
+    """Backbone files or checkpoints of other projects."""
+    name: tuple[str, ...] = ()
+    """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
+    declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
+    """Recipes of files that do not say how they were made, one per checkpoint; '' for none, which
+    withdraws that of an earlier run."""
+    branch: tuple[str, ...] = ()
+    """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
+    random: bool = False
+    """Also evaluate a random initialization of the first checkpoint's network."""
+    snapshots: tuple[Path, ...] = ()
+    """Folders of snapshots, in place of --ckpt: each run becomes a curve; --tasks is cifar10_knn
+    unless given."""
+    heads: tuple[str, ...] = ()
+    """Subsets of a LooC++ file's heads, such as 0 0,1 0,2; each adds a row to the tables."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+    results: Path = Path("results")
+    """Folder of records and tables."""
+    runs: Path = Path("runs")
+    """Folder of caches and unfinished work."""
+    tasks: str = ""
+    """Task ids, separated by commas; all that run by default if not given."""
+    suite: str = ""
+    """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
+    schedule: str = "paper"
+    """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
+    seeds: str = "0"
+    """Seeds, separated by commas; tables show mean and standard deviation."""
+    tolerate: int = 0
+    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
+    training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
+        default_factory=TrainingOptions
+    )
+    """Options of tasks that train the whole network."""
+    features_in: RequestedPrecision = "auto"
+    """Arithmetic of frozen networks; auto: bfloat16 on a GPU, float32 elsewhere."""
+    image_memory_gb: float | None = None
+    """Memory in GB per process for the decoded training images of a linear probe or of few labels,
+    which are decoded for every pass if they need more; default a quarter of the free memory,
+    divided by the processes that run side by side."""
+    trust_topology: bool = False
+    """Take foreign networks as assumed, even if their running statistics contradict."""
+    workers: int = 1
+    """Cells that run at the same time on this machine, each on its own GPUs."""
+    cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)
+    """Options for running the cells on a SLURM cluster instead."""
+    plan: bool = False
+    """Only print what would run, by groups of tasks."""
+    plan_full: bool = False
+    """Only print what would run, a line per cell; --plan full is the same."""
+    wandb: str = ""
+    """Project of Weights & Biases to log the results to as well; needs the package wandb."""
+    quiet: bool = False
+    """Print neither the plan nor progress: only failures and the last screen."""
+    calibrate: bool = False
+    """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
+    full: bool = False
+    """Also run tasks of more than a GPU hour, with --calibrate."""
+    demo: bool = False
+    """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
+
+    @property
+    def evaluates_here(self) -> bool:
+        """Return whether this process runs cells itself and so needs the checkpoints' weights."""
+        return not (self.plan or self.cluster.slurm or self.workers > 1)
+
+
+def settings_of(request: RunAll) -> CellSettings:
+    """Return the settings as cells have them; ValueError for an unknown schedule."""
+    length_fraction(request.schedule)
+    return CellSettings(
+        data=request.data,
+        results=request.results,
+        snapshots=bool(request.snapshots),
+        runs=request.runs,
+        schedule=request.schedule,
+        tolerated=request.tolerate,
+        training=request.training,
+        features_in=request.features_in,
+        image_memory_gb=request.image_memory_gb,
+        trust_topology=request.trust_topology,
+    )
