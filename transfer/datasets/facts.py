@@ -47,7 +47,9 @@ def info(key: str, **functions: Any) -> DatasetInfo:
 
 
 def _archive(facts: dict[str, Any]) -> Archive:
-    lists = {name: tuple(facts[name]) for name in ("urls", "other_names") if name in facts}
+    lists: dict[str, Any] = {
+        name: tuple(facts[name]) for name in ("urls", "other_names") if name in facts
+    }
     return Archive(**(facts | lists))
 
 
