@@ -21,6 +21,6 @@ pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses 
 running/     launch, stop, progress, metrics log, checkpoint
 speed/       benchmarks
 checks/      checks and step reports on a GPU
-readme.py    writes the tables of README.md
-recipe_table.py  the table of all recipes
+readme.py    writes RECIPES.md, the tables of methods and recipes
+recipe_table.py  the recipes as rows, and as the text of --list
 """

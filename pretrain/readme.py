@@ -1,13 +1,29 @@
-"""python -m pretrain.readme: write the tables of methods and recipes in pretrain/README.md anew."""
+"""python -m pretrain.readme: write pretrain/RECIPES.md, the tables of methods and recipes, anew."""
 
-import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pretrain.methods import METHODS
-from pretrain.recipe_table import markdown, recipe_markdown
+from pretrain.recipe_table import HEADER, recipe_rows
+from pretrain.recipes import RECIPES
 
-README = Path(__file__).with_name("README.md")
+PAGE = Path(__file__).with_name("RECIPES.md")
+
+
+def page() -> str:
+    """Return the page with both tables."""
+    return "\n\n".join(
+        (
+            "# Methods and recipes of pre-training",
+            "`python -m pretrain.readme` writes this page.",
+            "## Methods",
+            method_markdown(),
+            "## Recipes",
+            "The last column names the published rows that a recipe stands for.",
+            recipe_markdown() + "\n",
+        )
+    )
 
 
 def method_markdown() -> str:
@@ -29,17 +45,20 @@ def idea_and_paper(docstring: str) -> tuple[str, str]:
     return idea.rstrip("."), paper.rstrip(".")
 
 
-def with_tables(text: str) -> str:
-    """Return a README with both tables, each between its two markers, as they are now."""
-    for name, table in (("methods", method_markdown()), ("recipes", recipe_markdown())):
-        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        pattern = re.compile(f"(?<={re.escape(start)}).*?(?={re.escape(end)})", re.S)
-        if len(pattern.findall(text)) != 1:
-            raise ValueError(f"the README needs one table between {start!r} and {end!r}")
-        before, after = pattern.split(text)
-        text = before + table + after
-    return text
+def recipe_markdown() -> str:
+    """Return a Markdown table of all recipes, with the method and the architecture of each."""
+    rows = [
+        (f"`{name}`", recipe.method, recipe.arch, *row)
+        for (name, *row), recipe in zip(recipe_rows(), RECIPES.values(), strict=True)
+    ]
+    return markdown((HEADER[0], "method", "network", *HEADER[1:]), rows)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    rule = ["---"] * len(header)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text()))
+    PAGE.write_text(page())

@@ -1,4 +1,4 @@
-"""The table of all recipes, as text for a console and as Markdown for the README."""
+"""The table of all recipes: its rows, and its text for a console; it needs no torch."""
 
 from collections.abc import Sequence
 
@@ -33,18 +33,3 @@ def recipe_list(words: Sequence[str] = ()) -> str:
         for row in rows
     ]
     return "\n".join(lines)
-
-
-def recipe_markdown() -> str:
-    """Return a Markdown table of all recipes, with the method and the architecture of each."""
-    rows = [
-        (f"`{name}`", recipe.method, recipe.arch, *row)
-        for (name, *row), recipe in zip(recipe_rows(), RECIPES.values(), strict=True)
-    ]
-    return markdown((HEADER[0], "method", "network", *HEADER[1:]), rows)
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    rule = ["---"] * len(header)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))

@@ -77,7 +77,7 @@ def run(copy: Path, command: str) -> str:
 WALKTHROUGHS = (
     ("transfer/README.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
     ("transfer/README.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
-    ("pretrain/README.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
+    ("pretrain/ADD_A_METHOD.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
 )
 
 

@@ -1,17 +1,13 @@
-"""The tables of pretrain/README.md."""
+"""The tables of pretrain/RECIPES.md."""
 
 from pretrain.methods import METHODS
-from pretrain.readme import README, method_markdown, with_tables
+from pretrain.readme import PAGE, method_markdown, page
 from pretrain.recipes import RECIPES
 
 
-def test_the_tables_are_current() -> None:
-    text = README.read_text()
-    assert text == with_tables(text), "run: python -m pretrain.readme"
-
-
-def test_every_recipe_has_a_row_and_every_method_is_named() -> None:
-    text = README.read_text()
+def test_the_page_is_current_with_a_row_for_every_recipe_and_method() -> None:
+    text = PAGE.read_text()
+    assert text == page(), "run: python -m pretrain.readme"
     assert all(f"\n| `{name}` | " in text for name in RECIPES)
     assert all(f"`{name}`" in method_markdown() for name in METHODS)
 
