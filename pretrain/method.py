@@ -1,12 +1,13 @@
 """The `Method` protocol: all that the loop, the settings and the export may read of a method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 
 
@@ -41,6 +42,8 @@ class Method(nn.Module):
     projectors: tuple[nn.Module, ...] = ()
     """Projector (n, C) -> (n, d) of each head of `backbone`, before any normalization of its rows.
     A tuple registers no submodules: the names of tensors stay those of `encoder`."""
+    encoder: Any
+    """Backbone and projector, or what has several heads; both are learned."""
     num_classes: int = 0
     """L, classes that the labels come from; 0: the method uses no labels."""
     num_images: int = 0
@@ -63,10 +66,27 @@ class Method(nn.Module):
         """Return whether `forward` gets the places of the images in their data set."""
         return self.num_images > 0
 
+    def set_encoder(
+        self, backbone: nn.Module, projector: nn.Module, *, sync_bn: bool = False
+    ) -> None:
+        """Set the backbone, the projector, and `encoder`, the one after the other.
+
+        With sync_bn its batch norm is over the images of all processes.
+        """
+        self.backbone = backbone
+        self.projectors = (projector,)
+        self.encoder = nn.Sequential(backbone, projector)
+        if sync_bn:
+            synchronize_batch_norms(self.encoder)
+
     @staticmethod
     def batch_needs(config: Any) -> BatchNeeds:
-        """Return the conditions on a batch; they are checked before any network is built."""
-        return BatchNeeds()
+        """Return the conditions on a batch: the settings that have the names of `BatchNeeds`.
+
+        They are checked before any network is built.
+        """
+        names = [field.name for field in fields(BatchNeeds) if hasattr(config, field.name)]
+        return BatchNeeds(**{name: getattr(config, name) for name in names})
 
     def after_step(self, progress: float) -> None:
         """Update what follows the weights, after each optimizer step.

@@ -5,7 +5,7 @@ Grill et al., NeurIPS 2020, arXiv:2006.07733.
 
 from torch import Tensor, nn
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_plain_output
@@ -30,22 +30,14 @@ class BYOL(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View())
-        self.backbone = backbone  # what export.py writes
         widths = config.hidden_dim, config.embedding_dim
         # no biases: batch norm cancels the hidden ones, and the released code has none at the end
         projector = mlp_with_plain_output(feature_dim, *widths, num_hidden=1)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         self.predictor = mlp_with_plain_output(config.embedding_dim, *widths, num_hidden=1)
         if config.sync_bn:
-            synchronize_batch_norms(self.encoder)
             synchronize_batch_norms(self.predictor)
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
-
-    @staticmethod
-    def batch_needs(config: BYOLConfig) -> BatchNeeds:
-        """Return the conditions on a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), the sum of both directions (section 3.1).

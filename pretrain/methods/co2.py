@@ -6,7 +6,7 @@ Wei et al., ICLR 2021, arXiv:2010.02217.
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.projector import moco_projector
@@ -34,17 +34,10 @@ class CO2(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View())
-        self.backbone = backbone  # what export.py writes
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, projector)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
-
-    @staticmethod
-    def batch_needs(config: CO2Config) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""

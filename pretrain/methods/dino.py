@@ -4,13 +4,11 @@ Caron et al., ICCV 2021, arXiv:2104.14294. The paper's student is the encoder he
 the target encoder.
 """
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.gather import gather
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
@@ -85,8 +83,7 @@ class DINO(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
-        encoder = synchronize_batch_norms(nn.Sequential(backbone, Head(feature_dim, config)))
-        self.encoder = cast(nn.Sequential, encoder)
+        self.encoder = synchronize_batch_norms(nn.Sequential(backbone, Head(feature_dim, config)))
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
         # exported: the paper evaluates its teacher
         self.backbone = self.target_encoder.network.get_submodule("0")
@@ -94,11 +91,6 @@ class DINO(Method):
         # the loop drops these gradients up to a share of the run
         self.frozen_until = {"encoder.1.last_layer.weight": config.last_layer_from}
         self.register_buffer("center", torch.zeros(config.output_dim))
-
-    @staticmethod
-    def batch_needs(config: DINOConfig) -> BatchNeeds:
-        """Return the conditions on a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 2 + S views (n, 3, H, W), small ones last.

@@ -89,10 +89,7 @@ class InstDisc(Method):
         self.config = config
         self.num_images = config.num_images
         self.views = (View(),)
-        self.backbone = backbone  # what export.py writes
-        projector = nn.Linear(feature_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, nn.Linear(feature_dim, config.embedding_dim))
         rows = torch.randn(config.num_images, config.embedding_dim)
         self.register_buffer("bank", normalize(rows, dim=1))
         self.register_buffer("log_partition", torch.tensor(torch.inf))

@@ -7,13 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
 from pretrain.parts.projector import mlp
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.queue_logsumexp import queue_logsumexp
-from pretrain.parts.ramp import ramp
 from pretrain.parts.view import View
 from pretrain.recipes.jcl import JCLConfig
 
@@ -43,21 +42,14 @@ class JCL(Method):
         super().__init__()
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
-        self.backbone = backbone  # what export.py writes
-        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
-
-    @staticmethod
-    def batch_needs(config: JCLConfig) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 1 + M views (n, 3, H, W), query first, at a share of the run done."""
         config = self.config
+        self.key_encoder.update(self.encoder)
         query, keys = query_and_keys(
             self.encoder,
             self.key_encoder,
@@ -65,13 +57,13 @@ class JCL(Method):
             key_forward=config.key_forward,
             bn_splits=config.bn_splits,
         )
-        weight = config.covariance_weight * ramp(config.covariance_ramp, progress)
+        ramp = progress if config.covariance_ramp == "linear" else 1.0
         loss = jcl_loss(
             query,
             keys,
             self.queue.keys,
             temperature=config.temperature,
-            covariance_weight=weight,
+            covariance_weight=config.covariance_weight * ramp,
         )
         mean_key = keys.mean(dim=1)
         # after the loss: negatives are those of past steps

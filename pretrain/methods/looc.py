@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue_logsumexp import queue_logsumexp
@@ -81,11 +81,6 @@ class LooC(Method):
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 
-    @staticmethod
-    def batch_needs(config: LooCConfig) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
-
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of the query and key views (n, 3, H, W); progress has no effect."""
         config = self.config
@@ -144,11 +139,6 @@ class MoCoPP(Method):
         self.projectors = tuple(self.encoder.projectors)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
-
-    @staticmethod
-    def batch_needs(config: MoCoPPConfig) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""

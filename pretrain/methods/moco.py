@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.projector import moco_projector
@@ -17,19 +17,6 @@ from pretrain.parts.queue_divergence import queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.moco import MoCoConfig
-
-
-def info_nce(
-    query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
-) -> Tensor:
-    """Return eq. 1 of MoCo, mean over the batch, in nats; float32, also under autocast.
-
-    query (n, d), key (n, d), queue (K, d); rows of unit length. Label smoothing e sets the target
-    to 1 - e on the key and e / K on each key of the queue.
-    """
-    return instance_discrimination(
-        query, key, queue, temperature=temperature, label_smoothing=label_smoothing
-    ).loss
 
 
 class MoCo(Method):
@@ -49,17 +36,10 @@ class MoCo(Method):
             )
         self.config = config
         self.views = (View(without=config.key_only), View(copies=config.shared))
-        self.backbone = backbone  # what export.py writes
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, projector)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
-
-    @staticmethod
-    def batch_needs(config: MoCoConfig) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect.

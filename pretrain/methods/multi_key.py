@@ -7,7 +7,7 @@ keys.
 import torch
 from torch import Tensor, nn
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
 from pretrain.parts.projector import mlp
@@ -35,21 +35,14 @@ class MultiKey(Method):
         super().__init__()
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
-        self.backbone = backbone  # what export.py writes
-        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
-
-    @staticmethod
-    def batch_needs(config: MultiKeyConfig) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(bn_splits=config.bn_splits, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
+        self.key_encoder.update(self.encoder)
         query, keys = query_and_keys(
             self.encoder,
             self.key_encoder,

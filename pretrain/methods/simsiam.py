@@ -5,7 +5,7 @@ Chen & He, CVPR 2021, arXiv:2011.10566.
 
 from torch import Tensor, nn
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
 from pretrain.parts.projector import mlp_with_final_norm, predictor
 from pretrain.parts.sync_bn import synchronize_batch_norms
@@ -31,19 +31,11 @@ class SimSiam(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View())
-        self.backbone = backbone  # what export.py writes
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         self.predictor = predictor(config.embedding_dim, config.predictor_dim)
         if config.sync_bn:
-            synchronize_batch_norms(self.encoder)
             synchronize_batch_norms(self.predictor)
-
-    @staticmethod
-    def batch_needs(config: SimSiamConfig) -> BatchNeeds:
-        """Return the conditions on a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W); progress has no effect."""

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.gather import num_processes, own_share, sum_with_gradient
 from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
 from pretrain.parts.queue import KeyQueue
-from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 
@@ -68,17 +67,13 @@ class SwAV(Method):
             )
         self.config = config
         self.views = (View(),) * num_large + (View(small=True),) * num_small
-        self.backbone = backbone  # what export.py writes
         projector = nn.Sequential(
             nn.Linear(feature_dim, config.hidden_dim, bias=False),  # batch norm cancels any bias
             nn.BatchNorm1d(config.hidden_dim),
             nn.ReLU(inplace=True),
             nn.Linear(config.hidden_dim, config.embedding_dim),
         )
-        self.projectors = (projector,)
-        self.encoder = cast(
-            nn.Sequential, synchronize_batch_norms(nn.Sequential(backbone, projector))
-        )
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         directions = torch.randn(config.num_prototypes, config.embedding_dim)
         self.prototypes = nn.Parameter(normalize(directions, dim=1))
         # the loop drops these gradients up to a share of the run
@@ -87,11 +82,6 @@ class SwAV(Method):
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in range(num_queues)]
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
         self.register_buffer("num_queued", torch.zeros((), dtype=torch.int64))
-
-    @staticmethod
-    def batch_needs(config: SwAVConfig) -> BatchNeeds:
-        """Return the queue that must hold the embeddings of a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn, queue_size=config.queue_size)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
@@ -17,87 +17,7 @@ from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.parts.whitened_trace import whitened_trace
 from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines
-from pretrain.recipes.uniclr import SymmetryOn, UniCLRConfig
-
-
-def sim_affinity_loss(
-    z1: Tensor,
-    z2: Tensor,
-    *,
-    temperature: float,
-    symmetry_weight: float,
-    sym_on: SymmetryOn = "logits",
-    ce_both_directions: bool = False,
-) -> Tensor:
-    """Return equations 1 and 6: InfoNCE of a row against the other view, and the symmetric loss.
-
-    z1, z2 (N, D), projector outputs of any length; in nats, float32 also under autocast.
-    """
-    with torch.autocast(z1.device.type, enabled=False):
-        affinity = cosine_affinities(stack_views(z1, z2), ONE_PAIR)
-        return affinity_losses(
-            affinity,
-            temperature=temperature,
-            symmetry_weight=symmetry_weight,
-            sym_on=sym_on,
-            ce_both_directions=ce_both_directions,
-        ).mean()
-
-
-def sim_whitening_loss(
-    z1: Tensor,
-    z2: Tensor,
-    *,
-    temperature: float,
-    symmetry_weight: float,
-    ridge: float,
-    groups: int = 1,
-    detach_covariance: bool = False,
-    prenorm: bool = False,
-    sym_on: SymmetryOn = "logits",
-    ce_both_directions: bool = False,
-) -> Tensor:
-    """Return the loss of SimAffinity on whitened rows: equation 2, normalized as in section 3.2.
-
-    z1, z2 (N, D), projector outputs of any scale. In each group of features `ridge` times the mean
-    variance is added to the diagonal of the covariance of all 2N rows. Where it still has no
-    Cholesky factor the loss is zero, with a gradient of zero.
-    """
-    with torch.autocast(z1.device.type, enabled=False):
-        views = stack_views(z1, z2, prenorm=prenorm)
-        whitening = Whitening(ridge=ridge, groups=groups, detach_covariance=detach_covariance)
-        affinity, factor = whitened_cosines(views, ONE_PAIR, whitening)
-        losses = affinity_losses(
-            affinity,
-            temperature=temperature,
-            symmetry_weight=symmetry_weight,
-            sym_on=sym_on,
-            ce_both_directions=ce_both_directions,
-        )
-        return factor.mask_failures(losses).mean()
-
-
-def sim_trace_loss(
-    z1: Tensor,
-    z2: Tensor,
-    *,
-    ridge: float,
-    groups: int = 1,
-    detach_covariance: bool = False,
-    prenorm: bool = False,
-) -> Tensor:
-    """Return equation 3 divided by N D, with the covariance over 2N rows: -1, the best, to 1.
-
-    z1, z2 (N, D), projector outputs of any scale; ridge, groups and failures as in SimWhitening.
-    The paper's covariance is the sum of outer products, so its loss is D / 2 times as large, the
-    variant trace_unscaled.
-    """
-    with torch.autocast(z1.device.type, enabled=False):
-        views = stack_views(z1, z2, prenorm=prenorm)
-        whitening = Whitening(ridge=ridge, groups=groups, detach_covariance=detach_covariance)
-        trace, _ = whitened_trace(views, ONE_PAIR, whitening)
-        return -trace.mean() / z1.numel()
-
+from pretrain.recipes.uniclr import UniCLRConfig
 
 ONE_PAIR: Pairs = ((0, 1),)
 
@@ -114,25 +34,56 @@ def cosine_affinities(views: Tensor, pairs: Pairs) -> Tensor:
     return torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
 
 
-def affinity_losses(
-    affinity: Tensor,
-    *,
-    temperature: float,
-    symmetry_weight: float,
-    sym_on: SymmetryOn,
-    ce_both_directions: bool,
-) -> Tensor:
+def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
     """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N), mean over pairs."""
-    logits = affinity / temperature
+    logits = affinity / config.tau
     partition = logits.logsumexp(dim=3)
-    if ce_both_directions:
+    if config.ce_both_directions:
         partition = (partition + logits.logsumexp(dim=2)) / 2
     losses = (partition - logits.diagonal(dim1=2, dim2=3)).mean(dim=2)
-    if symmetry_weight:
+    if config.gamma:
         # the norm, not its square: equation 5. Algorithm 1 takes the logits, equation 6 affinities
-        matrix = logits if sym_on == "logits" else affinity
-        losses = losses + symmetry_weight * torch.linalg.matrix_norm(matrix - matrix.mT)
+        matrix = logits if config.sym_on == "logits" else affinity
+        losses = losses + config.gamma * torch.linalg.matrix_norm(matrix - matrix.mT)
     return losses.mean(dim=1)
+
+
+def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
+    """Return the loss of embeddings (V, N, D), mean over pairs of views, and what is logged.
+
+    The embeddings are projector outputs of any scale; float32 also under autocast. SimAffinity:
+    equations 1 and 6, InfoNCE of a row against the other view and the symmetric loss, in nats.
+    SimWhitening: the same of whitened rows (equation 2), normalized as in section 3.2; in each
+    group of features `ridge` times the mean variance is added to the diagonal of the covariance of
+    all rows, and where that still has no Cholesky factor the loss is zero, with a gradient of zero.
+    SimTrace: equation 3 divided by N D, -1, the best, to 1; the paper's covariance is the sum of
+    outer products, so its loss is D / 2 times as large, the variant trace_unscaled.
+    """
+    with torch.autocast(embeddings.device.type, enabled=False):
+        return _loss_and_metrics(embeddings, pairs, config)
+
+
+def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
+    if config.variant == "affinity":
+        affinity = cosine_affinities(stack_views(*embeddings), pairs)
+        return {"loss": affinity_losses(affinity, config).mean(), **similarity_metrics(affinity)}
+    views = stack_views(*embeddings, prenorm=config.prenorm)
+    if not config.pooled_stats:
+        views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
+        pairs = ONE_PAIR
+    whitening = Whitening(
+        ridge=config.ridge,
+        groups=config.groups,
+        detach_covariance=config.detach_covariance,
+    )
+    if config.is_trace:
+        trace, factor = whitened_trace(views, pairs, whitening)
+        scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
+        loss = -scale * trace.mean() / embeddings[0].numel()
+        return {"loss": loss, **conditioning_metrics(factor)}
+    affinity, factor = whitened_cosines(views, pairs, whitening)
+    losses = factor.mask_failures(affinity_losses(affinity, config))
+    return {"loss": losses.mean(), **similarity_metrics(affinity), **conditioning_metrics(factor)}
 
 
 class UniCLR(Method):
@@ -142,24 +93,16 @@ class UniCLR(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
-        self.backbone = backbone  # what export.py writes
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         self.predictor: nn.Module = nn.Identity()
         if config.predictor:
             self.predictor = predictor(config.embedding_dim, config.predictor_dim)
         if config.sync_bn:
-            synchronize_batch_norms(self.encoder)
             synchronize_batch_norms(self.predictor)
         self.target_encoder = (
             MomentumEncoder(self.encoder, config.momentum) if config.momentum_encoder else None
         )
-
-    @staticmethod
-    def batch_needs(config: UniCLRConfig) -> BatchNeeds:
-        """Return the conditions on a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 2 + S views (n, 3, H, W), small ones last; progress has no effect."""
@@ -174,8 +117,7 @@ class UniCLR(Method):
         if self.config.affinity_scope == "global":
             embeddings = gather_with_gradient(embeddings)
         pairs = compared_pairs(len(sources), separate_targets=bool(targets))
-        with torch.autocast(embeddings.device.type, enabled=False):
-            return loss_and_metrics(embeddings.transpose(0, 1), pairs, self.config)
+        return uniclr_loss(embeddings.transpose(0, 1), pairs, self.config)
 
     def cautions(self, batch_size: int) -> list[str]:
         """Return a caution where whitening leaves hardly any signal.
@@ -220,41 +162,6 @@ def compared_pairs(num_sources: int, *, separate_targets: bool) -> Pairs:
         for source in range(num_sources)
         if source != target
     ]
-
-
-def loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
-    """Return the loss, mean over pairs of embeddings (V, N, D), and what is logged."""
-    if config.variant == "affinity":
-        affinity = cosine_affinities(embeddings[None], pairs)
-        return {"loss": configured_losses(affinity, config).mean(), **similarity_metrics(affinity)}
-    views = stack_views(*embeddings, prenorm=config.prenorm)
-    if not config.pooled_stats:
-        views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
-        pairs = ONE_PAIR
-    whitening = Whitening(
-        ridge=config.ridge,
-        groups=config.groups,
-        detach_covariance=config.detach_covariance,
-    )
-    if config.is_trace:
-        trace, factor = whitened_trace(views, pairs, whitening)
-        scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
-        loss = -scale * trace.mean() / embeddings[0].numel()
-        return {"loss": loss, **conditioning_metrics(factor)}
-    affinity, factor = whitened_cosines(views, pairs, whitening)
-    losses = factor.mask_failures(configured_losses(affinity, config))
-    return {"loss": losses.mean(), **similarity_metrics(affinity), **conditioning_metrics(factor)}
-
-
-def configured_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
-    """Return the losses (B,) of affinities (B, P, N, N) with the settings of the config."""
-    return affinity_losses(
-        affinity,
-        temperature=config.tau,
-        symmetry_weight=config.gamma,
-        sym_on=config.sym_on,
-        ce_both_directions=config.ce_both_directions,
-    )
 
 
 def similarity_metrics(affinity: Tensor) -> dict[str, Tensor]:

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
-from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.vicreg import VICRegConfig
 
@@ -23,20 +22,15 @@ SMALLEST_VARIANCE = 1e-4
 
 
 class Terms(NamedTuple):
-    """The three terms of equation 6, scalars, without their weights."""
+    """Equation 6 and its three terms, scalars; the terms are without their weights."""
 
+    loss: Tensor
     invariance: Tensor
     """s, mean squared difference of the views."""
     variance: Tensor
     """v(Z) + v(Z'), mean shortfall of the standard deviations from one."""
     covariance: Tensor
     """c(Z) + c(Z'), sum of the squared covariances off the diagonal, divided by D."""
-
-    def weighted_sum(self, invariance: float, variance: float, covariance: float) -> Tensor:
-        """Return the loss, a scalar."""
-        return (
-            invariance * self.invariance + variance * self.variance + covariance * self.covariance
-        )
 
 
 def vicreg_loss(
@@ -46,28 +40,24 @@ def vicreg_loss(
     invariance_weight: float,
     variance_weight: float,
     covariance_weight: float,
-) -> Tensor:
+) -> Terms:
     """Return equation 6 for projector outputs z1, z2 (N, D) of a batch; float32 under autocast.
 
-    Constant outputs cost nearly twice the weight of the variance.
-    """
-    weights = (invariance_weight, variance_weight, covariance_weight)
-    return vicreg_terms(z1, z2).weighted_sum(*weights)
-
-
-def vicreg_terms(z1: Tensor, z2: Tensor) -> Terms:
-    """Return the terms of equation 6 for z1 and z2 (N, D).
-
-    The invariance is a mean over features, as in algorithm 1 and the released code; equation 5 is
-    a sum over them. Variances and covariances are over N - 1.
+    Constant outputs cost nearly twice the weight of the variance. The invariance is a mean over
+    features, as in algorithm 1 and the released code; equation 5 is a sum over them. Variances and
+    covariances are over N - 1.
     """
     with torch.autocast(z1.device.type, enabled=False):
         first, second = at_least_float32(z1), at_least_float32(z2)
-        return Terms(
-            mse_loss(first, second),
-            shortfall(first) + shortfall(second),
-            redundancy(first) + redundancy(second),
+        invariance = mse_loss(first, second)
+        variance = shortfall(first) + shortfall(second)
+        covariance = redundancy(first) + redundancy(second)
+        loss = (
+            invariance_weight * invariance
+            + variance_weight * variance
+            + covariance_weight * covariance
         )
+        return Terms(loss, invariance, variance, covariance)
 
 
 def shortfall(rows: Tensor) -> Tensor:
@@ -89,28 +79,20 @@ class VICReg(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View())
-        self.backbone = backbone  # what export.py writes
         projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
-        if config.sync_bn:
-            synchronize_batch_norms(self.encoder)
-
-    @staticmethod
-    def batch_needs(config: VICRegConfig) -> BatchNeeds:
-        """Return the conditions on a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = vicreg_terms(z1, z2)
-        loss = terms.weighted_sum(
-            self.config.invariance_weight,
-            self.config.variance_weight,
-            self.config.covariance_weight,
+        terms = vicreg_loss(
+            z1,
+            z2,
+            invariance_weight=self.config.invariance_weight,
+            variance_weight=self.config.variance_weight,
+            covariance_weight=self.config.covariance_weight,
         )
         logged = {name: term.detach() for name, term in terms._asdict().items()}
-        return {"loss": loss, **logged}
+        return {**logged, "loss": terms.loss}

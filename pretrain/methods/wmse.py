@@ -7,11 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
-from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.upload import upload
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Factor, factorize_moment, second_moment
@@ -20,23 +19,14 @@ from pretrain.recipes.wmse import WMSEConfig
 
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
-) -> Tensor:
+) -> tuple[Tensor, Factor]:
     """Return equation 6 with the normalized distance of equation 5: 0, the best, to 4.
 
     embeddings (V, N, D), projector outputs of any scale. Each row of orders (I, N) is a permutation
     that cuts the images into sub-batches of `whitening_size`; the loss is the mean over all of
     them. float32 also under autocast. A sub-batch whose covariance has no Cholesky factor counts as
-    zero, with a gradient of zero.
-    """
-    return loss_and_factor(embeddings, orders, whitening_size, ridge)[0]
-
-
-def loss_and_factor(
-    embeddings: Tensor, orders: Tensor, whitening_size: int, ridge: float
-) -> tuple[Tensor, Factor]:
-    """Return the loss, and the Cholesky factors of sub-batches and views.
-
-    embeddings (V, N, D), orders (I, N); ValueError unless whitening_size divides N.
+    zero, with a gradient of zero. Returned with it are the factors of all sub-batches and views.
+    ValueError unless whitening_size divides N.
     """
     num_views, num_images, _ = embeddings.shape
     if num_images % whitening_size:
@@ -74,19 +64,10 @@ class WMSE(Method):
         super().__init__()
         self.config = config
         self.views = config.num_views * (View(),)
-        self.backbone = backbone  # what export.py writes
         projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=config.num_hidden
         )
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
-        if config.sync_bn:
-            synchronize_batch_norms(self.encoder)
-
-    @staticmethod
-    def batch_needs(config: WMSEConfig) -> BatchNeeds:
-        """Return the sub-batches that the batch must split into."""
-        return BatchNeeds(sync_bn=config.sync_bn, whitening_size=config.whitening_size)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of V views (n, 3, H, W); progress has no effect."""
@@ -95,8 +76,11 @@ class WMSE(Method):
         # the same in every process, since the loop seeds all alike
         drawn = [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
         orders = upload(torch.stack(drawn), own.device)
-        loss, factor = loss_and_factor(
-            embeddings, orders, self.config.whitening_size, self.config.ridge
+        loss, factor = wmse_loss(
+            embeddings,
+            orders,
+            whitening_size=self.config.whitening_size,
+            ridge=self.config.ridge,
         )
         return {
             "loss": loss,

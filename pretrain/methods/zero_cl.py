@@ -10,38 +10,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, layer_norm
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.loss_dtype import at_least_float32
 from pretrain.parts.projector import mlp_with_plain_output
-from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.zero_cl import ZeroCLConfig
 
 
 class Terms(NamedTuple):
-    """The two terms of the loss, scalars."""
+    """Zero-CL and its two terms, scalars."""
 
+    loss: Tensor
+    """Sum of both."""
     feature: Tensor
     """Zero-FCL, a sum over features."""
     instance: Tensor
     """Zero-ICL, a sum over images."""
 
 
-def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> Tensor:
+def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> Terms:
     """Return Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D) of any scale.
 
-    It is N + D where views have nothing in common and least where they agree. The larger of D and
-    N cannot be whitened completely, so its term stays above zero. float32 also under autocast.
-    """
-    terms = zero_cl_terms(z1, z2, ridge)
-    return terms.feature + terms.instance
-
-
-def zero_cl_terms(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
-    """Return both terms for z1 and z2 (N, D).
-
-    Features are standardized over images for one, images over features for the other.
+    The loss is N + D where views have nothing in common and least where they agree. The larger of D
+    and N cannot be whitened completely, so its term stays above zero. Features are standardized
+    over images for one term, images over features for the other. float32 also under autocast.
     """
     # biased variances plus 1e-5; the released code adds 1e-4 to unbiased standard deviations
     with torch.autocast(z1.device.type, enabled=False):
@@ -49,7 +42,8 @@ def zero_cl_terms(z1: Tensor, z2: Tensor, ridge: float) -> Terms:
         by_feature = [batch_norm(z, None, None, training=True) for z in rows]
         by_image = [layer_norm(z, z.shape[1:]).T for z in rows]
         white = zca_whiten([*by_feature, *by_image], ridge)
-        return Terms(disagreement(*white[:2]), disagreement(*white[2:]))
+        feature, instance = disagreement(*white[:2]), disagreement(*white[2:])
+        return Terms(feature + instance, feature, instance)
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
@@ -134,26 +128,17 @@ class ZeroCL(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View())
-        self.backbone = backbone  # what export.py writes
         projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
-        self.encoder = nn.Sequential(backbone, projector)
-        self.projectors = (projector,)
-        if config.sync_bn:
-            synchronize_batch_norms(self.encoder)
-
-    @staticmethod
-    def batch_needs(config: ZeroCLConfig) -> BatchNeeds:
-        """Return the conditions on a batch."""
-        return BatchNeeds(sync_bn=config.sync_bn)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = zero_cl_terms(z1, z2, self.config.ridge)
+        terms = zero_cl_loss(z1, z2, ridge=self.config.ridge)
         return {
-            "loss": self.config.loss_scale * (terms.feature + terms.instance),
+            "loss": self.config.loss_scale * terms.loss,
             "feature_disagreement": terms.feature.detach(),
             "instance_disagreement": terms.instance.detach(),
         }

@@ -23,5 +23,4 @@ shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes
 upload.py                   copies of what the host has drawn, without a wait
 gather.py                   rows and sums over all processes, with and without gradient
-ramp.py                     growth of a weight over a run
 """

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.parts.gather import gather, num_processes
+from pretrain.parts.loss_dtype import at_least_float32
 
 
 class FusedBatchNorm(_BatchNorm):
@@ -85,7 +86,7 @@ def local_statistics(rows: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return mean and 1 / sqrt(variance + eps), (C,) each, of this process's rows (n, C, ...)."""
     if rows.is_cuda:
         return torch.batch_norm_stats(rows, eps)
-    variance, mean = torch.var_mean(_precise(rows), _others(rows), correction=0)
+    variance, mean = torch.var_mean(at_least_float32(rows), _others(rows), correction=0)
     return mean, (variance + eps).rsqrt()
 
 
@@ -131,7 +132,7 @@ def normalize(
     """Return (rows - mean) * invstd * weight + bias, of the rows' type (n, C, ...)."""
     if rows.is_cuda:
         return torch.batch_norm_elemt(rows, weight, bias, mean, invstd, eps)
-    normalized = (_precise(rows) - _column(mean, rows)) * _column(invstd, rows)
+    normalized = (at_least_float32(rows) - _column(mean, rows)) * _column(invstd, rows)
     if weight is not None:
         normalized = normalized * _column(weight, rows)
     if bias is not None:
@@ -157,9 +158,9 @@ def gradient_sums(
         )
         sums = torch.cat([total, moment]) if needs[0] else total
         return sums, weight_gradient, bias_gradient
-    precise = _precise(gradient)
+    precise = at_least_float32(gradient)
     total = precise.sum(_others(rows))
-    moment = (precise * (_precise(rows) - _column(mean, rows))).sum(_others(rows))
+    moment = (precise * (at_least_float32(rows) - _column(mean, rows))).sum(_others(rows))
     if weight is None:
         return torch.cat([total, moment]), None, None
     return torch.cat([total, moment]), (moment * invstd).to(weight.dtype), total.to(weight.dtype)
@@ -184,8 +185,8 @@ def input_gradient(
         )
     count = num_rows * num_processes()
     slope = _column(moment * invstd.square() / count, rows)
-    centered = _precise(rows) - _column(mean, rows)
-    changed = _precise(gradient) - _column(total / count, rows) - centered * slope
+    centered = at_least_float32(rows) - _column(mean, rows)
+    changed = at_least_float32(gradient) - _column(total / count, rows) - centered * slope
     scale = invstd if weight is None else invstd * weight
     return (changed * _column(scale, rows)).to(rows.dtype)
 
@@ -195,10 +196,6 @@ def _dense(values: Tensor, rows: Tensor) -> Tensor:
     if rows.ndim == 4 and rows.is_contiguous(memory_format=torch.channels_last):
         return values.contiguous(memory_format=torch.channels_last)
     return values.contiguous()
-
-
-def _precise(rows: Tensor) -> Tensor:
-    return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
 def _others(rows: Tensor) -> list[int]:

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pretrain.parts.gather import num_processes
+from pretrain.parts.loss_dtype import at_least_float32
 
 
 def nuclear_norm(matrices: Tensor) -> Tensor:
@@ -16,7 +17,7 @@ def nuclear_norm(matrices: Tensor) -> Tensor:
     singular values are zero the subgradient of least norm, so it is always finite. M rows of unit
     length give sqrt(M) if all are equal and M if they are orthonormal.
     """
-    norms: Tensor = _NuclearNorm.apply(_at_least_float32(matrices), False)
+    norms: Tensor = _NuclearNorm.apply(at_least_float32(matrices), False)
     return norms
 
 
@@ -26,12 +27,8 @@ def joint_nuclear_norm(rows: Tensor) -> Tensor:
     Its gradient is summed over processes, as in `gather_with_gradient`. Processes exchange only a
     d x d matrix and a number.
     """
-    norms: Tensor = _NuclearNorm.apply(_at_least_float32(rows)[None], True)
+    norms: Tensor = _NuclearNorm.apply(at_least_float32(rows)[None], True)
     return norms[0]
-
-
-def _at_least_float32(matrices: Tensor) -> Tensor:
-    return matrices if matrices.dtype == torch.float64 else matrices.float()
 
 
 class _NuclearNorm(torch.autograd.Function):

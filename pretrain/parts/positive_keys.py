@@ -20,11 +20,10 @@ def query_and_keys(
     key_forward: KeyForward,
     bn_splits: int,
 ) -> tuple[Tensor, Tensor]:
-    """Update the key encoder; return the query (n, d) of the first view and keys (n, M, d).
+    """Return the query (n, d) of the first view and its keys (n, M, d), which get no gradient.
 
     views: 1 + M of (n, 3, H, W). Both results are float32 and of unit length.
     """
-    key_encoder.update(encoder)
     keys = positive_keys(key_encoder, views[1:], key_forward=key_forward, bn_splits=bn_splits)
     query = split_forward(encoder, views[0], bn_splits)
     return normalize(query.float(), dim=1), keys

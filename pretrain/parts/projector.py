@@ -4,8 +4,6 @@ from torch import nn
 
 from pretrain.parts.choices import Projector
 
-"""Projector of MoCo v2 ("mlp") or of MoCo v1 ("linear")."""
-
 
 def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:
     """Return MoCo v1's single layer or MoCo v2's two with hidden width C: (n, C) -> (n, d)."""

@@ -7,6 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.gather import num_processes, sum_with_gradient
+from pretrain.parts.loss_dtype import at_least_float32
 
 
 class GlobalBatchNorm(_BatchNorm):
@@ -18,8 +19,7 @@ class GlobalBatchNorm(_BatchNorm):
             normalized: Tensor = super().forward(rows)
             return normalized
         with torch.autocast(rows.device.type, enabled=False):
-            precise = rows.to(torch.promote_types(rows.dtype, torch.float32))
-            return self._normalize(precise).to(rows.dtype)
+            return self._normalize(at_least_float32(rows)).to(rows.dtype)
 
     def _check_input_dim(self, input: Tensor) -> None:
         """Accept any number of axes."""

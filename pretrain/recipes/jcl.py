@@ -6,10 +6,9 @@ By the paper the oldest 256 keys leave the queue at each step, while its batches
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pretrain.parts.choices import KeyForward
-from pretrain.parts.ramp import Ramp
 from pretrain.recipes.recipe import Recipe
 
 
@@ -21,7 +20,7 @@ class JCLConfig:
     """Tau, divides cosine similarities."""
     covariance_weight: float = 4.0
     """Lambda of eq. 8."""
-    covariance_ramp: Ramp = "constant"
+    covariance_ramp: Literal["constant", "linear"] = "constant"
     """Course of lambda over the run: constant in the paper, a linear ramp in the released code."""
     num_keys: int = 5
     """M', positive keys per image; the query is not counted."""

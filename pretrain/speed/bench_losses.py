@@ -12,8 +12,9 @@ from torchvision.models import resnet50
 
 from pretrain.methods.jcl import jcl_loss
 from pretrain.methods.lorac import laplace_log_prior, nuclear_norm
-from pretrain.methods.uniclr import sim_trace_loss
+from pretrain.methods.uniclr import ONE_PAIR, uniclr_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.recipes.uniclr import UniCLRConfig
 from pretrain.speed.timing import peak_mb, time_in_turns
 
 TEMPERATURE, COVARIANCE_WEIGHT = 0.2, 4.0
@@ -145,8 +146,10 @@ def trace_report(num_images: int, dim: int, num_rounds: int, device: torch.devic
     def gradient(loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         return torch.cat(torch.autograd.grad(loss(z1, z2), (z1, z2)))
 
+    config = UniCLRConfig(variant="trace", ridge=1.0, embedding_dim=dim)
+
     def ours(first: Tensor, second: Tensor) -> Tensor:
-        return sim_trace_loss(first, second, ridge=1.0)
+        return uniclr_loss(torch.stack([first, second]), ONE_PAIR, config)["loss"]
 
     inverse_s, ours_s = time_in_turns(
         lambda: gradient(inverse_trace_loss), lambda: gradient(ours), num_rounds, device

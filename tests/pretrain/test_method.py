@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -28,41 +27,6 @@ def test_the_defaults_ask_nothing() -> None:
     assert plain.cautions(batch_size=1) == []
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_says_which_views_it_wants_and_what_is_exported(name: str) -> None:
-    method = tiny_method(name)
-    assert isinstance(method, Method)
-    assert method.views
-    assert {p.shape for p in method.backbone.parameters()}
-
-
-def test_only_supervised_training_uses_labels() -> None:
-    users = [name for name in METHODS if tiny_method(name).uses_labels]
-    assert users == ["supervised"]
-    assert tiny_method("supervised").num_classes == 2
-
-
-def test_only_instance_discrimination_uses_indices() -> None:
-    users = [name for name in METHODS if tiny_method(name).uses_indices]
-    assert users == ["instdisc"]
-    assert tiny_method("instdisc").num_images == 20
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_name_that_a_method_declares_is_one_of_its_own(name: str) -> None:
-    method = tiny_method(name)
-    assert all(method.get_submodule(part) for part in method.fixed_rate)
-    assert all(method.get_parameter(part).requires_grad for part in method.frozen_until)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_needs_of_a_batch_are_the_settings_of_the_same_name(name: str) -> None:
-    config = tiny_config(name)
-    needs = METHODS[name][0].batch_needs(config)
-    settings = {key: getattr(config, key) for key in vars(needs) if hasattr(config, key)}
-    assert needs == BatchNeeds(**settings)
-
-
 def test_a_sensible_ridge_silences_the_caution_about_whitening() -> None:
     method = tiny_method("simtrace")
     features = method.config.embedding_dim
@@ -72,3 +36,26 @@ def test_a_sensible_ridge_silences_the_caution_about_whitening() -> None:
     assert method.cautions(batch_size=features) == []
     method.config = replace(method.config, ridge=1.0)
     assert method.cautions(batch_size=features // 2) == []
+
+
+def test_what_methods_declare_is_their_own() -> None:
+    labels, indices, offenders = [], [], []
+    for name in METHODS:
+        method = tiny_method(name)
+        parts = [method.get_submodule(part) for part in method.fixed_rate]
+        weights = [method.get_parameter(part) for part in method.frozen_until]
+        exported = list(method.backbone.parameters())
+        if not (method.views and exported and all(parts) and all(w.requires_grad for w in weights)):
+            offenders.append(name)
+        labels += [name] * method.uses_labels
+        indices += [name] * method.uses_indices
+    assert (labels, indices, offenders) == (["supervised"], ["instdisc"], [])
+
+
+def test_the_needs_of_a_batch_are_settings_and_loracs_local_prior() -> None:
+    moco, lorac = tiny_config("moco"), tiny_config("lorac")
+    needs = METHODS["moco"][0].batch_needs(moco)
+    assert needs == BatchNeeds(bn_splits=moco.bn_splits, queue_size=moco.queue_size)
+    for prior, expected in (("batch", True), ("laplace", False)):
+        config = replace(lorac, prior=prior)
+        assert METHODS["lorac"][0].batch_needs(config).local_prior == expected

@@ -36,17 +36,19 @@ def lightly_wmse(views: Tensor) -> Tensor:
 def our_wmse(views: Tensor) -> Tensor:
     torch.manual_seed(0)
     orders = torch.stack([torch.randperm(64), torch.randperm(64)])
-    return wmse_loss(views, orders, whitening_size=32)
+    return wmse_loss(views, orders, whitening_size=32)[0]
 
 
 PAIRS: dict[str, tuple[Loss, Loss]] = {
     "barlow_twins": (
-        lambda views: barlow_twins_loss(*views, off_diagonal_weight=0.005),
+        lambda views: barlow_twins_loss(*views, off_diagonal_weight=0.005).loss,
         lambda views: lightly.BarlowTwinsLoss(lambda_param=0.005)(*views),
     ),
     "vicreg": (
-        lambda views: vicreg_loss(
-            *views, invariance_weight=25.0, variance_weight=12.5, covariance_weight=1.0
+        lambda views: (
+            vicreg_loss(
+                *views, invariance_weight=25.0, variance_weight=12.5, covariance_weight=1.0
+            ).loss
         ),
         lambda views: lightly.VICRegLoss(lambda_param=25.0, mu_param=25.0, nu_param=1.0)(*views),
     ),

@@ -85,15 +85,6 @@ def test_a_center_that_is_the_logits_leaves_no_choice() -> None:
     torch.testing.assert_close(loss_of(logits, same, center), expected)
 
 
-def test_loss_stays_in_float32_under_autocast() -> None:
-    logits, target_logits, center = problem()
-    expected = loss_of(logits, target_logits, center)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = loss_of(logits, target_logits, center)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, expected)
-
-
 def test_the_center_moves_by_a_tenth_of_its_way_to_the_mean() -> None:
     _, target_logits, center = problem()
     rows = [row for view in target_logits for row in view]

@@ -162,17 +162,6 @@ def test_only_the_query_gets_a_gradient() -> None:
     assert noise.grad is None
 
 
-def test_loss_stays_in_float32_under_autocast() -> None:
-    settings: dict[str, Any] = {
-        "temperature": 0.07,
-        "log_partition": torch.tensor(5.0),
-        "num_images": NUM_IMAGES,
-    }
-    expected = nce_loss(*problem(), **settings)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(nce_loss(*problem(), **settings), expected)
-
-
 def test_the_logits_that_z_is_estimated_from_stay_in_float32_under_autocast() -> None:
     query, own, noise = problem()
     expected = bank_logits(query, own, noise, temperature=0.07)

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, normalize
 from pretrain.methods.jcl import JCL, jcl_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.recipes.jcl import JCLConfig
-from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
+from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 
 def problem(
@@ -49,22 +49,6 @@ def test_loss_and_gradient_equal_those_with_an_explicit_covariance(weight: float
     expected.backward()
     torch.testing.assert_close(loss, expected)
     assert_equal_up_to_rounding(streamed.grad, simple.grad)
-
-
-def test_gradient_equals_finite_differences() -> None:
-    query, keys, queue = (tensor.double() for tensor in problem())
-    leaf = query.float().requires_grad_()
-    jcl_loss(leaf, keys.float(), queue.float(), temperature=0.2, covariance_weight=4.0).backward()
-    assert leaf.grad is not None
-    direction = torch.randn(query.shape, generator=torch.Generator().manual_seed(1)).double()
-    step = 1e-6
-    above = simple_loss(query + step * direction, keys, queue, 0.2, 4.0)
-    below = simple_loss(query - step * direction, keys, queue, 0.2, 4.0)
-    slope = (above - below) / (2 * step)
-    found = (leaf.grad * direction).sum()
-    # the sum's terms are larger than the sum
-    error = rounding_error(torch.float32, magnitude=(leaf.grad * direction).abs().sum().item())
-    assert (found - slope).abs() < error
 
 
 def test_loss_is_cross_entropy_plus_half_the_weighted_variance() -> None:
@@ -122,15 +106,6 @@ def test_loss_grows_with_the_spread_of_keys_and_falls_with_their_mean_similarity
 
     assert loss_of([0.5, 0.5]) < loss_of([0.4, 0.6]) < loss_of([0.2, 0.8])
     assert loss_of([0.6, 0.6]) < loss_of([0.5, 0.5])
-
-
-def test_loss_stays_in_float32_under_autocast() -> None:
-    query, keys, queue = problem()
-    expected = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, expected)
 
 
 def tiny_jcl(**changes: object) -> JCL:

@@ -14,7 +14,7 @@ from pretrain.methods.looc import LooC, MoCoPP, key_views, looc_loss, moco_pp_lo
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.view import View
 from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
-from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
+from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 
 def problem(
@@ -67,22 +67,6 @@ def test_a_queue_of_several_blocks_equals_one_softmax() -> None:
     torch.testing.assert_close(loss, torch.stack(losses).mean())
 
 
-def test_gradient_equals_finite_differences() -> None:
-    queries, keys, queues = (tensor.double() for tensor in problem(size=10))
-    leaf = queries.float().requires_grad_()
-    looc_loss(leaf, keys.float(), queues.float(), temperature=0.2).backward()
-    assert leaf.grad is not None
-    direction = torch.randn(queries.shape, generator=torch.Generator().manual_seed(1)).double()
-    step = 1e-6
-    above = naive_loss(queries + step * direction, keys, queues, 0.2)
-    below = naive_loss(queries - step * direction, keys, queues, 0.2)
-    slope = (above - below) / (2 * step)
-    found = (leaf.grad * direction).sum()
-    # the sum's terms are larger than the sum
-    error = rounding_error(torch.float32, magnitude=(leaf.grad * direction).abs().sum().item())
-    assert (found - slope).abs() < error
-
-
 @pytest.mark.parametrize("num_negatives", [1, 7, 63])
 def test_orthogonal_negatives_cost_a_known_number(num_negatives: int) -> None:
     axes = torch.eye(num_negatives + 2)
@@ -121,15 +105,6 @@ def test_descent_nears_view_i_in_head_i_and_leaves_the_others_except_in_head_zer
     assert queries.grad is not None
     change = -queries.grad[:, 0, :3].sign()  # of the similarity of head h to view v
     assert change.tolist() == [[1, 0, 0], [-1, 1, -1], [-1, -1, 1]]
-
-
-def test_loss_stays_in_float32_under_autocast() -> None:
-    queries, keys, queues = problem()
-    expected = looc_loss(queries, keys, queues, temperature=0.2)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = looc_loss(queries, keys, queues, temperature=0.2)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, expected)
 
 
 def test_moco_pp_is_the_mean_of_its_heads_info_nce() -> None:

@@ -96,15 +96,6 @@ def test_no_prior_gives_info_nce_of_every_query() -> None:
     torch.testing.assert_close(loss, expected)
 
 
-def test_loss_stays_in_float32_under_autocast() -> None:
-    queries, key, queue = problem()
-    expected = laplace_loss(queries, key, queue, 2.0)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = laplace_loss(queries, key, queue, 2.0)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, expected)
-
-
 @pytest.mark.parametrize(
     ("beta", "least", "largest"), [(4.0, 0.559, 1.25), (2.0, 1.118, 2.5), (1.0, 2.236, 5.0)]
 )

@@ -59,15 +59,6 @@ def test_loss_is_above_that_of_the_mean_key() -> None:
     assert multi_key_loss(query, keys, queue, temperature=0.2) > mean_key_loss
 
 
-def test_loss_stays_in_float32_under_autocast() -> None:
-    query, keys, queue = problem()
-    expected = multi_key_loss(query, keys, queue, temperature=0.2)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = multi_key_loss(query, keys, queue, temperature=0.2)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, expected)
-
-
 def test_step_contrasts_with_the_queue_before_it_and_pushes_the_first_keys() -> None:
     method = tiny_multi_key()
     views = list(torch.randn(4, 5, 3, 4, 4))

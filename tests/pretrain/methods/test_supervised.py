@@ -56,12 +56,6 @@ def test_training_fits_random_labels() -> None:
     assert not metrics["accuracy"].requires_grad
 
 
-def test_loss_is_in_float32_under_autocast() -> None:
-    images, labels = batch()
-    with torch.autocast("cpu", torch.bfloat16):
-        assert tiny_supervised()([images], 1.0, labels)["loss"].dtype == torch.float32
-
-
 def test_it_asks_for_labels_and_one_view() -> None:
     assert tiny_supervised().uses_labels
     assert tiny_supervised().views == (View(),)

@@ -10,10 +10,29 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.methods.uniclr import UniCLR, sim_affinity_loss, sim_trace_loss, sim_whitening_loss
+from pretrain.methods.uniclr import ONE_PAIR, UniCLR, uniclr_loss
 from pretrain.recipes.uniclr import UniCLRConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.two_processes import two_processes
+
+
+def loss_of(z1: Tensor, z2: Tensor, **settings: Any) -> Tensor:
+    """Return the loss of two views (N, D) that a method with these settings trains with."""
+    config = UniCLRConfig(embedding_dim=z1.shape[1], **settings)
+    return uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)["loss"]
+
+
+def sim_affinity_loss(z1: Tensor, z2: Tensor, **settings: Any) -> Tensor:
+    return loss_of(z1, z2, variant="affinity", **settings)
+
+
+def sim_whitening_loss(z1: Tensor, z2: Tensor, **settings: Any) -> Tensor:
+    return loss_of(z1, z2, variant="whitening", **settings)
+
+
+def sim_trace_loss(z1: Tensor, z2: Tensor, **settings: Any) -> Tensor:
+    return loss_of(z1, z2, variant="trace", **settings)
+
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Loss] = {
@@ -164,39 +183,12 @@ def test_more_features_than_rows_need_a_ridge_to_tell_images_apart() -> None:
     assert seeing < math.log(8) - 0.1
 
 
-@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
-@pytest.mark.parametrize("dim", [3, 40])
-@pytest.mark.parametrize("value", [0.0, 0.3, 1e4])
-def test_constant_embeddings_give_a_finite_loss_and_gradient(
-    value: float, dim: int, name: str
-) -> None:
-    z1, z2 = (torch.full((6, dim), value, requires_grad=True) for _ in range(2))
-    loss = LOSSES[name](z1, z2)
-    loss.backward()
-    assert loss.isfinite()
-    assert z1.grad is not None
-    assert z2.grad is not None
-    assert z1.grad.isfinite().all()
-    assert z2.grad.isfinite().all()
-
-
 @pytest.mark.parametrize("name", ["whitening", "trace"])
 def test_constant_embeddings_are_logged_as_a_step_without_whitening(name: str) -> None:
     method = tiny_uniclr(variant=name, ridge=0.1)
     entries = method([torch.zeros(6, 3, 4, 4)] * 2, 1.0)
     assert entries["whitening_failures"].item() == 1
     assert entries["loss"].item() == 0
-
-
-@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
-@pytest.mark.parametrize("dim", [3, 40])
-def test_loss_stays_in_float32_under_autocast(dim: int, name: str) -> None:
-    z1, z2 = (z.bfloat16() for z in embeddings(8, dim))
-    expected = LOSSES[name](z1.float(), z2.float())
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = LOSSES[name](z1, z2)
-    assert loss.dtype == torch.float32
-    assert torch.equal(loss, expected)
 
 
 @pytest.mark.parametrize("loss", [sim_trace_loss, sim_whitening_loss])
@@ -322,20 +314,6 @@ def test_settings_left_out_are_those_the_paper_gives_each_variant() -> None:
     assert (affinity.tau, affinity.gamma) == (0.5, 0.01)
     assert (whitening.tau, whitening.gamma) == (1.0, 0.01)
     assert (trace.tau, trace.gamma) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize("name", ["affinity", "whitening", "trace"])
-def test_training_lowers_the_loss(name: str) -> None:
-    method = tiny_uniclr(variant=name, ridge=0.1, momentum_encoder=True, predictor=True)
-    optimizer = torch.optim.SGD(method.parameters(), lr=0.3)
-    losses = []
-    for _ in range(40):
-        optimizer.zero_grad()
-        loss = method(crops(), 0.1)["loss"]
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] - 0.2
 
 
 TWO_PROCESSES: dict[str, dict[str, Any]] = {
