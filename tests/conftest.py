@@ -39,10 +39,11 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small versions of every data set, made once for all processes of a run; only to be read."""
     own = tmp_path_factory.getbasetemp()
-    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    # a run that a test has started is no worker, although it inherits a worker's environment
+    run = own.parent if hasattr(request.config, "workerinput") else own
     with (run / "small-data.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (run / "small-data").exists():
