@@ -27,13 +27,12 @@ class ForkedCommand:
             _run(main, words, log)
 
     def wait_for_workers(self) -> None:
-        """Until it has started processes; AssertionError if it ends before."""
+        """Until it has started loader processes; AssertionError if it ends before."""
         until = time.monotonic() + PATIENCE_S
-        while not children(self.pid):
+        while not loader_processes(self.pid):
             ended, _ = os.waitpid(self.pid, os.WNOHANG)
             assert not ended, self.log.read_text()
             assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.01)
 
     def signal_all(self, number: int) -> None:
         """Send a signal to the whole process group."""
@@ -58,8 +57,26 @@ class ForkedCommand:
 
 def children(pid: int) -> list[int]:
     """Processes that this one has started."""
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(child) for child in listed.split()]
+    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def loader_processes(pid: int) -> list[int]:
+    """Return its loader processes; what reads a checkpoint is a child too, of another program."""
+    first = _forked(pid)
+    time.sleep(0.01)  # a program that is being started looks like a fork for less than this
+    return sorted(first & _forked(pid))
+
+
+def _forked(pid: int) -> set[int]:
+    program = _read(f"/proc/{pid}/cmdline")
+    return {child for child in children(pid) if _read(f"/proc/{child}/cmdline") == program}
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return ""
 
 
 def _run(main: Callable[[list[str]], int], words: list[str], log: Path) -> NoReturn:

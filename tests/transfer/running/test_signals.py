@@ -21,7 +21,7 @@ import benchmarks.execution.one_cell
 import transfer.__main__
 from tests.transfer.datasets.imagenet.test_make_corruptions import contents
 from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
-from tests.transfer.running.forked_command import ForkedCommand, children
+from tests.transfer.running.forked_command import ForkedCommand, children, loader_processes
 from tests.transfer.running.many_images import generate_many
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.synthetic.generate import generate
@@ -137,9 +137,8 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
         command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as both:
         assert both.stderr is not None
-        while not (loaders := [pid for cell in children(both.pid) for pid in children(cell)]):
+        while not (loaders := [w for cell in children(both.pid) for w in loader_processes(cell)]):
             assert both.poll() is None
-            time.sleep(0.01)
         for pid in (*loaders, *children(both.pid), both.pid):
             os.kill(pid, signal.SIGTERM)
         told = both.stderr.read().splitlines()
