@@ -75,8 +75,8 @@ def run(copy: Path, command: str) -> str:
 
 
 WALKTHROUGHS = (
-    ("transfer/README.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
-    ("transfer/README.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
+    ("transfer/ADD_A_TASK.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
+    ("transfer/ADD_A_TASK.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
     ("pretrain/ADD_A_METHOD.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
 )
 

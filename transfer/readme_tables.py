@@ -1,4 +1,4 @@
-"""The tables of tasks and data sets in README.md: python -m transfer.readme_tables renews them.
+"""The tables of tasks and data sets in TASKS.md: python -m transfer.readme_tables renews them.
 
 They stand between markers and are made from TASKS and DATASETS alone.
 """
@@ -13,7 +13,7 @@ from transfer.getting.overview import format_bytes
 from transfer.running.atomic_files import write_whole
 from transfer.tasks import TASKS, reading_of
 
-README = Path(__file__).with_name("README.md")
+PAGE = Path(__file__).with_name("TASKS.md")
 COMMAND = "python -m transfer.readme_tables"
 
 
@@ -68,13 +68,13 @@ TABLES = {"tasks": task_table, "data sets": dataset_table}
 
 
 def with_current_tables(text: str) -> str:
-    """Return a README's text with its marked tables renewed; ValueError without the markers."""
+    """Return a page with its marked tables renewed; ValueError without the markers."""
     for name, table in TABLES.items():
         start, end = f"<!-- {name}: written by {COMMAND} -->\n", f"<!-- end of {name} -->\n"
         before, found_start, rest = text.partition(start)
         _, found_end, after = rest.partition(end)
         if not found_start or not found_end:
-            raise ValueError(f"the README has no {start.strip()!r} followed by {end.strip()!r}")
+            raise ValueError(f"the page has no {start.strip()!r} followed by {end.strip()!r}")
         text = f"{before}{start}\n{table()}\n{end}{after}"
     return text
 
@@ -132,5 +132,5 @@ def _one_or_braces(readings: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    write_whole(README, with_current_tables(README.read_text()).encode())
-    print(f"tables of {len(TASKS)} tasks and {len(DATASETS)} data sets  ->  {README}")
+    write_whole(PAGE, with_current_tables(PAGE.read_text()).encode())
+    print(f"tables of {len(TASKS)} tasks and {len(DATASETS)} data sets  ->  {PAGE}")

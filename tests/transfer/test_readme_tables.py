@@ -1,11 +1,11 @@
-"""The generated tables of the room's README."""
+"""The generated tables of TASKS.md."""
 
 import pytest
 
 from transfer.datasets.catalog import DATASETS
 from transfer.readme_tables import (
     COMMAND,
-    README,
+    PAGE,
     dataset_table,
     task_table,
     with_current_tables,
@@ -14,7 +14,7 @@ from transfer.tasks import TASKS
 
 
 def test_the_readme_shows_the_tasks_and_data_sets_of_today() -> None:
-    text = README.read_text()
+    text = PAGE.read_text()
     assert with_current_tables(text) == text, f"renew the tables: {COMMAND}"
 
 
