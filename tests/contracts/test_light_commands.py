@@ -13,14 +13,10 @@ ROOT = Path(__file__).parents[2]
 OTHERS = (
     ("-m", "pretrain", "--list", "lorac"),
     ("-m", "pretrain", "lorac/in1k-r50", "--help"),
-    ("-m", "pretrain.checks", "--help"),
-    ("-m", "pretrain.checks", "--list"),
     ("-m", "pretrain.benchmark", "--help"),
     ("-m", "pretrain.speed.benchmark", "--help"),
     ("-m", "pretrain.speed.bench_views", "--help"),
     ("-m", "benchmarks.speed.bench_commands", "--help"),
-    ("-m", "transfer.checks", "--help"),
-    ("-m", "transfer.checks", "--list"),
 )
 PROGRAM = """
 import runpy, sys

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.transfer.detection.parity import in_double
+from tests.transfer.detection.small_samples import small_samples
 from transfer.backbone import random_backbone
-from transfer.checks.small_samples import small_samples
 from transfer.detection import recipe as recipes
 from transfer.detection.detectron2_engine import build_detector, config
 from transfer.detection.engines import is_available

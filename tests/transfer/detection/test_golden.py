@@ -21,7 +21,7 @@ from tests.transfer.detection.parity import (
     fill,
     in_double,
 )
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.torchvision_engine import build_detector
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.keypoints import (
     keypoint_loss,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.transfer.detection.parity import in_double
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
     COCO_FPN,
