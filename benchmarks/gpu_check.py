@@ -141,13 +141,20 @@ def read_tests(file: Path) -> Iterator[Answer]:
         skipped = problem is not None and problem.tag == "skipped"
         message = "" if problem is None else str(problem.get("message"))
         yield Answer(
-            check=str(case.get("name")).removeprefix("test_").replace("_", " "),
+            check=_in_words(str(case.get("name"))),
             group=str(case.get("classname")).rpartition(".test_")[2].replace("_", " "),
             status="passed" if problem is None else "skipped" if skipped else "failed",
             seconds=float(case.get("time", 0)),
             reason=message.strip().partition("\n")[0].removeprefix("AssertionError: "),
             facts=facts,
         )
+
+
+def _in_words(test: str) -> str:
+    """Return "a step: moco" of "test_a_step[cuda-moco]"."""
+    name, _, parameters = test.removesuffix("]").partition("[")
+    chosen = [word for word in parameters.split("-") if word not in ("", "cpu", "cuda")]
+    return name.removeprefix("test_").replace("_", " ") + ": " * bool(chosen) + ", ".join(chosen)
 
 
 def measure_all(

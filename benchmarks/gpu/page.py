@@ -90,9 +90,10 @@ def _tables(answers: Sequence[Answer]) -> list[str]:
 
     A measurement with many facts has a line for each fact.
     """
-    kinds: dict[str, list[Answer]] = {}
+    kinds: dict[tuple[str, str], list[Answer]] = {}
     for answer in answers:
-        kind = answer.check.split()[0] if answer.status == "measured" else ""
+        measured = answer.status == "measured"
+        kind = (answer.check.split()[0], next(iter(answer.facts))) if measured else ("", "")
         kinds.setdefault(kind, []).append(answer)
     return [
         _bound_table(alike)
