@@ -93,7 +93,7 @@ def _tables(answers: Sequence[Answer]) -> list[str]:
     kinds: dict[tuple[str, str], list[Answer]] = {}
     for answer in answers:
         measured = answer.status == "measured"
-        kind = (answer.check.split()[0], next(iter(answer.facts))) if measured else ("", "")
+        kind = (answer.check.split()[0], next(iter(answer.facts), "")) if measured else ("", "")
         kinds.setdefault(kind, []).append(answer)
     return [
         _bound_table(alike)

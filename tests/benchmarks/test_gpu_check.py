@@ -104,7 +104,7 @@ def measured_answer(check: str, **facts: float) -> Answer:
 def test_many_measured_facts_have_a_line_each() -> None:
     facts = {f"ms {number}": float(number) for number in range(20)}
     page = render(
-        MACHINE, [measured_answer("step of a", **facts), measured_answer("step of b")], []
+        MACHINE, [measured_answer("step of a", **facts), measured_answer("step of b", **facts)], []
     )
     assert "| step of a | step of b |" in page
     assert sum(line.startswith("| ms ") for line in page.splitlines()) == 20
