@@ -10,12 +10,15 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("pretrain", "transfer", "benchmarks", "slurm")
 PIXELS = "pretrain.pixels"
 """The one room of pre-training that transfer may import."""
+SPEED = "benchmarks.speed"
+"""The one room of benchmarks that may import pre-training, whose speed it measures, too."""
 MAY_IMPORT = {
     "pretrain": {"pretrain", PIXELS},
     "transfer": {"transfer", PIXELS},
     "benchmarks": {"benchmarks", "transfer", "slurm", PIXELS},
     "slurm": {"slurm"},
     PIXELS: {PIXELS},
+    SPEED: {SPEED, "benchmarks", "transfer", "slurm", "pretrain", PIXELS},
 }
 LAYERS = {
     "transfer": (
@@ -86,9 +89,10 @@ PAIRS = [(name, other) for name, others in IMPORTS.items() for other in others]
 
 
 def room_of(name: str) -> str | None:
-    """Return the room of a module, with PIXELS as a room of its own; None if it is not ours."""
-    if f"{name}.".startswith(f"{PIXELS}."):
-        return PIXELS
+    """Return the room of a module, PIXELS and SPEED as their own; None if it is not ours."""
+    for room in (PIXELS, SPEED):
+        if f"{name}.".startswith(f"{room}."):
+            return room
     top = name.split(".")[0]
     return top if top in ROOMS else None
 
