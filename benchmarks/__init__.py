@@ -15,5 +15,5 @@ report_parts/   the parts of that page, its templates, style and script
 drawing/        from records and logs to figures
 pages/          from records to tables
 published/      the numbers printed in the five papers, one file each
-speed/          speed benchmarks, most of two ways in one process and their ratio
+speed/          several ways to do one thing, in turn in one process, and their ratio
 """

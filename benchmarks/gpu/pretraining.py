@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gpu.peaks import BEST, FUSED, NATIVE_PX, bf16_peak, has_floor
+from benchmarks.gpu.photographs import one_thread, write_photographs
 from benchmarks.gpu.rates import Facts
 from benchmarks.gpu.timing import NotMeasuredError, first_that_fits, wait_for
 from benchmarks.gpu.traces import trace
@@ -34,7 +35,6 @@ from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.precision import network_dtype
 from pretrain.run import prepare
 from pretrain.running.launch import Process, join_processes
-from pretrain.speed.view_pipelines import one_thread, write_photographs
 
 RECIPES: Mapping[str, str] = {
     "moco": "moco/in1k-r50-v2",

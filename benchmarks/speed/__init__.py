@@ -1,13 +1,19 @@
-"""Speed benchmarks of this code; most run two ways in one process and print their ratio.
+"""Speed: two or more ways to do the same, in turn in one process, and their ratio.
 
-bench_probe.py      seven learning rates together against one
-bench_rates.py      learning rates of few labels one after another against side by side
-bench_crops.py      random crops of photographs against torchvision's usual pipeline
-bench_features.py   frozen features in bfloat16 against float32
-bench_svm.py        the batched SVM solver against scikit-learn's
-bench_detection.py  both detection engines
-bench_annotations.py  COCO's annotations parsed by each process against mapped by all
-bench_commands.py   command lines that compute nothing: seconds and memory
-bench_slurm.py      a cell in a job array against a bare process
-clock.py            time of a measurement
+python -m benchmarks.speed NAME [options]   (NAME --help: its options)
+
+losses.py       losses, a prior and the momentum update of pre-training, against the usual ways
+steps.py        training steps of pre-training: images/s; JCL beside MoCo; ours beside lightly's
+lightly_methods.py  the two methods of lightly that steps.py runs
+views.py        views of pre-training against torchvision's usual pipeline
+crops.py        crops of frozen networks against torchvision's usual pipeline
+features.py     frozen features in bfloat16 against float32
+probe.py        seven learning rates of a linear probe together against one by one
+rates.py        seven learning rates of few labels side by side against one by one
+svm.py          the batched SVM solver against scikit-learn's
+detection.py    a training step of both detection engines
+annotations.py  COCO's annotations parsed by each process against mapped by all
+commands.py     commands that compute nothing against the import of torch
+slurm.py        a job array against bare processes; --plan: the plan of many checkpoints
+harness.py      how all of them are timed
 """

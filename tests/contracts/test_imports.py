@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "slurm": set(),
     PIXELS: set(),
     "benchmarks.gpu": set(ROOMS),
-    "benchmarks.speed": set(ROOMS),
+    "benchmarks.speed": {*ROOMS, "benchmarks.gpu"},
 }
 """What the files of a room may import beside its own and PIXELS."""
 LAYERS = {

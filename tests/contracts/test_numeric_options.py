@@ -14,14 +14,11 @@ import pytest
 import tyro
 
 import benchmarks.gpu_check
-import pretrain.speed.bench_views
-import pretrain.speed.benchmark
 import slurm.__main__
 import transfer.__main__
 from benchmarks import run_all, status, tables
 from benchmarks.planning.options import OPTION_RANGES, RunAll
-from benchmarks.speed.command import SPEED_RANGES as BENCH_RANGES
-from pretrain.speed.options import SPEED_RANGES, Benchmark
+from benchmarks.speed import __main__ as speed
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
 from transfer.running.option_ranges import RANGES
@@ -50,23 +47,17 @@ class Door:
 
 
 def bench(name: str, *words: str) -> Door:
-    """Return a benchmark of speed."""
-    module = import_module(f"benchmarks.speed.{name}")
-    options = getattr(module, "Settings", None) or module.Request
-    return Door(options, module.main, BENCH_RANGES, words)
+    """Return a pair of the speed benchmarks."""
+    options = import_module(f"benchmarks.speed.{name}").Settings
+    return Door(options, lambda rest: speed.main([name, *rest]), speed.RANGES, words)
 
 
-BENCHMARKS = {
-    "bench_annotations": bench("bench_annotations"),
-    "bench_commands": bench("bench_commands"),
-    "bench_crops": bench("bench_crops"),
-    "bench_detection": bench("bench_detection"),
-    "bench_features": bench("bench_features", *NO_FILE),
-    "bench_probe": bench("bench_probe"),
-    "bench_rates": bench("bench_rates", "--photographs", "none"),
-    "bench_slurm": bench("bench_slurm"),
-    "bench_svm": bench("bench_svm"),
+WORDS_OF_PAIRS = {
+    "views": ("--data", "none"),
+    "features": NO_FILE,
+    "rates": ("--photographs", "none"),
 }
+PAIRS = {f"speed {name}": bench(name, *WORDS_OF_PAIRS.get(name, ())) for name in speed.PAIRS}
 DOORS = {
     "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
@@ -79,13 +70,9 @@ DOORS = {
     "slurm": Door(
         slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
     ),
-    **BENCHMARKS,
+    **PAIRS,
     "gpu_check": Door(
         benchmarks.gpu_check.Request, benchmarks.gpu_check.main, benchmarks.gpu_check.RANGES
-    ),
-    "pretrain.speed.benchmark": Door(Benchmark, pretrain.speed.benchmark.main, SPEED_RANGES),
-    "pretrain.speed.bench_views": Door(
-        pretrain.speed.bench_views.Benchmark, pretrain.speed.bench_views.main, SPEED_RANGES
     ),
 }
 
@@ -136,9 +123,7 @@ def test_every_range_belongs_to_an_option() -> None:
     assert of_transfer == set(RANGES)
     assert options["run_all"] | {"seed", "heads"} | set(RANGES) == set(OPTION_RANGES)
     assert options["slurm"] == set(RESOURCE_LIMITS)
-    speed = options["pretrain.speed.benchmark"] | options["pretrain.speed.bench_views"]
-    assert speed == set(SPEED_RANGES)
-    assert set().union(*(options[name] for name in BENCHMARKS)) == set(BENCH_RANGES)
+    assert set(speed.RANGES) <= set().union(*(options[name] for name in PAIRS))
     assert options["gpu_check"] == set(benchmarks.gpu_check.RANGES)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms import functional
 
+from benchmarks.speed.views import usual_transform
 from pretrain.data import augment, augment_cpu
 from pretrain.data.augment_cpu import (
     blur,
@@ -30,7 +31,6 @@ from pretrain.data.augment_cpu import (
 from pretrain.data.random_numbers import NUM_UNIFORMS
 from pretrain.data.views import Colors, ViewRecipe, draw_boxes, draw_colors
 from pretrain.pixels.crop_cpu import crop
-from pretrain.speed.view_pipelines import usual_transform
 from tests.rounding import assert_equal_up_to_rounding
 
 Pixels = NDArray[Any]

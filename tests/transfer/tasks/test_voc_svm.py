@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import transfer.frozen.features
-from benchmarks.speed.bench_svm import Settings, column, synthetic_voc
+from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import DataError

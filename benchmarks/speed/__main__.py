@@ -1,0 +1,55 @@
+"""python -m benchmarks.speed NAME: compare the ways of one pair; `--help` lists the pairs."""
+
+import os
+import sys
+from collections import defaultdict
+from importlib import import_module
+
+import tyro
+
+import benchmarks.speed
+from benchmarks.speed.harness import report
+from transfer.running.nearest import nearest
+from transfer.running.option_ranges import OptionError, Range, check_ranges
+
+PAIRS = (
+    "losses", "steps", "views", "crops", "features", "probe",
+    "rates", "svm", "detection", "annotations", "commands", "slurm",
+)  # fmt: skip
+"""Files of this room with a pair of ways: their `Settings` and their `comparisons`."""
+RANGES = defaultdict(
+    lambda: Range(1, 2**31 - 1),
+    crop_px=Range(32, 2**13),
+    head_rates=Range(0, open_below=True),
+    n=Range(40, 2**24),
+    short_px=Range(32, 2**13),
+)
+"""Range of every numeric option, by the name of its field; the others are counts."""
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status, 2 for a wrong request."""
+    name, *rest = words or ["--help"]
+    if name in ("-h", "--help"):
+        print(benchmarks.speed.__doc__)
+        return 0
+    if name not in PAIRS:
+        print(f"error: no pair {name!r}; did you mean {nearest(name, PAIRS)}?", file=sys.stderr)
+        return 2
+    pair = import_module(f"benchmarks.speed.{name}")
+    program = f"python -m benchmarks.speed {name}"
+    settings = tyro.cli(pair.Settings, args=rest, prog=program, description=pair.__doc__)
+    try:
+        check_ranges(settings, RANGES)
+    except OptionError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for comparison in pair.comparisons(settings):
+        for line in report(comparison, settings.rounds):
+            if os.environ.get("RANK", "0") == "0":  # of the processes of torchrun the first
+                print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""Training steps of pre-training: images/s of a recipe, and steps of two methods beside each other.
+
+JCL stands beside MoCo with as many forwards, our MoCo v2 and SimCLR beside those of lightly's
+modules in the same loop, with the same views, so that the ratio is that of heads, losses, momentum
+update and queue. The rate of a recipe is measured under torchrun, too, with the images of all
+processes. Without --data the images are generated.
+"""
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.speed.harness import Comparison
+from pretrain.command import DeviceChoice, parse
+from pretrain.data.feed import Batch
+from pretrain.loop import Training, training_step, wrap_network
+from pretrain.parts.resnet import build_resnet
+from pretrain.precision import Precision, network_dtype
+from pretrain.run import prepare
+from pretrain.running.launch import join_processes
+from transfer.datasets.synthetic.generate import generate
+
+HOW_TO_INSTALL = "pip install -e '.[compare]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the comparisons."""
+
+    recipe: str = "jcl/cifar10-cpu"
+    """Recipe whose images/s are measured."""
+    data: Path | None = None
+    """Folder of training images."""
+    device: DeviceChoice = "auto"
+    precision: Precision = "auto"
+    batch_size: int = 64
+    steps: int = 10
+    """Training steps that are timed at a time for the rate."""
+    rounds: int = 5
+    """Number of times that each way is timed."""
+
+
+Start = Callable[..., tuple[Training, Generator[Batch, None, None]]]
+"""Function that returns a run of a recipe, with options, before its first step, and its batches."""
+
+
+def comparisons(settings: Settings) -> Iterator[Comparison]:
+    """Yield the rate of the recipe, then the steps of two methods each."""
+    with join_processes(settings.device) as process, tempfile.TemporaryDirectory() as name:
+        data = settings.data or Path(name)
+        if settings.data is None:
+            generate(data, keys=["pretrain"])
+        options = f"--data {data} --out {name} --device {process.device.type}".split()
+        options += f"--precision {settings.precision} --batch-size {settings.batch_size}".split()
+        options += ["--steps", str((settings.rounds + 1) * settings.steps)]
+
+        def start(recipe: str, *more: str) -> tuple[Training, Generator[Batch, None, None]]:
+            job = prepare(recipe, parse(recipe, [*options, *more]), process)
+            return Training(job), job.feed.batches(0, job.num_steps)
+
+        yield from rate(settings, start)
+        moco, batches = start("multi_key/cifar10-cpu")
+        jcl, _ = start("jcl/cifar10-cpu")
+        yield steps({"MoCo with as many forwards": moco, "JCL": jcl}, next(batches))
+        if importlib.util.find_spec("lightly"):
+            yield from beside_lightly(start, "cifar10" + "-cpu" * (process.device.type == "cpu"))
+        else:
+            print(f"no step stands beside lightly's: {HOW_TO_INSTALL}", file=sys.stderr)
+
+
+def rate(settings: Settings, start: Start) -> Iterator[Comparison]:
+    """Yield the whole steps of the recipe; a run itself prints how long they wait for data."""
+    training, batches = start(settings.recipe)
+    job = training.job
+    network = wrap_network(job, training.method)
+
+    def train() -> None:
+        for _ in range(settings.steps):
+            training_step(job, training, network, next(batches))
+
+    device = job.process.device.type
+    dtype = network_dtype(job.execution.precision, device)
+    with closing(batches):
+        yield Comparison(
+            title=f"{settings.recipe}, {len(job.feed.views)} views of {job.recipe.views.size_px} "
+            f"px, {dtype}, {job.process.num_processes} x {device}",
+            ways={f"{settings.steps} steps of {settings.batch_size} images": train},
+            num_images=settings.steps * settings.batch_size,
+            wall=True,
+        )
+
+
+def steps(trainings: Mapping[str, Training], batch: Batch) -> Comparison:
+    """Return the comparison of a step of several runs on one batch."""
+    networks = {run: wrap_network(run.job, run.method) for run in trainings.values()}
+    device = next(iter(networks)).job.process.device
+    return Comparison(
+        title=f"step of {' beside '.join(trainings)}, batch {len(batch.views[0])}",
+        ways={
+            name: lambda run=run: training_step(run.job, run, networks[run], batch)  # type: ignore[misc]
+            for name, run in trainings.items()
+        },
+        num_images=len(batch.views[0]),
+        wall=device.type == "cuda",
+    )
+
+
+def beside_lightly(start: Start, scale: str) -> Iterator[Comparison]:
+    """Yield the steps of MoCo v2 and of SimCLR beside lightly's, from the same backbone."""
+    from benchmarks.speed.lightly_methods import LightlyMethod
+
+    # keys in one group, as in lightly's example
+    for name, options in (("moco", ("--bn-splits", "1")), ("simclr", ())):
+        ours, batches = start(f"{name}/{scale}", *options)
+        job = ours.job
+        torch.manual_seed(job.feed.plan.seed)
+        theirs = LightlyMethod(*build_resnet(job.recipe.arch, job.recipe.stem), job.recipe.config)
+        runs = {f"lightly's {name}": Training(replace(job, method=theirs)), f"our {name}": ours}
+        yield steps(runs, next(batches))

@@ -1,0 +1,140 @@
+"""Views of pre-training, made on one core, against torchvision's usual pipeline.
+
+All ways read the same files on one thread. "whole views" end in batches of normalized views as the
+usual ones do; "crops alone" leave the colors to the device that trains.
+"""
+
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageFilter
+from torch import Tensor
+from torch.utils.data import default_collate
+from torchvision import transforms
+
+from benchmarks.gpu.photographs import one_thread
+from benchmarks.speed.harness import Comparison
+from pretrain.data.feed import Feed, FileViews
+from pretrain.data.images import BatchPlan, TrainingImages, find_images
+from pretrain.data.views import ViewRecipe
+from pretrain.parts.view import View
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS
+
+BATCH_SIZE = 32
+LARGE, SMALL = View(), View(small=True)
+VIEWS = {
+    "MoCo v2: 2 x 224 px": ((LARGE,) * 2, MOCO_V2_VIEWS),
+    "JCL: 6 x 224 px": ((LARGE,) * 6, MOCO_V2_VIEWS),
+    "LORAC: 3 x 224 + 5 x 96 px": ((LARGE,) * 3 + (SMALL,) * 5, SWAV_VIEWS),
+}
+"""Views of one image in three papers, small ones last, and their recipe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the comparison."""
+
+    data: Path
+    """Folder of photographs."""
+    images: int = 64
+    """Images to read, at even distances in the order of the folder's names."""
+    rounds: int = 3
+    """Number of times that each way is timed."""
+
+
+def comparisons(settings: Settings) -> Iterator[Comparison]:
+    """Yield a comparison for the views of each paper."""
+    found = find_images(settings.data, tolerated=sys.maxsize)
+    places = np.linspace(0, len(found) - 1, min(settings.images, len(found))).astype(np.int64)
+    images = replace(
+        found,
+        files=found.files.take(places),
+        heights=found.heights[places],
+        widths=found.widths[places],
+    )
+    with one_thread():
+        for title, (views, recipe) in VIEWS.items():
+            yield compare(title, views, recipe, images)
+
+
+def compare(
+    title: str, views: tuple[View, ...], recipe: ViewRecipe, images: TrainingImages
+) -> Comparison:
+    """Compare the ways to make these views of all whole batches of the images."""
+    plan = BatchPlan(num_images=len(images), batch_size=min(BATCH_SIZE, len(images)), seed=0)
+    feed = Feed(
+        images=images,
+        plan=plan,
+        recipe=recipe,
+        views=views,
+        device=torch.device("cpu"),
+        workers=0,
+        memory_gb=0,
+        colors_in_workers=True,
+    )
+    crops = FileViews(replace(feed, colors_in_workers=False))
+    num_images = plan.steps_per_epoch * plan.batch_size
+    files = images.files[:num_images]
+    ways: dict[str, Callable[[], Iterable[object]]] = {
+        "torchvision": lambda: usual_batches(recipe, views, files),
+        "whole views": lambda: feed.batches(0, plan.steps_per_epoch),
+        "crops alone": lambda: map(crops.__getitem__, range(plan.steps_per_epoch)),
+    }
+    return Comparison(
+        title=f"{title}, {num_images} images, one core",
+        ways={name: partial(_last, way) for name, way in ways.items()},
+        num_images=num_images,
+    )
+
+
+def _last(way: Callable[[], Iterable[object]]) -> object:
+    """Make all batches; return the last one."""
+    return deque(way(), maxlen=1)[0]
+
+
+def usual_batches(
+    recipe: ViewRecipe, views: Sequence[View], files: Sequence[Path], batch_size: int = BATCH_SIZE
+) -> Iterator[list[Tensor]]:
+    """Yield views (n, 3, S, S) of files that are decoded once, collated as by torch's loader."""
+    large, small = usual_transform(recipe), usual_transform(recipe.small_view_recipe())
+
+    def make(file: Path) -> list[Tensor]:
+        with Image.open(file) as opened:
+            image = opened.convert("RGB")
+        return [(small if view.small else large)(image) for view in views]
+
+    for start in range(0, len(files), batch_size):
+        yield default_collate([make(file) for file in files[start : start + batch_size]])
+
+
+def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
+    """Return the recipe as MoCo's code has it: image -> (3, S, S).
+
+    Source: github.com/facebookresearch/moco.
+    """
+
+    def blur(image: Image.Image) -> Image.Image:
+        return image.filter(ImageFilter.GaussianBlur(random.uniform(*recipe.blur_sigma_px)))
+
+    jitter = transforms.ColorJitter(
+        recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue
+    )
+    composed: Callable[[Image.Image], Tensor] = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(recipe.size_px, recipe.crop_area, recipe.crop_aspect),
+            transforms.RandomApply([jitter], p=recipe.jitter_probability),
+            transforms.RandomGrayscale(recipe.gray_probability),
+            transforms.RandomApply([blur], p=recipe.blur_probability),
+            transforms.RandomHorizontalFlip(recipe.flip_probability),
+            transforms.ToTensor(),
+            transforms.Normalize(recipe.mean, recipe.std),
+        ]
+    )
+    return composed
