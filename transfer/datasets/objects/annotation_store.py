@@ -2,21 +2,20 @@
 
 COCO's training annotations are 450 MB of JSON, which take every process of a run half a minute and
 three gigabytes. The first process that reads them writes their arrays to the cache, under a hash of
-the file's content. It and all others map that file, so its pages are in memory once. A checksum
-covers the whole file; one that is torn or altered is made again.
+the file's content. It and all others map those files, so their pages are in memory once. A folder
+appears when all of it is written; one that is incomplete is made again.
 """
 
 import hashlib
 import json
-import math
+import os
 import shutil
-import struct
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
 from transfer.datasets.scenes import Scenes
@@ -25,13 +24,11 @@ from transfer.running.console import print_line
 from transfer.running.content_hash import content_hash
 from transfer.running.lock import wait_for_lock
 
-READER_VERSION = 1  # part of every name: raise it when the readers take other objects from a file
+READER_VERSION = 2  # part of every name: raise it when the readers take other objects from a file
 ENTRIES = "annotations"
 """Folder of all entries below the cache."""
-START = struct.Struct("<8sQ32s")
-"""Name of the layout, bytes of the header, SHA-256 of everything behind this."""
-LAYOUT = b"sslscn01"
-ALIGNMENT_BYTES = 64
+ABOUT = ("class_names", "category_ids", "faulty", "faults", "notes")
+"""What is stored beside the arrays."""
 RELATIVE_SIZE = 2
 """Size of the arrays, at most, over that of the JSON, for the check that the disk has room."""
 
@@ -87,82 +84,39 @@ def _entry(cache: Path, name: str, sha256: str) -> Path:
 
 
 def store_scenes(path: Path, scenes: Scenes) -> None:
-    """Write the images and objects of a published split; WriteError if that fails."""
-    arrays = {name: _array(scenes.arrays, name) for name in ARRAY_NAMES}
-    places: dict[str, tuple[str, tuple[int, ...], int]] = {}
-    at = 0
-    for name, values in arrays.items():
-        places[name] = (values.dtype.str, values.shape, at)
-        at += _aligned(values.nbytes)
-    about = {
-        "arrays": places,
-        "class_names": scenes.class_names,
-        "category_ids": scenes.category_ids,
-        "faulty": sorted(scenes.faulty),
-        "faults": scenes.faults,
-        "notes": scenes.notes,
-    }
-    header = json.dumps(about).encode()
-    # spaces, which JSON ignores, so that the arrays start at a multiple of ALIGNMENT_BYTES
-    header = header.ljust(_aligned(START.size + len(header)) - START.size)
-    parts = [header]
-    for values in arrays.values():
-        parts += [values.tobytes(), bytes(_aligned(values.nbytes) - values.nbytes)]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    start = START.pack(LAYOUT, len(header), digest.digest())
-    write_whole(path, b"".join([start, *parts]), "--runs")
+    """Write the images and objects of a published split to a folder that appears whole.
+
+    WriteError if that fails. Nobody else may write it at the same time.
+    """
+    about = {name: getattr(scenes, name) for name in ABOUT} | {"faulty": sorted(scenes.faulty)}
+    with explain_write_errors(path, "--runs"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as name:
+            folder = Path(name) / path.name
+            folder.mkdir()
+            for array, values in vars(scenes.arrays).items():
+                with (folder / f"{array}.npy").open("wb") as file:
+                    np.save(file, values)
+                    file.flush()
+                    os.fsync(file.fileno())
+            write_whole(folder / "about.json", json.dumps(about).encode(), "--runs")
+            if path.exists():
+                shutil.rmtree(path)  # damaged, or it would have been read
+            folder.rename(path)
 
 
 def load_scenes(path: Path, annotations: Path) -> Scenes | None:
-    """Map a stored split; None if the file is absent, unreadable, torn or altered.
+    """Map a stored split; None if the folder is absent, unreadable or incomplete.
 
     annotations: the JSON file, in the folder `annotations` of a set below the data folder.
     """
     try:
-        with path.open("rb") as file:
-            start = file.read(START.size)
-            if len(start) < START.size:
-                return None
-            layout, header_bytes, expected = START.unpack(start)
-            # read, not mapped: pages that are mapped would count as memory of each process
-            if layout != LAYOUT or hashlib.file_digest(file, "sha256").digest() != expected:
-                return None
-            file.seek(START.size)
-            about: dict[str, Any] = json.loads(file.read(header_bytes))
-            # copy on write: a change stays in its process and never reaches the file
-            content = np.memmap(file, np.uint8, mode="c", offset=0)
-    except OSError:  # absent, or not to be read: then the JSON file is
+        about: dict[str, Any] = json.loads((path / "about.json").read_text())
+        # copy on write: a change stays in its process and never reaches the file
+        arrays = {name: np.load(path / f"{name}.npy", mmap_mode="c") for name in ARRAY_NAMES}
+    except (OSError, ValueError):  # the JSON file is read then
         return None
-    values = np.asarray(content)[START.size + header_bytes :]
-    return Scenes(
-        annotations.parents[2],
-        SceneArrays(**_views(values, about["arrays"])),
-        about["class_names"],
-        category_ids=about["category_ids"],
-        annotations=annotations,
-        faulty=about["faulty"],
-        faults=about["faults"],
-        notes=about["notes"],
-    )
-
-
-def _views(values: NDArray[np.uint8], places: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    views = {}
-    for name, (dtype, shape, at) in places.items():
-        num_bytes = np.dtype(dtype).itemsize * math.prod(shape)
-        views[name] = values[at : at + num_bytes].view(dtype).reshape(shape)
-    return views
-
-
-def _array(arrays: SceneArrays, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = vars(arrays)[name]
-    return values
-
-
-def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return Scenes(annotations.parents[2], SceneArrays(**arrays), annotations=annotations, **about)
 
 
 def _require_space(path: Path, num_bytes: int) -> None:
