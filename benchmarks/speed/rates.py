@@ -58,7 +58,6 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
         },
         agreement=differing_tensors,
         num_images=settings.steps * settings.batch_size * count,
-        wall=torch.cuda.is_available(),
     )
 
 
